@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from restow.model.cluster import PodClass, Snapshot, filters
+from restow.model.cluster import PodClass, filters
 from restow.model.cluster.fresh import Fresh
 from restow.model.cluster.room import Ledger
 from restow.model.cluster.rows import Mask
 from restow.model.cluster.shapes import Shape
+from restow.model.snapshot import Snapshot
 
 LEDGERS = ("allocatable", "requested", "reserved", "releasing", "nonzero")
 Table = dict[str, dict[str, int]]
@@ -87,13 +88,13 @@ def everything(snapshot: Snapshot) -> dict[str, Any]:
         "holdings": copy.deepcopy(reservations.holdings._sums),
         "ports": copy.deepcopy(snapshot.ports._held),
         "mounts": copy.deepcopy((snapshot.mounts._on, snapshot.mounts._claims, snapshot.mounts._disks)),
-        "crowd": {group.key: dict(group.rows) for group in snapshot.crowd._groups.values() if group.rows},
-        "headcounts": [dict(one.by_row) for one in snapshot.crowd._headcounts.values()],
-        "stances": {view: dict(one.by_row) for view, one in snapshot.crowd._stances.items() if one.by_row},
+        "crowd": {group.key: dict(group.rows) for group in snapshot.affinity._groups.values() if group.rows},
+        "headcounts": [dict(one.by_row) for one in snapshot.affinity._pod_counts.values()],
+        "stances": {view: dict(one.by_row) for view, one in snapshot.affinity._weights.items() if one.by_row},
         "namespaces": dict(snapshot.namespaces._labels),
         "locks": (dict(snapshot.locks._nodes_of), dict(snapshot.locks._holders_of)),
         "locked rows": [snapshot.locks.holders[number] for number in snapshot.locks.of_row[:size].tolist()],
-        "kinship": (dict(snapshot.kinship._owners), dict(snapshot.kinship._groups)),
+        "kinship": (dict(snapshot.owner_chains._owners), dict(snapshot.owner_chains._groups)),
     }
 
 

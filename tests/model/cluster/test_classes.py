@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from restow.model.cluster import Snapshot
 from restow.model.cluster.shapes import surely_alike
 from restow.model.objects import (
     Affinity,
@@ -34,6 +33,7 @@ from restow.model.objects import (
     TopologySpreadConstraint,
     Volume,
 )
+from restow.model.snapshot import Snapshot
 from tests.model.cluster.builders import node, pod, reservation
 
 
@@ -87,8 +87,8 @@ SPELLED_OUT = [Toleration(key="y", operator="Exists"), Toleration(key="x", opera
 OTHERWISE = [Toleration(key="x", value="2")]
 TOKEN, OTHER_TOKEN = ({"volumes": [Volume(name=f"kube-api-access-{end}")]} for end in ("x7k", "9fd"))
 SELECTOR, REVERSED = {"a": "1", "b": "2"}, {"b": "2", "a": "1"}
-CLAIMING = {"resource_claims": [PodResourceClaim(name="gpu", resource_claim_template_name="gpus")]}
-EPHEMERAL = {"volumes": [Volume(name="data", ephemeral=EphemeralVolume())]}
+CLAIMING: dict[str, Any] = {"resource_claims": [PodResourceClaim(name="gpu", resource_claim_template_name="gpus")]}
+EPHEMERAL: dict[str, Any] = {"volumes": [Volume(name="data", ephemeral=EphemeralVolume())]}
 
 
 @pytest.mark.parametrize(

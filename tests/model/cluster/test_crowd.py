@@ -8,10 +8,11 @@ from unittest.mock import patch
 
 import pytest
 
-from restow.model.cluster import Snapshot, crowd
-from restow.model.cluster.audience import Audience
+from restow.model.cluster import affinity_index
+from restow.model.cluster.selector_group import SelectorGroup
 from restow.model.objects import Affinity, Namespace, ObjectMeta, PodAffinity, PodAffinityTerm, SelectorSpec
 from restow.model.selectors import NOTHING, LabelSelector, parse_label_selector
+from restow.model.snapshot import Snapshot
 from tests.model.cluster.builders import node, pod
 
 AVOIDS_WEB = Affinity(
@@ -23,12 +24,12 @@ AVOIDS_WEB = Affinity(
 
 @pytest.fixture(autouse=True)
 def _few_idle_groups() -> Iterator[None]:
-    with patch.object(crowd, "_IDLE_GROUPS", 2), patch.object(crowd, "_HEADCOUNTS", 3):
+    with patch.object(affinity_index, "_MAX_IDLE_GROUPS", 2), patch.object(affinity_index, "_MAX_POD_COUNTS", 3):
         yield
 
 
-def audience(selector: str, *namespaces: str, namespace_selector: LabelSelector = NOTHING) -> tuple[Audience, ...]:
-    return (Audience(parse_label_selector(selector), frozenset(namespaces or ["default"]), namespace_selector),)
+def audience(selector: str, *namespaces: str, namespace_selector: LabelSelector = NOTHING) -> tuple[SelectorGroup, ...]:
+    return (SelectorGroup(parse_label_selector(selector), frozenset(namespaces or ["default"]), namespace_selector),)
 
 
 def snapshot_with(*pods: Any) -> Snapshot:
@@ -52,31 +53,31 @@ def snapshot_with(*pods: Any) -> Snapshot:
     ],
 )
 @pytest.mark.parametrize("asked_first", [True, False], ids=["asked before they came", "asked after"])
-def test_headcount(audiences: tuple[Audience, ...], expected: int, asked_first: bool) -> None:
+def test_headcount(audiences: tuple[SelectorGroup, ...], expected: int, asked_first: bool) -> None:
     snapshot = snapshot_with()
     snapshot.apply_namespace(Namespace(metadata=ObjectMeta(name="other", labels={"team": "a"})))
     if asked_first:
-        snapshot.crowd.headcount(audiences)
+        snapshot.affinity.pod_count(audiences)
     snapshot.apply_pod(pod("w1", on="n1", labels={"app": "web", "tier": "front"}))
     snapshot.apply_pod(pod("w2", on="n1", labels={"app": "web"}, leaving=True))
     snapshot.apply_pod(pod("db", on="n1", labels={"app": "db"}))
     snapshot.apply_pod(pod("w3", on="n1", labels={"app": "web"}, namespace="other"))
-    assert snapshot.crowd.headcount(audiences).by_row == {0: expected}
+    assert snapshot.affinity.pod_count(audiences).by_row == {0: expected}
 
 
 def test_leaving_pods_are_left_out_where_staying_ones_are_asked_for() -> None:
     snapshot = snapshot_with(pod("w", on="n1", labels={"app": "web"}))
-    staying = snapshot.crowd.headcount(audience("app=web"), staying=True)
+    staying = snapshot.affinity.pod_count(audience("app=web"), without_leaving=True)
     snapshot.apply_pod(pod("w", on="n1", labels={"app": "web"}, leaving=True))
     assert staying.by_row == {}
-    assert snapshot.crowd.headcount(audience("app=web")).by_row == {0: 1}
+    assert snapshot.affinity.pod_count(audience("app=web")).by_row == {0: 1}
 
 
 def test_stances_are_found_by_those_they_are_about() -> None:
     snapshot = snapshot_with(pod("shy", on="n1", labels={"app": "db"}, affinity=AVOIDS_WEB))
-    assert [one.by_row for one in snapshot.crowd.stances_towards("default", {"app": "web"})] == [{0: 1}]
-    assert snapshot.crowd.stances_towards("default", {"app": "db"}) == []
-    assert snapshot.crowd.stances_towards("other", {"app": "web"}) == []
+    assert [one.by_row for one in snapshot.affinity.weights_about("default", {"app": "web"})] == [{0: 1}]
+    assert snapshot.affinity.weights_about("default", {"app": "db"}) == []
+    assert snapshot.affinity.weights_about("other", {"app": "web"}) == []
 
 
 def test_groups_and_stances_of_pods_long_gone_are_forgotten() -> None:
@@ -85,48 +86,48 @@ def test_groups_and_stances_of_pods_long_gone_are_forgotten() -> None:
         one = pod(f"p{number}", on="n1", namespace=f"ns{number}", labels={"n": str(number)}, affinity=AVOIDS_WEB)
         snapshot.apply_pod(one)
         snapshot.remove_pod(one)
-    assert len(snapshot.crowd._groups) == len(snapshot.crowd._stances) == len(snapshot.crowd._in_namespace) == 2
+    assert len(snapshot.affinity._groups) == len(snapshot.affinity._weights) == len(snapshot.affinity._in_namespace) == 2
 
 
 def test_labels_that_nobody_has_or_asks_for_any_more_are_forgotten() -> None:
     snapshot = snapshot_with()
     for number in range(20):
-        snapshot.crowd.headcount(audience("app=web"))
-        snapshot.crowd.headcount(audience(f"key{number}=x"))
+        snapshot.affinity.pod_count(audience("app=web"))
+        snapshot.affinity.pod_count(audience(f"key{number}=x"))
         one = pod(f"p{number}", on="n1", labels={"app": str(number)})
         snapshot.apply_pod(one)
         snapshot.remove_pod(one)
-    assert len(snapshot.crowd._shelves) <= 3
-    assert all(len(shelf) <= 3 for shelf in snapshot.crowd._shelves.values())
+    assert len(snapshot.affinity._by_label) <= 3
+    assert all(len(shelf) <= 3 for shelf in snapshot.affinity._by_label.values())
 
 
 def test_too_many_headcounts_are_dropped_and_holders_are_told() -> None:
     snapshot = snapshot_with(pod("w", on="n1", labels={"app": "web"}))
-    version, first = snapshot.crowd.version, snapshot.crowd.headcount(audience("app=web"))
+    version, first = snapshot.affinity.version, snapshot.affinity.pod_count(audience("app=web"))
     for number in range(3):
-        snapshot.crowd.headcount(audience(f"n={number}"))
-    assert snapshot.crowd.version != version
-    assert snapshot.crowd.headcount(audience("app=web")) is not first
-    assert snapshot.crowd.headcount(audience("app=web")).by_row == {0: 1}
+        snapshot.affinity.pod_count(audience(f"n={number}"))
+    assert snapshot.affinity.version != version
+    assert snapshot.affinity.pod_count(audience("app=web")) is not first
+    assert snapshot.affinity.pod_count(audience("app=web")).by_row == {0: 1}
 
 
 def test_a_pod_that_changes_its_looks_counts_as_it_looks_now() -> None:
     snapshot = snapshot_with(pod("w", on="n1", labels={"app": "web"}, affinity=AVOIDS_WEB))
-    web, front = snapshot.crowd.headcount(audience("app=web")), snapshot.crowd.headcount(audience("tier=front"))
+    web, front = snapshot.affinity.pod_count(audience("app=web")), snapshot.affinity.pod_count(audience("tier=front"))
     mark = snapshot.mark()
     snapshot.apply_pod(pod("w", on="n1", labels={"app": "web", "tier": "front"}, affinity=AVOIDS_WEB))
     assert (web.by_row, front.by_row) == ({0: 1}, {0: 1})
     snapshot.apply_pod(pod("w", on="n1", labels={"tier": "front"}, affinity=AVOIDS_WEB))
     assert (web.by_row, front.by_row) == ({}, {0: 1})
-    assert [one.by_row for one in snapshot.crowd.stances_towards("default", {"app": "web"})] == [{0: 1}]
+    assert [one.by_row for one in snapshot.affinity.weights_about("default", {"app": "web"})] == [{0: 1}]
     snapshot.undo_to(mark)
     assert (web.by_row, front.by_row) == ({0: 1}, {})
 
 
 def test_what_a_changed_label_does_not_concern_is_not_touched() -> None:
     snapshot = snapshot_with(pod("w", on="n1", labels={"app": "web"}))
-    web = snapshot.crowd.headcount(audience("app=web"))
-    with patch.object(crowd.RowSums, "add") as touched:
+    web = snapshot.affinity.pod_count(audience("app=web"))
+    with patch.object(affinity_index.RowSums, "add") as touched:
         snapshot.apply_pod(pod("w", on="n1", labels={"app": "web", "zone": "a"}))
     assert not touched.called
     assert web.by_row == {0: 1}
@@ -134,7 +135,7 @@ def test_what_a_changed_label_does_not_concern_is_not_touched() -> None:
 
 def test_the_order_in_which_labels_are_written_means_nothing() -> None:
     snapshot = snapshot_with(pod("w", on="n1", labels={"app": "web", "tier": "front"}))
-    web = snapshot.crowd.headcount(audience("app=web"))
+    web = snapshot.affinity.pod_count(audience("app=web"))
     snapshot.apply_pod(pod("w", on="n1", labels={"tier": "front", "app": "web"}, leaving=True))
     snapshot.remove_pod(pod("w", on="n1", labels={"tier": "front", "app": "web"}))
     assert web.by_row == {}
@@ -142,7 +143,7 @@ def test_the_order_in_which_labels_are_written_means_nothing() -> None:
 
 def test_labels_written_with_the_binding_are_counted_and_touch_no_row() -> None:
     snapshot = snapshot_with()
-    zone = snapshot.crowd.headcount(audience("zone=a"))
+    zone = snapshot.affinity.pod_count(audience("zone=a"))
     snapshot.assume(pod("p", labels={"app": "web"}), "n1", at=0.0)
     before = snapshot.room.changes.generation
     snapshot.apply_pod(pod("p", on="n1", labels={"app": "web", "zone": "a"}))

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from restow.model.cluster import SeatName, Snapshot
 from restow.model.objects import Pod, Reservation, ReservationOwner, SelectorSpec
+from restow.model.reservations.seat_name import SeatName
+from restow.model.snapshot import Snapshot
 from tests.model.cluster.builders import WEB, node, pod, reservation
 
 SEAT = SeatName("default", "r", "t", 0)

@@ -6,8 +6,9 @@ import gc
 
 import pytest
 
-from restow.model.cluster import Snapshot, filters
+from restow.model.cluster import filters
 from restow.model.cluster.listing import UNLISTED
+from restow.model.snapshot import Snapshot
 from tests.model.cluster.builders import node, pod
 from tests.model.cluster.reading import Fitting, amount, everything, free
 

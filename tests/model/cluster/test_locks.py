@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from restow.model.cluster import Snapshot
 from restow.model.objects import ObjectMeta, OwnerReference, PodGroup, PodGroupSpec
+from restow.model.snapshot import Snapshot
 from tests.model.cluster.builders import node, of_queue, pod, queue, reservation
 
 DAEMONS = OwnerReference(kind="DaemonSet", name="d", uid="d", controller=True)
@@ -85,8 +85,8 @@ def test_a_row_that_is_used_again_is_not_locked_for_the_queue_of_the_node_before
 def test_what_locks_know_of_a_pod(one: Any, tenancy: str | None) -> None:
     snapshot = snapshot_of(queue("q", "n1"), queue("r"))
     snapshot.apply_group(GANG)
-    assert snapshot.class_of(one).tenancy == tenancy
-    assert snapshot_of(queue("q")).class_of(one).tenancy is None
+    assert snapshot.class_of(one).queue_lock_class == tenancy
+    assert snapshot_of(queue("q")).class_of(one).queue_lock_class is None
 
 
 def test_pods_are_told_apart_by_their_queues_only_while_there_are_locks() -> None:
@@ -139,4 +139,4 @@ def test_a_seat_belongs_to_the_queue_of_its_reservation_whatever_its_template_sa
     asked = replace(held.spec, queue=written, tasks=[replace(held.spec.tasks[0], template=template)])
     snapshot.apply_reservation(replace(held, spec=asked))
     (seat,) = snapshot.reservations.seats("default", "r")
-    assert snapshot.class_of(seat.stand_in).tenancy == (written or "default")
+    assert snapshot.class_of(seat.reserved_pod).queue_lock_class == (written or "default")

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from msgspec.structs import replace
 
-from restow.model.cluster import SeatName, Snapshot
-from restow.model.cluster.audience import Audience
+from restow.model.cluster.selector_group import SelectorGroup
 from restow.model.cluster.domains import summed
 from restow.model.cluster.filters import shortages
 from restow.model.objects import (
@@ -25,8 +24,10 @@ from restow.model.objects import (
     Taint,
     Toleration,
 )
+from restow.model.reservations.seat_name import SeatName
 from restow.model.resources import fits
 from restow.model.selectors import parse_label_selector
+from restow.model.snapshot import Snapshot
 from tests.model.cluster.builders import named, node, placements_of, pod, reservation
 from tests.model.cluster.by_definition import Reference, accepts, is_huge, left, need
 from tests.model.cluster.reading import Fitting, everything, ledgers
@@ -99,9 +100,9 @@ class SnapshotMachine(RuleBasedStateMachine):
         self.delivered: list[tuple[str, bool, Any]] = []
         self.marks: list[tuple[Any, Reference, dict[str, Any], int]] = []
         self.created = 0
-        web = (Audience(parse_label_selector("app=web"), frozenset(["default"])),)
+        web = (SelectorGroup(parse_label_selector("app=web"), frozenset(["default"])),)
         self.fitting = Fitting(self.snapshot)
-        self.web_by_zone = summed(self.snapshot.topologies.domains("zone"), self.snapshot.crowd.headcount(web))
+        self.web_by_zone = summed(self.snapshot.topologies.domains("zone"), self.snapshot.affinity.pod_count(web))
 
     # --- writes -------------------------------------------------------------------------------------------------------
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from restow.model.cluster import Snapshot
-from restow.model.cluster.audience import of_term
+from restow.model.cluster.selector_group import selector_group_of_term
 from restow.model.objects import ContainerPort, PodAffinityTerm, SelectorSpec
+from restow.model.snapshot import Snapshot
 from tests.model.cluster.builders import node, pod
 
-WEB = of_term(PodAffinityTerm(topology_key="zone", label_selector=SelectorSpec(match_labels={"app": "web"})), "default")
+WEB = selector_group_of_term(PodAffinityTerm(topology_key="zone", label_selector=SelectorSpec(match_labels={"app": "web"})), "default")
 PORT = ("0.0.0.0", "TCP", 80)
 
 
@@ -27,7 +27,7 @@ def snapshot() -> Snapshot:
 
 def facts(snapshot: Snapshot) -> tuple[int, bool, int]:
     """How many of the audience are there, whether the port is vacant, how much cpu is free."""
-    headcount = snapshot.crowd.headcount((WEB,)).by_row.get(0, 0)
+    headcount = snapshot.affinity.pod_count((WEB,)).by_row.get(0, 0)
     vacant = bool(snapshot.ports.vacant([PORT], snapshot.rows.every)[0])
     return headcount, vacant, int(snapshot.room.free[snapshot.room.resources.column("cpu"), 0])
 

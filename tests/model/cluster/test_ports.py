@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from restow.model.cluster import Snapshot
 from restow.model.objects import Container, ContainerPort, ObjectMeta, Pod, PodSpec
+from restow.model.snapshot import Snapshot
 
 NODES = ["a", "b", "c"]
 PORTS = st.lists(

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from restow.model.cluster import SeatName, Snapshot
+from restow.model.reservations.seat_name import SeatName
+from restow.model.snapshot import Snapshot
 from tests.model.cluster.builders import node, pod, reservation
 from tests.model.cluster.reading import amount
 
@@ -29,7 +30,7 @@ def snapshot() -> Snapshot:
 
 def is_coming(snapshot: Snapshot) -> bool:
     seat = snapshot.reservations.seat(SEAT)
-    return seat is not None and snapshot.reservations.promises.any_coming(seat.life)
+    return seat is not None and snapshot.reservations.promises.any_coming(seat.reservation_uid)
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from restow.model.cluster import Snapshot
 from restow.model.cluster.storage import OutOfSync, StorageObject, wish_of
 from restow.model.objects import PersistentVolume, PersistentVolumeClaim
 from restow.model.quantity import QuantityError
+from restow.model.snapshot import Snapshot
 from tests.model.cluster.builders import node
 from tests.scheduling.plugins.volumes import (
     DRIVER,

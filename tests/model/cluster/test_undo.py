@@ -6,8 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from restow.model.cluster import SeatName, Snapshot
 from restow.model.objects import ObjectMeta, OwnerReference, Pod, PodGroup, Taint
+from restow.model.reservations.seat_name import SeatName
+from restow.model.snapshot import Snapshot
 from tests.model.cluster.builders import node, placements_of, pod, queue, reservation
 from tests.model.cluster.reading import Fitting, everything
 

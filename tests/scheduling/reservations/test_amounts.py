@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from restow.model.objects import Reservation
-from restow.scheduling.reservations.lifecycle import Facts, Found, next_status
+from restow.model.reservations.status import ReservationObservation, SeatObservation, next_status
 from tests.scheduling.reservations.stage import booking, task
 
 MANY = {f"example.com/{letter}": "1" for letter in "abcdef"}
@@ -44,5 +44,5 @@ NOTHING = "so its seats hold nothing but a pod's place"
     ],
 )
 def test_the_message_names_amounts(one: Reservation, says: str) -> None:
-    status = next_status(one, Facts(seats=[Found(each) for each in one.status.placements or ()]), 0.0)
+    status = next_status(one, ReservationObservation(seats=[SeatObservation(each) for each in one.status.placements or ()]), 0.0)
     assert status is not None and status.state.message == says

@@ -7,22 +7,22 @@ from typing import Any
 import pytest
 
 from restow.model.wire import WireError
-from restow.scheduling.reservations.arguments import Arguments, read_arguments
+from restow.model.reservations.settings import ReservationSettings, read_reservation_settings
 
 
 @pytest.mark.parametrize(
     ("section", "read"),
     [
-        pytest.param({}, Arguments(1.0, 60.0, 86400.0, 50), id="nothing: the defaults"),
+        pytest.param({}, ReservationSettings(1.0, 60.0, 86400.0, 50), id="nothing: the defaults"),
         pytest.param(
             {"expiryCheck": "5s", "gcPeriod": "2m", "gcDuration": "0s", "namespaceShare": 100},
-            Arguments(5.0, 120.0, 0.0, 100),
+            ReservationSettings(5.0, 120.0, 0.0, 100),
             id="everything",
         ),
     ],
 )
-def test_what_is_written_is_read(section: dict[str, Any], read: Arguments) -> None:
-    assert read_arguments(section) == read
+def test_what_is_written_is_read(section: dict[str, Any], read: ReservationSettings) -> None:
+    assert read_reservation_settings(section) == read
 
 
 @pytest.mark.parametrize(
@@ -36,5 +36,5 @@ def test_what_is_written_is_read(section: dict[str, Any], read: Arguments) -> No
 )
 def test_every_mistake_is_told_with_its_path(section: dict[str, Any], told: str) -> None:
     with pytest.raises(WireError) as error:
-        read_arguments(section)
+        read_reservation_settings(section)
     assert told in str(error.value)

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from restow.model.cluster import SeatName, Snapshot
 from restow.model.objects import (
     Affinity,
     Node,
@@ -18,7 +17,9 @@ from restow.model.objects import (
     SelectorSpec,
     TopologySpreadConstraint,
 )
-from restow.scheduling.reservations.arriving import Arrival, why_shut_out
+from restow.model.reservations.seat_name import SeatName
+from restow.model.snapshot import Snapshot
+from restow.scheduling.seat_checks.admission_check import Arrival, why_shut_out
 from tests.model.cluster.builders import node, pod, queue
 from tests.scheduling.reservations.stage import (
     ALL,
@@ -78,7 +79,7 @@ def test_who_is_larger_than_the_seat_needs_room_beside_it() -> None:
 
 def test_whom_the_seat_was_made_for_does_not_matter_if_another_comes() -> None:
     """Its template says more of company and ports than the pods that take it."""
-    wants = {"init_containers": [replace(PORT[0], restart_policy="Always")]}
+    wants: dict[str, Any] = {"init_containers": [replace(PORT[0], restart_policy="Always")]}
     made = booking("r", task(1, {"cpu": "1"}, **wants), at={0: "n2"}, **FITS)
     assert asked(Stage(*rooms("n1", "n2"), OLD, made, at_port(pod("port", {}, on="n2")))) == ""
 
@@ -160,7 +161,7 @@ def test_who_comes_before_has_left_by_then() -> None:
     evenly = TopologySpreadConstraint(
         max_skew=1, topology_key="zone", when_unsatisfiable="DoNotSchedule", label_selector=OWNER.label_selector
     )
-    spread = {"topology_spread_constraints": [evenly]}
+    spread: dict[str, Any] = {"topology_spread_constraints": [evenly]}
     old, first = user("old", {"cpu": "1"}, on="n1", **spread), user("first", {"cpu": "1"}, on="n2", **spread)
     zones = [node("n1", labels={"zone": "a"}), node("n2", labels={"zone": "b"}), node("n3", labels={"zone": "a"})]
     stage = Stage(*zones, node("n4", labels={"zone": "b"}), old, first, seats("n3", "n4"))

@@ -11,17 +11,17 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from restow.model.objects import ObjectReference, Placement, Reservation, ReservationStatus
+from restow.model.reservations.seat_fault import FaultReason, SeatFault
+from restow.model.reservations.status import MOST_OWNERS, ReservationObservation, SeatObservation, next_status
+from restow.model.reservations.validation import problems
 from restow.model.times import format_time, parse_time
-from restow.scheduling.reservations.lifecycle import MOST_OWNERS, Facts, Found, next_status
-from restow.scheduling.reservations.standing import Trouble, Troubled
-from restow.scheduling.reservations.validity import problems
 
 CREATED = "2026-01-01T00:00:00Z"
 NOW = parse_time(CREATED) + 60
-UNFIT = Troubled(Trouble.NODE_UNFIT, "node n1 is cordoned")
-LEAVING = Troubled(Trouble.ROOM_BEING_LEFT, "terminating pods have not left node n1 yet: 1 cpu is missing")
-TAKEN = Troubled(Trouble.ROOM_TAKEN, "node n1 has 500m cpu less than is on it")
-GONE = Troubled(Trouble.NODE_GONE, "node n1 is gone")
+UNFIT = SeatFault(FaultReason.NODE_UNFIT, "node n1 is cordoned")
+LEAVING = SeatFault(FaultReason.ROOM_BEING_LEFT, "terminating pods have not left node n1 yet: 1 cpu is missing")
+TAKEN = SeatFault(FaultReason.ROOM_TAKEN, "node n1 has 500m cpu less than is on it")
+GONE = SeatFault(FaultReason.NODE_GONE, "node n1 is gone")
 
 
 OWNERS = [{"labelSelector": {"matchLabels": {"app": "web"}}}]
@@ -39,15 +39,15 @@ def reservation(phase: str = "", replicas: int = 2, status: dict[str, Any] | Non
     return msgspec.convert(document, Reservation)
 
 
-def seat(index: int, pod: str = "", troubled: Troubled | None = None, task: str = "web") -> Found:
+def seat(index: int, pod: str = "", troubled: SeatFault | None = None, task: str = "web") -> SeatObservation:
     taken = ObjectReference(kind="Pod", name=pod, uid=f"uid-{pod}") if pod else None
     owner = ObjectReference(kind="Job", name="etl") if pod else None
-    return Found(Placement(task=task, index=index, node_name="n1", pod_ref=taken), troubled, owner)
+    return SeatObservation(Placement(task=task, index=index, node_name="n1", pod_ref=taken), troubled, owner)
 
 
-def after(one: Reservation, *seats: Found, refusal: str | None = None, at: float = NOW) -> ReservationStatus:
+def after(one: Reservation, *seats: SeatObservation, refusal: str | None = None, at: float = NOW) -> ReservationStatus:
     """The status it has then, whether that is a new one or not."""
-    facts = Facts(seats=seats, problems=problems(one), refusal=refusal)
+    facts = ReservationObservation(seats=seats, problems=problems(one), refusal=refusal)
     return next_status(one, facts, at) or one.status
 
 
@@ -214,7 +214,9 @@ HELD = (seat(0), seat(1))
         pytest.param(reservation(), (), None, (None, None, None), id="nothing is said before something is decided"),
     ],
 )
-def test_phases(before: Reservation, seats: tuple[Found, ...], refusal: str | None, expected: tuple[str, ...]) -> None:
+def test_phases(
+    before: Reservation, seats: tuple[SeatObservation, ...], refusal: str | None, expected: tuple[str, ...]
+) -> None:
     assert told(after(before, *seats, refusal=refusal)) == expected
 
 
@@ -230,7 +232,7 @@ def test_phases(before: Reservation, seats: tuple[Found, ...], refusal: str | No
     ],
 )
 def test_what_becomes_of_another_seat_when_enough_can_be_relied_on(
-    other: Found, notes: dict[str, str], kept: list[int]
+    other: SeatObservation, notes: dict[str, str], kept: list[int]
 ) -> None:
     waiting = reservation("Waiting", minAvailable=1)
     waiting = replace(waiting, metadata=replace(waiting.metadata, annotations=notes))
@@ -265,7 +267,7 @@ def test_an_invalid_spec_fails_with_every_path(phase: str) -> None:
     ],
 )
 @pytest.mark.parametrize("phase", ["", "Pending", "Waiting", "Available"])
-def test_when_it_expires(terms: dict[str, str], end: int | None, phase: str) -> None:
+def test_when_it_expires(terms: dict[str, Any], end: int | None, phase: str) -> None:
     one, begun = reservation(phase, **terms), parse_time(CREATED)
     seats = HELD if phase == "Available" else ()
     if end is None:
@@ -365,7 +367,7 @@ def test_of_very_many_owners_the_first_are_told() -> None:
 def test_it_says_who_may_have_taken_a_seat_that_is_not_marked(coming: bool, named: list[str]) -> None:
     old, new = ({"object": {"kind": "Job", "name": name}} for name in ("old", "new"))
     one = reservation("Available", status={"observedOwners": [old]}, owners=[new])
-    status = next_status(one, Facts(seats=HELD, coming=coming), NOW)
+    status = next_status(one, ReservationObservation(seats=HELD, has_pods_on_the_way=coming), NOW)
     assert [each.object and each.object.name for each in (status and status.observed_owners) or ()] == named
 
 
@@ -403,7 +405,7 @@ phases = st.sampled_from(["", "Pending", "Waiting", "Available", "Succeeded", "F
 
 @given(phases, found, st.integers(0, 4), st.integers(1, 4), st.none() | st.just("no room"), st.integers(0, 120))
 def test_it_is_at_rest_after_one_step(
-    phase: str, seats: list[Found], replicas: int, needed: int, refusal: str | None, at: int
+    phase: str, seats: list[SeatObservation], replicas: int, needed: int, refusal: str | None, at: int
 ) -> None:
     """What is left after a step, found again, changes nothing; nobody taken is ever dropped; the sums add up."""
     one = reservation(phase, replicas=replicas, minAvailable=needed, ttl="60s")
@@ -411,8 +413,8 @@ def test_it_is_at_rest_after_one_step(
     once = after(one, *seats, refusal=refusal, at=begun)
     kept = {(each.task, each.index) for each in once.placements or ()}
     again = [each for each in seats if (each.placement.task, each.placement.index) in kept]
-    facts = Facts(seats=again, problems=problems(one), refusal=refusal)
+    facts = ReservationObservation(seats=again, problems=problems(one), refusal=refusal)
     if once is not one.status:
         assert next_status(replace(one, status=once), facts, begun + 0.5) is None
-        assert {each.placement.index for each in seats if each.is_taken} <= {index for _, index in kept}
+        assert {each.placement.index for each in seats if each.is_consumed} <= {index for _, index in kept}
         assert (once.pending or 0) + (once.available or 0) + (once.succeeded or 0) + (once.failed or 0) == replicas

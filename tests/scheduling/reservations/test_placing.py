@@ -146,7 +146,7 @@ def test_the_class_of_pods_that_name_none_counts() -> None:
         pytest.param({}, "queue default would exceed its capability", id="the default queue, if it names none"),
     ],
 )
-def test_what_refuses_it_before_any_node_is_asked(fields: dict[str, list[TaskSpec] | str], says: str) -> None:
+def test_what_refuses_it_before_any_node_is_asked(fields: dict[str, Any], says: str) -> None:
     stage = Stage(*rooms("n1"))
     for name in ("small", "default"):
         stage.roster.apply_queue(Queue(metadata=ObjectMeta(name=name), spec=QueueSpec(capability={"cpu": "500m"})))
@@ -289,9 +289,7 @@ def test_seats_keep_away_from_each_other_as_their_pods_will() -> None:
         pytest.param({"containers": port(80)}, {"containers": port(80)}, "n2", id="a seat takes its host ports"),
     ],
 )
-def test_a_seat_counts_as_the_pod_it_will_become(
-    held: dict[str, Any], coming: dict[str, Affinity | list[Container]], where: str
-) -> None:
+def test_a_seat_counts_as_the_pod_it_will_become(held: dict[str, Any], coming: dict[str, Any], where: str) -> None:
     """Without it the pod would go to the other node, which is emptier."""
     stage = Stage(*hosts("n1", "n2"), pod("big", {"cpu": "3"}, on=where))
     fields = {key: value for key, value in held.items() if key != "containers"}
@@ -344,9 +342,7 @@ NEAR = PodAffinityTerm(topology_key="zone", label_selector=WEB)
     ],
 )
 @pytest.mark.parametrize("marked", [True, False])
-def test_only_the_pod_that_moves_does_not_keep_its_successor_away(
-    fields: dict[str, Affinity | list[TopologySpreadConstraint]], marked: bool
-) -> None:
+def test_only_the_pod_that_moves_does_not_keep_its_successor_away(fields: dict[str, Any], marked: bool) -> None:
     full = pod("full", {"cpu": "4"}, on="b1")
     stage = Stage(*hosts("a1", "a2", "b1"), full, pod("old", {}, on="a1", labels=LABELS, **fields))
     seat = task(1, {"cpu": "1"}, labels=LABELS, nodes=["a2"], **fields)

@@ -22,8 +22,8 @@ from restow.model.objects import (
     ReservationState,
     SelectorSpec,
 )
-from restow.model.reservations.reservation_annotations import RESERVATION_ANNOTATION
 from restow.model.reservations.owners import Owners
+from restow.model.reservations.reservation_annotations import RESERVATION_ANNOTATION
 from restow.scheduling.actions.seat_assignment import Swarm
 from restow.scheduling.decisions import Assign, Decision, HoldSeats
 from restow.scheduling.framework import Cycle
@@ -310,7 +310,7 @@ def test_pods_that_come_in_swarms_get_the_seats_they_would_get_alone(
         for number, (owner, size, mover, policy) in enumerate(held):
             seat = task(2, {"cpu": size}, labels={"app": owner})
             placed = {0: NODES[number % 3], 1: NODES[(number + 1) % 3]}
-            terms = {"match_policy": policy, "migrating": f"uid-m{mover}" if mover else None}
+            terms: dict[str, Any] = {"match_policy": policy, "migrating": f"uid-m{mover}" if mover else None}
             stage.show(booking(f"r{number}", seat, at=placed, **terms, **for_app_or_pod(owner)))
         pods = [user(f"p{number}", {"cpu": size}, labels={"app": app}) for number, (app, size) in enumerate(swarm)]
         with pytest.MonkeyPatch.context() as patched:

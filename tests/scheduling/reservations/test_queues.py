@@ -9,8 +9,8 @@ from restow.model.objects import (
     Queue,
     QueueSpec,
 )
-from restow.scheduling.decisions import Refuse
 from restow.scheduling.cluster_events import QUEUE, RESERVATION
+from restow.scheduling.decisions import RefusePod
 from tests.model.cluster.builders import of_queue, pod
 from tests.scheduling.reservations.stage import (
     ALL,
@@ -44,7 +44,7 @@ def test_who_names_a_reservation_waits_for_its_own_queue_too() -> None:
     stage.roster.apply_queue(Queue(metadata=ObjectMeta(name="default"), spec=QueueSpec(capability={"cpu": "1"})))
     outcome = stage.session(user("p", ALL, uses="r"))
     assert (outcome.nodes, "would exceed its capability" in outcome.refused["p"], outcome.told) == ({}, True, {})
-    assert [one.plugins for one in outcome.decisions if isinstance(one, Refuse)] == [{RESERVATION, QUEUE}]
+    assert [one.plugins for one in outcome.decisions if isinstance(one, RefusePod)] == [{RESERVATION, QUEUE}]
 
 
 @pytest.mark.parametrize(

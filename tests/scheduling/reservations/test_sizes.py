@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from restow.model.reservations.task_sizes import Sizes, largest_first
 from restow.model.resources import fits
-from restow.scheduling.reservations.sizes import Sizes, largest_first
 from tests.scheduling.reservations.stage import booking, task, user
 
 ASKED = st.dictionaries(st.sampled_from(["cpu", "memory", "gpu"]), st.integers(0, 5).map(str))

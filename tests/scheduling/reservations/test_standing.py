@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from restow.model.cluster import SeatName, Snapshot
 from restow.model.objects import (
     Affinity,
     Container,
@@ -19,11 +18,14 @@ from restow.model.objects import (
     SelectorSpec,
     Taint,
 )
+from restow.model.reservations.seat_fault import FaultReason, SeatFault
+from restow.model.reservations.seat_name import SeatName
+from restow.model.snapshot import Snapshot
 from restow.scheduling.engine import Engine
 from restow.scheduling.framework import Cycle
 from restow.scheduling.plugins.node_resources_fit import NodeResourcesFit
 from restow.scheduling.registry import read_profile
-from restow.scheduling.reservations.standing import Trouble, Troubled, blocked, kept_off, troubles
+from restow.scheduling.seat_checks.seat_health import blocked, kept_off, troubles
 from tests.model.cluster.builders import node, pod, reservation
 from tests.scheduling.reservations.stage import Stage, booking, task
 
@@ -45,14 +47,14 @@ def snapshot() -> Snapshot:
     return snapshot
 
 
-def told(snapshot: Snapshot, name: str, engine: Engine = ENGINE) -> list[Troubled]:
+def told(snapshot: Snapshot, name: str, engine: Engine = ENGINE) -> list[SeatFault]:
     """The trouble that the seats of a reservation are in."""
     return [*troubles(snapshot, engine, snapshot.reservations.seats("default", name), 0.0).values()]
 
 
 def found(snapshot: Snapshot, *names: str) -> dict[str, str]:
     """The same in a word, of each reservation."""
-    return {name: one.trouble.value for name in names for one in told(snapshot, name)}
+    return {name: one.reason.value for name in names for one in told(snapshot, name)}
 
 
 def test_seats_that_fit_are_in_no_trouble(snapshot: Snapshot) -> None:
@@ -138,7 +140,7 @@ def test_an_unfit_node_is_told_in_words(snapshot: Snapshot, changed: Node, messa
         replace(changed, metadata=replace(changed.metadata, labels=changed.metadata.labels or {"zone": "a"}))
     )
     [one] = told(snapshot, "a")
-    assert (one.trouble, one.message) == (Trouble.NODE_UNFIT, message)
+    assert (one.reason, one.message) == (FaultReason.NODE_UNFIT, message)
 
 
 def test_a_node_that_is_gone_takes_its_seats_along(snapshot: Snapshot) -> None:
@@ -154,8 +156,8 @@ def test_one_that_waits_is_asked_by_every_filter_and_leaves_no_trace(snapshot: S
     assert blocked(snapshot, ENGINE, one, 0.0) == {}
     snapshot.apply_pod(pod("full", {"cpu": "3500m"}, on="n1", leaving=True))
     [why] = blocked(snapshot, ENGINE, one, 0.0).values()
-    assert (why.trouble, why.message) == (
-        Trouble.ROOM_BEING_LEFT,
+    assert (why.reason, why.message) == (
+        FaultReason.ROOM_BEING_LEFT,
         "terminating pods have not left node n1 yet: Insufficient cpu",
     )
     snapshot.remove_pod(pod("full", on="n1"))
@@ -177,7 +179,7 @@ def test_company_is_noticed_before_a_pod_is_moved(snapshot: Snapshot, too_much: 
     snapshot.apply_pod(pod("mover", on="n2"))
     snapshot.apply_pod(pod("thief", too_much, on="n1", init_containers=port))
     kept = [*kept_off(snapshot, ENGINE, one, 0.0, hopes=False).values()]
-    assert [one.trouble for one in told(snapshot, "a") or kept] == [trouble]
+    assert [one.reason for one in told(snapshot, "a") or kept] == [trouble]
 
 
 @pytest.mark.parametrize("age", [1, 9], ids=["older", "newer"])
@@ -205,7 +207,7 @@ def test_who_waits_for_room_takes_none_from_a_pod_on_its_way(
     snapshot.apply_pod(pod("going", {"cpu": "2"}, on="n1", leaving=True))
     snapshot.apply_pod(pod("foreign", {"cpu": stolen}, on="n1"))
     snapshot.apply_reservation(made("held", 1, "2", phase=phase))
-    assert ENGINE.is_overfull(Cycle(coming, snapshot, 0.0), "n1", OWN if seated else None) is expected
+    assert ENGINE.is_overcommitted(Cycle(coming, snapshot, 0.0), "n1", OWN if seated else None) is expected
 
 
 def test_a_pod_in_its_seat_goes_before_one_that_waits(snapshot: Snapshot) -> None:
@@ -213,7 +215,7 @@ def test_a_pod_in_its_seat_goes_before_one_that_waits(snapshot: Snapshot) -> Non
     snapshot.assume(coming, "n1", at=0.0)
     snapshot.apply_reservation(made("held", 1, "3", phase="Waiting"))
     attempt = Cycle(coming, snapshot, 0.0)
-    assert [ENGINE.is_overfull(attempt, "n1", seat) for seat in (None, OWN)] == [True, False]
+    assert [ENGINE.is_overcommitted(attempt, "n1", seat) for seat in (None, OWN)] == [True, False]
 
 
 @pytest.mark.parametrize(
@@ -233,7 +235,7 @@ def test_a_pod_that_is_smaller_than_its_seat_needs_no_more_than_it_asks_for(
     snapshot.apply_reservation(made("r", 0, "3"))
     snapshot.assume(coming, "n1", at=0.0, seat=seat)
     free = snapshot.room.free.copy()
-    assert ENGINE.is_overfull(Cycle(coming, snapshot, 0.0), "n1", seat) is expected
+    assert ENGINE.is_overcommitted(Cycle(coming, snapshot, 0.0), "n1", seat) is expected
     assert (snapshot.room.free == free).all()
 
 
@@ -309,7 +311,7 @@ def test_no_seat_that_can_be_relied_on_is_lost_to_a_pod_that_is_on_its_way(
     snapshot.assume(coming, "n1", at=0.0, seat=OWN if seated else None)
     snapshot.apply_pod(pod("thief", {"cpu": stolen}, on="n1"))
     assert found(snapshot, "r") == expected
-    assert ENGINE.is_overfull(Cycle(coming, snapshot, 0.0), "n1", OWN if seated else None) is not (
+    assert ENGINE.is_overcommitted(Cycle(coming, snapshot, 0.0), "n1", OWN if seated else None) is not (
         seated and fields.get("phase") == "Waiting"
     )
 
@@ -319,8 +321,8 @@ def test_a_seat_of_what_no_node_offers_any_more_is_lost(snapshot: Snapshot) -> N
     one = reservation("b", {0: "n1"}, requests={"example.com/gpu": "2"})
     snapshot.apply_reservation(one)
     (trouble,) = told(snapshot, "b")
-    assert (trouble.trouble, trouble.message) == (
-        Trouble.ROOM_TAKEN,
+    assert (trouble.reason, trouble.message) == (
+        FaultReason.ROOM_TAKEN,
         "node n1 has 2 example.com/gpu less than is on it",
     )
     assert found(snapshot, "a") == {}

@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from restow.model.cluster.seat import wanted
 from restow.model.objects import Reservation
-from restow.scheduling.reservations.validity import MOST_SEATS, is_for, least, problems
+from restow.model.reservations.spec import is_for, least, wanted
+from restow.model.reservations.validation import MOST_SEATS, problems
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 TEMPLATE = "spec.tasks[0].template.spec"

@@ -5,29 +5,10 @@ from restow.model.cluster.fresh import Fresh
 from restow.model.cluster.occupancy import Occupant
 from restow.model.cluster.pods import AlreadyPlaced, Assumption
 from restow.model.cluster.rows import Mask, RowIndex, Which
-from restow.model.cluster.seat import (
-    AWAITS_ANNOTATION,
-    MIGRATING_ANNOTATION,
-    MOVED_AT_ANNOTATION,
-    MOVED_FROM_ANNOTATION,
-    RESERVATION_ANNOTATION,
-    RESERVATION_UID_ANNOTATION,
-    USE_RESERVATION_ANNOTATION,
-    Seat,
-    SeatName,
-)
 from restow.model.cluster.shapes import Shape
-from restow.model.cluster.snapshot import Snapshot, UnknownNode
 from restow.model.cluster.undo import Mark
 
 __all__ = [
-    "AWAITS_ANNOTATION",
-    "MIGRATING_ANNOTATION",
-    "MOVED_AT_ANNOTATION",
-    "MOVED_FROM_ANNOTATION",
-    "RESERVATION_ANNOTATION",
-    "RESERVATION_UID_ANNOTATION",
-    "USE_RESERVATION_ANNOTATION",
     "AlreadyPlaced",
     "Assumption",
     "Fresh",
@@ -36,10 +17,6 @@ __all__ = [
     "Occupant",
     "PodClass",
     "RowIndex",
-    "Seat",
-    "SeatName",
     "Shape",
-    "Snapshot",
-    "UnknownNode",
     "Which",
 ]

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
-from restow.model.cluster.locks import Locks
+from restow.model.cluster.queue_locks import QueueLocks
 from restow.model.cluster.shapes import Shape, Shapes, surely_alike
 from restow.model.objects import Pod
 
@@ -29,7 +29,7 @@ _SPARE = 64
 class PodClass:
     """Pods that every filter and score treats alike. Compared by identity; `number` never comes again."""
 
-    __slots__ = ("__weakref__", "_base", "_unlocked", "labels", "namespace", "number", "shape", "tenancy")
+    __slots__ = ("__weakref__", "_base", "_unlocked", "labels", "namespace", "number", "shape", "queue_lock_class")
 
     def __init__(
         self, number: int, key: Key, shape: Shape, base: PodClass | None = None, unlocked: PodClass | None = None
@@ -38,7 +38,7 @@ class PodClass:
         self._base = base
         self._unlocked = unlocked
         self.shape = shape
-        _, self.namespace, self.labels, self.tenancy = key
+        _, self.namespace, self.labels, self.queue_lock_class = key
 
     @property
     def base(self) -> PodClass:
@@ -128,7 +128,7 @@ class Classes:
 
     __slots__ = ("_classes", "_last", "_like_it", "_locks", "_made", "interest", "shapes")
 
-    def __init__(self, shapes: Shapes, locks: Locks) -> None:
+    def __init__(self, shapes: Shapes, locks: QueueLocks) -> None:
         self.shapes = shapes
         self.interest = Interest()
         self._locks = locks
@@ -157,11 +157,11 @@ class Classes:
         if last is None or last[2] != self.version or not _surely_alike(pod, last[0]):
             found = self._of(pod, self.shapes.of(pod))
             self._last = (pod, found, self.version)
-            self._like_it = {found.tenancy: found}
+            self._like_it = {found.queue_lock_class: found}
             return found
         if self._locks.version == 0:  # nothing was ever locked, so that queues tell no pods apart
             return last[1]
-        tenancy = self._locks.tenancy(pod)
+        tenancy = self._locks.lock_class_of(pod)
         alike = self._like_it.get(tenancy)
         if alike is None:
             alike = self._like_it[tenancy] = self._in(tenancy, last[1])
@@ -173,7 +173,7 @@ class Classes:
         keys = self.interest.keys(namespace)
         labels = project(pod.metadata.labels or {}, keys) if keys else ()
         local = namespace if shape.local or keys is not None else None
-        return self._intern(shape, local, labels, self._locks.tenancy(pod))
+        return self._intern(shape, local, labels, self._locks.lock_class_of(pod))
 
     def _intern(self, shape: Shape, namespace: str | None, labels: Projection, tenancy: str | None) -> PodClass:
         key = (shape.number, namespace, labels, tenancy)

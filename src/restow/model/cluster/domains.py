@@ -18,7 +18,7 @@ from weakref import WeakValueDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from restow.model.cluster.crowd import RowSums
+from restow.model.cluster.affinity_index import RowSums
 from restow.model.cluster.labels import ABSENT
 from restow.model.cluster.nodes import NodeTable
 from restow.model.cluster.rows import Mask, RowIndex, Which, grown

@@ -9,17 +9,17 @@ from __future__ import annotations
 
 import msgspec
 
-from restow.model.cluster.crowd import Crowd
+from restow.model.cluster.affinity_index import AffinityIndex
 from restow.model.cluster.listing import UNLISTED, Amounts
 from restow.model.cluster.mounts import Mounts
 from restow.model.cluster.nodes import NodeTable
 from restow.model.cluster.ports import Ports
-from restow.model.cluster.room import Book, Room, negated
+from restow.model.cluster.room import LedgerName, Room, negated
 from restow.model.cluster.rows import Rows
-from restow.model.cluster.seat import SeatName
 from restow.model.cluster.shapes import Shape
 from restow.model.cluster.undo import UndoLog
 from restow.model.objects import Pod
+from restow.model.reservations.seat_name import SeatName
 
 
 class Occupant(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -30,7 +30,7 @@ class Occupant(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     pod: Pod
     node: str
     shape: Shape
-    book: Book = "requested"
+    ledger: LedgerName = "requested"
     leaving: bool = False
     assumed_at: float | None = None
     """When it was assumed; None once the API has shown it."""
@@ -41,7 +41,7 @@ class Occupant(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 class Occupancy:
     __slots__ = ("_aside", "_crowd", "_log", "_nodes", "_occupants", "_ports", "_room", "_rows", "mounts")
 
-    def __init__(self, log: UndoLog, rows: Rows, room: Room, nodes: NodeTable, ports: Ports, crowd: Crowd) -> None:
+    def __init__(self, log: UndoLog, rows: Rows, room: Room, nodes: NodeTable, ports: Ports, crowd: AffinityIndex) -> None:
         self._log = log
         self._rows = rows
         self._room = room
@@ -60,28 +60,28 @@ class Occupancy:
     def add(self, occupant: Occupant) -> None:
         node, shape = occupant.node, occupant.shape
         row = self._rows.claim(node)
-        self._room.charge(occupant.book, row, shape.amounts, shape.scored)
+        self._room.charge(occupant.ledger, row, shape.amounts, shape.scored)
         if occupant.leaving:
             self._room.leaving(row, shape.amounts)
         if shape.facts.ports:
             self._ports.take(row, occupant.key, shape.facts.ports)
         if shape.facts.volumes:
             self.mounts.take(row, occupant.key, occupant.pod)
-        self._crowd.come(row, occupant)
+        self._crowd.add_pod(row, occupant)
         if node not in self._occupants:
             self._log.put(self._occupants, node, {})
         self._log.put(self._occupants[node], occupant.key, occupant)
 
     def remove(self, occupant: Occupant) -> None:
         row = self._rows.claim(occupant.node)
-        self._crowd.leave(row, occupant)
+        self._crowd.remove_pod(row, occupant)
         if occupant.shape.facts.volumes:
             self.mounts.release(row, occupant.key)
         if occupant.shape.facts.ports:
             self._ports.release(row, occupant.key, occupant.shape.facts.ports)
         if occupant.leaving:
             self._room.leaving(row, negated(occupant.shape.amounts))
-        self._room.discharge(occupant.book, row, occupant.shape.amounts, occupant.shape.scored)
+        self._room.discharge(occupant.ledger, row, occupant.shape.amounts, occupant.shape.scored)
         self._log.drop(self._occupants[occupant.node], occupant.key)
         if not self._occupants[occupant.node]:
             self._log.drop(self._occupants, occupant.node)
@@ -108,7 +108,7 @@ class Occupancy:
     def overlook(self, occupant: Occupant) -> None:
         """Take an occupant for gone in every respect but the room it takes. Only undoing it makes it whole again."""
         row = self._rows.claim(occupant.node)
-        self._crowd.leave(row, occupant)
+        self._crowd.remove_pod(row, occupant)
         if occupant.shape.facts.volumes:
             self.mounts.release(row, occupant.key)
         if occupant.shape.facts.ports:
@@ -124,7 +124,7 @@ class Occupancy:
             self.add(new)
             return
         if old.pod.metadata.labels != new.pod.metadata.labels:
-            self._crowd.change(self._rows.claim(new.node), old, new)
+            self._crowd.replace_pod(self._rows.claim(new.node), old, new)
         self._log.put(self._occupants[new.node], new.key, new)
 
     def is_exchangeable(self, held: Occupant, shape: Shape) -> bool:
@@ -139,9 +139,9 @@ class Occupancy:
     def exchange(self, old: Occupant, new: Occupant) -> None:
         """Let a pod take the place of a stand-in that it is exchangeable with."""
         row, there = self._rows.claim(new.node), self._occupants[new.node]
-        self._room.transfer(row, new.shape.amounts, old.book, new.book)
+        self._room.transfer(row, new.shape.amounts, old.ledger, new.ledger)
         if old.pod.metadata.labels != new.pod.metadata.labels:
-            self._crowd.change(row, old, new)
+            self._crowd.replace_pod(row, old, new)
         self._log.drop(there, old.key)
         self._log.put(there, new.key, new)
 
@@ -159,7 +159,7 @@ def _takes_the_same(old: Occupant, new: Occupant) -> bool:
         old.key == new.key
         and old.node == new.node
         and old.shape is new.shape
-        and old.book == new.book
+        and old.ledger == new.ledger
         and old.leaving == new.leaving
     )
 

@@ -11,12 +11,13 @@ from collections.abc import Iterator, Mapping
 import msgspec
 
 from restow.model.cluster.occupancy import Occupancy, Occupant
-from restow.model.cluster.seat import SeatName, named_seat
 from restow.model.cluster.shapes import Shape, Shapes, surely_alike
 from restow.model.cluster.undo import UndoLog
 from restow.model.cluster.versions import Versions, version_number
 from restow.model.objects import Pod
 from restow.model.pods import is_finished
+from restow.model.reservations.reservation_annotations import named_seat
+from restow.model.reservations.seat_name import SeatName
 
 
 class Assumption(msgspec.Struct, frozen=True):

@@ -39,7 +39,7 @@ Columns = slice | NDArray[np.intp]
 Lines = list[memoryview]
 """The cells of an array, by resource and row."""
 
-Book = Literal["requested", "reserved"]
+LedgerName = Literal["requested", "reserved"]
 
 
 class Ledger:
@@ -192,19 +192,19 @@ class Room:
         self._log.record(self.set_allocatable, row, old)
         self._touch(row)
 
-    def charge(self, book: Book, row: int, amounts: Amounts, nonzero: Amounts) -> None:
+    def charge(self, book: LedgerName, row: int, amounts: Amounts, nonzero: Amounts) -> None:
         """Count one pod, or one seat, on a row."""
         self._count(book, row, amounts, nonzero, 1)
         if self._log.recording:
             self._log.record(self.discharge, book, row, amounts, nonzero)
 
-    def discharge(self, book: Book, row: int, amounts: Amounts, nonzero: Amounts) -> None:
+    def discharge(self, book: LedgerName, row: int, amounts: Amounts, nonzero: Amounts) -> None:
         """The inverse of `charge`."""
         self._count(book, row, amounts, nonzero, -1)
         if self._log.recording:
             self._log.record(self.charge, book, row, amounts, nonzero)
 
-    def transfer(self, row: int, amounts: Amounts, source: Book, target: Book) -> None:
+    def transfer(self, row: int, amounts: Amounts, source: LedgerName, target: LedgerName) -> None:
         """Count in one book what was counted in the other: what is free stays as it is, so that nobody need look again.
         The amounts are of resources that some node offers."""
         for book, times in ((source, -1), (target, 1)):
@@ -221,7 +221,7 @@ class Room:
         for column, amount in amounts:
             free[column][row] += times * amount
 
-    def _count(self, book: Book, row: int, amounts: Amounts, nonzero: Amounts, times: int) -> None:
+    def _count(self, book: LedgerName, row: int, amounts: Amounts, nonzero: Amounts, times: int) -> None:
         if len(self.resources.names) > len(self.free_at):
             self._fit_columns()
         ledger = self.requested if book == "requested" else self.reserved

@@ -21,12 +21,12 @@ from msgspec.structs import replace
 
 from restow.model.affinity import NodeConstraint, node_constraint
 from restow.model.cluster.listing import Amounts, Resources
+from restow.model.match_label_keys import keys_of
 from restow.model.objects import (
     Pod,
     PodAffinityTerm,
     PodSpec,
     PodStatus,
-    SelectorSpec,
     Toleration,
     Volume,
 )
@@ -312,10 +312,3 @@ def _affinity_terms(spec: PodSpec) -> Iterator[PodAffinityTerm]:
         if side is not None:
             yield from side.required or ()
             yield from (weighted.pod_affinity_term for weighted in side.preferred or ())
-
-
-def keys_of(selector: SelectorSpec | None) -> frozenset[str]:
-    """The label keys a selector speaks of."""
-    if selector is None:
-        return frozenset()
-    return frozenset([*(selector.match_labels or ()), *(one.key for one in selector.match_expressions or ())])

@@ -18,50 +18,44 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 from operator import attrgetter
 
-from restow.model.cluster.claims import Claims
+from restow.model.reservations.seat_consumers import SeatConsumers
 from restow.model.cluster.classes import Classes
-from restow.model.cluster.directory import Directory
-from restow.model.cluster.held import Held
+from restow.model.reservations.owner_index import OwnerIndex
+from restow.model.reservations.reserved_pods import ReservedPods
 from restow.model.cluster.listing import Amounts
-from restow.model.cluster.names import Key, key_of
+from restow.model.object_key import Key, key_of
 from restow.model.cluster.occupancy import Occupancy, Occupant, sits_the_same
-from restow.model.cluster.owners import Kinship, Owners
-from restow.model.cluster.placements import Placements
+from restow.model.cluster.owner_chains import OwnerChains
+from restow.model.reservations.placements import Placements
 from restow.model.cluster.pods import Pods
-from restow.model.cluster.seat import (
-    UNKNOWN_VERSION,
-    Seat,
-    SeatName,
-    given_away,
-    is_available,
-    is_being_deleted,
-    is_ended,
-    is_for_whom_it_says,
-)
+from restow.model.reservations.seat import UNKNOWN_VERSION, Seat
 from restow.model.cluster.shapes import Shape
 from restow.model.cluster.undo import UndoLog
-from restow.model.cluster.vacancies import Vacancies
+from restow.model.reservations.free_seats import FreeSeats
 from restow.model.objects import Placement, Pod, Reservation
+from restow.model.reservations.observed import given_away, is_available, is_being_deleted, is_ended, is_for_whom_it_says
+from restow.model.reservations.owners import Owners
+from restow.model.reservations.seat_name import SeatName
 
 
-class Reservations:
+class ReservationIndex:
     """The reservations of the cluster and the seats they hold."""
 
-    def __init__(self, log: UndoLog, occupancy: Occupancy, classes: Classes, pods: Pods, kinship: Kinship) -> None:
+    def __init__(self, log: UndoLog, occupancy: Occupancy, classes: Classes, pods: Pods, owner_chains: OwnerChains) -> None:
         self._log = log
         self._pods = pods
-        self._kinship = kinship
+        self.owner_chains = owner_chains
         self._placements = Placements(log, classes)
         self._known = self._placements.known
         self._seats = self._placements.seats
         self._unseen: dict[SeatName, None] = {}
         self._vacated: dict[SeatName, None] = {}
-        self._claims = Claims(log, self._placements, pods, kinship)
+        self._claims = SeatConsumers(log, self._placements, pods, owner_chains)
         self.promises = self._claims.promises
-        self._held = Held(log, occupancy, classes.shapes.resources, self._placements.shapes)
+        self._held = ReservedPods(log, occupancy, classes.shapes.resources, self._placements.shapes)
         self.holdings = self._held.holdings
-        self.vacancies = Vacancies(log)
-        self.living = Directory(log)
+        self.vacancies = FreeSeats(log)
+        self.living = OwnerIndex(log)
         """The reservations that have not ended, whether they have a seat for anybody or not."""
 
     # --- reading ------------------------------------------------------------------------------------------------------
@@ -100,7 +94,7 @@ class Reservations:
         """Every seat that takes room now, sorted."""
         return self._held.names()
 
-    def is_hope(self, name: SeatName) -> bool:
+    def is_unguaranteed(self, name: SeatName) -> bool:
         """Whether a seat takes room that is promised to nobody yet."""
         return name in self._held and not self._is_promised(name)
 
@@ -108,17 +102,17 @@ class Reservations:
         """Available reservations of a pod's owner, in the order in which it tries them, each with its first vacant
         seat."""
         namespace = pod.metadata.namespace or ""
-        for name in self.vacancies.directory.find(pod, self._kinship):
+        for name in self.vacancies.directory.find(pod, self.owner_chains):
             seat = self._seats[self.vacancies.seats(namespace, name)[0]]
-            if seat.owners.match(pod, self._kinship):
+            if seat.owners.match(pod, self.owner_chains):
                 yield self._known[namespace, name], seat
 
     def owned(self, pod: Pod) -> Iterator[Reservation]:
         """The reservations of a pod's owner that have not ended, in the same order."""
         namespace = pod.metadata.namespace or ""
-        for name in self.living.find(pod, self._kinship):
+        for name in self.living.find(pod, self.owner_chains):
             reservation = self._known[namespace, name]
-            if Owners.of(reservation.spec.owners or ()).match(pod, self._kinship):
+            if Owners.of(reservation.spec.owners or ()).match(pod, self.owner_chains):
                 yield reservation
 
     def vacant(self, namespace: str, name: str, task: str | None = None) -> Iterator[Seat]:

@@ -1,14 +1,4 @@
-"""Owners: may this pod consume this reservation?
-
-Goes in: the owners a reservation lists, a pod of its namespace, and what is known of who owns whom. Entries are ORed,
-and so are the fields of an entry:
-
-    object          the pod itself, its PodGroup, or anything in its owner chain
-    controller      anything in its owner chain, so that a rolling update still matches
-    labelSelector   the labels of the pod or of its PodGroup
-
-A reservation without owners may be consumed by nobody.
-"""
+"""TODO"""
 
 from __future__ import annotations
 
@@ -17,73 +7,9 @@ from typing import Self
 
 import msgspec
 
-from restow.model.cluster.names import key_of
-from restow.model.cluster.undo import UndoLog
-from restow.model.objects import ObjectMeta, ObjectReference, OwnerReference, Pod, PodGroup, ReservationOwner
+from restow.model.cluster.owner_chains import OwnerChains, group_name
+from restow.model.objects import ObjectReference, Pod, ReservationOwner
 from restow.model.selectors import NOTHING, LabelSelector, SelectorError, label_selector
-
-GROUP_NAME_ANNOTATIONS = ("scheduling.k8s.io/group-name", "scheduling.volcano.sh/group-name")
-
-
-class Kinship:
-    """Who owns whom, and the labels of PodGroups, as far as the API has shown them."""
-
-    __slots__ = ("_groups", "_log", "_owners")
-
-    def __init__(self, log: UndoLog) -> None:
-        self._log = log
-        self._owners: dict[str, tuple[OwnerReference, ...]] = {}
-        self._groups: dict[tuple[str, str], PodGroup] = {}
-
-    def put(self, metadata: ObjectMeta) -> bool:
-        """Note the owners of an object; returns whether that is new."""
-        owners = tuple(metadata.owner_references or ())
-        if self._owners.get(metadata.uid) == owners:
-            return False
-        self._log.put(self._owners, metadata.uid, owners)
-        return True
-
-    def drop(self, uid: str) -> None:
-        self._log.drop(self._owners, uid)
-
-    def knows(self, uid: str) -> bool:
-        """Whether the owners of an object were noted."""
-        return uid in self._owners
-
-    def put_group(self, group: PodGroup) -> bool:
-        key = key_of(group)
-        old = self._groups.get(key)
-        self._log.put(self._groups, key, group)
-        return old is None or old.metadata.labels != group.metadata.labels
-
-    def drop_group(self, namespace: str, name: str) -> None:
-        self._log.drop(self._groups, (namespace, name))
-
-    def group_of(self, pod: Pod) -> PodGroup | None:
-        """The PodGroup a pod belongs to, if it is known."""
-        name = group_name(pod) if self._groups else None
-        return None if name is None else self._groups.get((pod.metadata.namespace or "", name))
-
-    def chain(self, pod: Pod) -> Iterator[OwnerReference]:
-        """The owners of a pod, their owners, and so on, nearest first."""
-        waiting = list(pod.metadata.owner_references or ())
-        seen: set[str] = set()
-        while waiting:
-            owner = waiting.pop(0)
-            if owner.uid not in seen:
-                seen.add(owner.uid)
-                yield owner
-                waiting.extend(self._owners.get(owner.uid, ()))
-
-
-def group_name(pod: Pod) -> str | None:
-    """The name of the PodGroup a pod says it belongs to."""
-    annotations = pod.metadata.annotations
-    return (
-        next((annotations[key] for key in GROUP_NAME_ANNOTATIONS if annotations.get(key)), None)
-        if annotations
-        else None
-    )
 
 
 class _Owner(msgspec.Struct, frozen=True):
@@ -91,7 +17,7 @@ class _Owner(msgspec.Struct, frozen=True):
     controller: ObjectReference | None
     selector: LabelSelector
 
-    def matches(self, pod: Pod, kinship: Kinship) -> bool:
+    def matches(self, pod: Pod, kinship: OwnerChains) -> bool:
         return (
             (self.object is not None and _is_object(self.object, pod, kinship))
             or (self.controller is not None and _is_owner(self.controller, pod, kinship))
@@ -100,10 +26,14 @@ class _Owner(msgspec.Struct, frozen=True):
 
 
 _POD_KINDS = (None, "", "Pod")
+
 Facet = tuple[str, str]
 """What may be asked of a pod: ("label", key), or one of these:"""
+
 UID: Facet = ("uid", "")
+
 NAME: Facet = ("name", "")
+
 ANYTHING: Facet = ("anything", "")
 
 
@@ -119,7 +49,7 @@ class Owners(msgspec.Struct, frozen=True):
         entries = tuple(_Owner(one.object, one.controller, _selector(one)) for one in written)
         return cls(entries, any(one.object and one.object.kind in _POD_KINDS for one in entries))
 
-    def match(self, pod: Pod, kinship: Kinship) -> bool:
+    def match(self, pod: Pod, kinship: OwnerChains) -> bool:
         """Whether one of them speaks of this pod, which must be of the reservation's namespace."""
         return any(owner.matches(pod, kinship) for owner in self.entries)
 
@@ -134,7 +64,7 @@ class Owners(msgspec.Struct, frozen=True):
                 yield (("label", equal[0].key), equal[0].values[0]) if equal else (ANYTHING, "")
 
 
-def values_of(pod: Pod, facet: Facet, kinship: Kinship) -> Iterable[str]:
+def values_of(pod: Pod, facet: Facet, kinship: OwnerChains) -> Iterable[str]:
     """What a pod has of a facet: itself, its owners, its PodGroup."""
     metadata = pod.metadata
     group = kinship.group_of(pod) if metadata.annotations else None
@@ -150,7 +80,7 @@ def values_of(pod: Pod, facet: Facet, kinship: Kinship) -> Iterable[str]:
     return ("",)
 
 
-def _is_object(reference: ObjectReference, pod: Pod, kinship: Kinship) -> bool:
+def _is_object(reference: ObjectReference, pod: Pod, kinship: OwnerChains) -> bool:
     metadata = pod.metadata
     if reference.kind in _POD_KINDS and _same(reference, metadata.name, metadata.uid):
         return True
@@ -160,7 +90,7 @@ def _is_object(reference: ObjectReference, pod: Pod, kinship: Kinship) -> bool:
     return _is_owner(reference, pod, kinship)
 
 
-def _is_owner(reference: ObjectReference, pod: Pod, kinship: Kinship) -> bool:
+def _is_owner(reference: ObjectReference, pod: Pod, kinship: OwnerChains) -> bool:
     return any(
         _same(reference, owner.name, owner.uid)
         and reference.kind in (None, "", owner.kind)
@@ -184,7 +114,7 @@ def _selector(owner: ReservationOwner) -> LabelSelector:
         return NOTHING
 
 
-def _is_selected(selector: LabelSelector, pod: Pod, kinship: Kinship) -> bool:
+def _is_selected(selector: LabelSelector, pod: Pod, kinship: OwnerChains) -> bool:
     if selector.nothing:
         return False
     if selector.matches(pod.metadata.labels):

@@ -35,7 +35,7 @@ class ReservationsSection(msgspec.Struct, frozen=True, forbid_unknown_fields=Tru
     namespace_share: int = 50
 
 
-class Arguments(msgspec.Struct, frozen=True):
+class ReservationSettings(msgspec.Struct, frozen=True):
     """Times in seconds, the share in percent."""
 
     expiry_check: float
@@ -44,13 +44,13 @@ class Arguments(msgspec.Struct, frozen=True):
     namespace_share: int
 
 
-def read_arguments(section: Mapping[str, Any]) -> Arguments:
+def read_reservation_settings(section: Mapping[str, Any]) -> ReservationSettings:
     """Check what is written. Raises WireError."""
     written, found = convert_readable(ReservationsSection, section, SECTION)
     found += _problems(written)
     if found:
         raise WireError(SECTION, found)
-    return Arguments(
+    return ReservationSettings(
         parse_duration(written.expiry_check),
         parse_duration(written.gc_period),
         parse_duration(written.gc_duration),

@@ -14,19 +14,22 @@ wherever that is, and there is no other one of that name.
 
 from __future__ import annotations
 
-from restow.model.cluster.names import key_of
+from restow.model.object_key import key_of
 from restow.model.cluster.occupancy import Occupant
-from restow.model.cluster.owners import Kinship
-from restow.model.cluster.placements import Placements
+from restow.model.cluster.owner_chains import OwnerChains
+from restow.model.reservations.placements import Placements
 from restow.model.cluster.pods import Pods
-from restow.model.cluster.promises import Promises
-from restow.model.cluster.seat import Seat, SeatName, migrating_pod, named_life, takers_of
+from restow.model.reservations.assigned_seats import AssignedSeats
+from restow.model.reservations.seat import Seat
 from restow.model.cluster.undo import UndoLog
 from restow.model.objects import Pod, Reservation
+from restow.model.reservations.reservation_annotations import migrating_pod, named_reservation_uid
+from restow.model.reservations.observed import takers_of
+from restow.model.reservations.seat_name import SeatName
 
 
-class Claims:
-    def __init__(self, log: UndoLog, placements: Placements, pods: Pods, kinship: Kinship) -> None:
+class SeatConsumers:
+    def __init__(self, log: UndoLog, placements: Placements, pods: Pods, kinship: OwnerChains) -> None:
         self._log = log
         self._placements = placements
         self._known = placements.known
@@ -37,7 +40,7 @@ class Claims:
         """The UIDs of pods that are assumed in a seat, or say that they took it."""
         self._spent: dict[SeatName, None] = {}
         """Taken by pods that are over or gone, which is not written down yet; whether the seats are there or not."""
-        self.promises = Promises(log)
+        self.promises = AssignedSeats(log)
 
     # --- reading ------------------------------------------------------------------------------------------------------
 
@@ -68,7 +71,7 @@ class Claims:
         life, shown = reservation.metadata.uid, self._seats.get(name)
         if self._placements.is_assumed(name):
             shown = None
-        if named_life(pod) != life or (shown is not None and shown.node != pod.spec.node_name):
+        if named_reservation_uid(pod) != life or (shown is not None and shown.node != pod.spec.node_name):
             return False
         if given or self.promises.gave(life, pod.metadata.uid):
             return True
@@ -123,7 +126,7 @@ class Claims:
 
     def give(self, name: SeatName, uid: str) -> None:
         """A pod is assumed in a seat that nobody names."""
-        self.promises.give(uid, self._seats[name].life)
+        self.promises.give(uid, self._seats[name].reservation_uid)
         self._log.put(self._namers, name, frozenset((uid,)))
 
     def spend(self, name: SeatName) -> None:
@@ -153,7 +156,7 @@ class Claims:
         """Remember whose seat a pod is on its way to: another reservation may get the name meanwhile."""
         if after is not None and after.assumed_at is not None:
             if before is None and after.seat is not None and after.seat in self._seats:
-                self.promises.give(uid, self._seats[after.seat].life)
+                self.promises.give(uid, self._seats[after.seat].reservation_uid)
         elif after is not None and before is not None and after.seat == before.seat and after.node == before.node:
             self.promises.arrive(uid)
         else:

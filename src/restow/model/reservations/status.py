@@ -33,7 +33,6 @@ from enum import StrEnum
 import msgspec
 from msgspec.structs import replace
 
-from restow.model.cluster.seat import awaited_pods, expires_at, is_changed, is_ended, replicas, wanted
 from restow.model.objects import (
     ObjectReference,
     Placement,
@@ -46,10 +45,12 @@ from restow.model.objects import (
     TaskState,
 )
 from restow.model.problems import Problem
+from restow.model.reservations.reservation_annotations import awaited_pods
+from restow.model.reservations.observed import is_changed, is_ended
+from restow.model.reservations.seat_fault import FaultReason, SeatFault
+from restow.model.reservations.spec import asked_for, expires_at, least, replicas, requests, wanted
 from restow.model.resources import quantities
 from restow.model.times import format_time
-from restow.scheduling.reservations.standing import Trouble, Troubled
-from restow.scheduling.reservations.validity import asked_for, least, requests
 
 PENDING, WAITING, AVAILABLE = ReservationPhase.PENDING, ReservationPhase.WAITING, ReservationPhase.AVAILABLE
 SUCCEEDED, FAILED = ReservationPhase.SUCCEEDED, ReservationPhase.FAILED
@@ -78,45 +79,45 @@ _FINAL = "it stays so: correct it and make it anew (kubectl replace --force)"
 """What to do about one that is invalid, which nothing on a screen says otherwise."""
 
 
-class Found(msgspec.Struct, frozen=True):
+class SeatObservation(msgspec.Struct, frozen=True):
     """One placement, as its status shows it or as it was decided, and how it stands."""
 
     placement: Placement
     """With the pod that took it, if one did."""
-    troubled: Troubled | None = None
+    fault: SeatFault | None = None
     owner: ObjectReference | None = None
     """For whom the pod that took it works, where that is known."""
 
     @property
-    def is_taken(self) -> bool:
+    def is_consumed(self) -> bool:
         return self.placement.pod_ref is not None
 
-    def is_of(self, wants: Mapping[str, int]) -> bool:
+    def is_in_spec(self, wants: Mapping[str, int]) -> bool:
         """Whether the spec (still) has this seat."""
         return self.placement.index < wants.get(self.placement.task, 0)
 
     @property
     def is_lost(self) -> bool:
-        return not self.is_taken and self.troubled is not None and self.troubled.trouble.is_loss
+        return not self.is_consumed and self.fault is not None and self.fault.reason.loses_seat
 
     @property
-    def is_hope(self) -> bool:
+    def has_room_being_left(self) -> bool:
         """Whether its room is not there before others have left it."""
-        return not self.is_taken and self.troubled is not None and self.troubled.trouble is Trouble.ROOM_BEING_LEFT
+        return not self.is_consumed and self.fault is not None and self.fault.reason is FaultReason.ROOM_BEING_LEFT
 
     @property
     def is_ready(self) -> bool:
-        return self.is_taken or self.troubled is None
+        return self.is_consumed or self.fault is None
 
 
-class Facts(msgspec.Struct, frozen=True, kw_only=True):
+class ReservationObservation(msgspec.Struct, frozen=True, kw_only=True):
     """What was found out about a reservation."""
 
-    seats: Sequence[Found] = ()
+    seats: Sequence[SeatObservation] = ()
     problems: Sequence[Problem] = ()
     refusal: str | None = None
     """Why what is missing could not be placed, the last time that was tried."""
-    coming: bool = False
+    has_pods_on_the_way: bool = False
     """Whether pods are on their way into seats, for which they may have been owners once."""
 
 
@@ -126,13 +127,13 @@ class _Verdict(msgspec.Struct, frozen=True):
     message: str
 
 
-def next_status(reservation: Reservation, facts: Facts, now: float) -> ReservationStatus | None:
+def next_status(reservation: Reservation, facts: ReservationObservation, now: float) -> ReservationStatus | None:
     """The status a reservation is to have now; None if it has it already."""
     wants = wanted(reservation)
-    seats = [one for one in facts.seats if one.is_taken or one.is_of(wants)]
+    seats = [one for one in facts.seats if one.is_consumed or one.is_in_spec(wants)]
     verdict = _verdict(reservation, seats, facts, now)
     if verdict is not None and verdict.phase is AVAILABLE and _gives_up_hope(reservation):
-        seats = [one for one in seats if not one.is_hope]
+        seats = [one for one in seats if not one.has_room_being_left]
         verdict = _verdict(reservation, seats, facts, now)
     if verdict is None:
         return None
@@ -166,13 +167,13 @@ def _gives_up_hope(reservation: Reservation) -> bool:
 # --- the phase --------------------------------------------------------------------------------------------------------
 
 
-def _verdict(reservation: Reservation, seats: Sequence[Found], facts: Facts, now: float) -> _Verdict | None:
+def _verdict(reservation: Reservation, seats: Sequence[SeatObservation], facts: ReservationObservation, now: float) -> _Verdict | None:
     if is_ended(reservation):
         state = reservation.status.state
         return _Verdict(ReservationPhase(state.phase or ""), state.reason or "", state.message or "")
     wants = wanted(reservation)
-    seats = [one for one in seats if one.is_of(wants)]
-    total, taken = sum(wants.values()), sum(one.is_taken for one in seats)
+    seats = [one for one in seats if one.is_in_spec(wants)]
+    total, taken = sum(wants.values()), sum(one.is_consumed for one in seats)
     if total and taken == total:
         told = f"all {total} seats were taken" if total > 1 else "its seat was taken"
         return _Verdict(SUCCEEDED, Reason.CONSUMED, told)
@@ -180,7 +181,7 @@ def _verdict(reservation: Reservation, seats: Sequence[Found], facts: Facts, now
     return ended or _life(reservation, seats, facts, total)
 
 
-def _end(reservation: Reservation, seats: Sequence[Found], facts: Facts, now: float, sum_up: str) -> _Verdict | None:
+def _end(reservation: Reservation, seats: Sequence[SeatObservation], facts: ReservationObservation, now: float, sum_up: str) -> _Verdict | None:
     """What makes it fail."""
     if facts.problems:
         told = "; ".join(map(str, facts.problems))
@@ -188,13 +189,13 @@ def _end(reservation: Reservation, seats: Sequence[Found], facts: Facts, now: fl
     end = expires_at(reservation)
     if end is not None and now >= end:
         return _Verdict(FAILED, Reason.EXPIRED, f"it expired at {format_time(end)}; {sum_up}")
-    lost = [one.troubled for one in seats if one.is_lost and one.troubled]
+    lost = [one.fault for one in seats if one.is_lost and one.fault]
     if lost and len(seats) - len(lost) < least(reservation):
-        return _Verdict(FAILED, lost[0].trouble, f"{_together(lost)}; {sum_up}")
+        return _Verdict(FAILED, lost[0].reason, f"{_together(lost)}; {sum_up}")
     return None
 
 
-def _life(reservation: Reservation, seats: Sequence[Found], facts: Facts, total: int) -> _Verdict | None:
+def _life(reservation: Reservation, seats: Sequence[SeatObservation], facts: ReservationObservation, total: int) -> _Verdict | None:
     """How it goes on."""
     old, needed = reservation.status.state, least(reservation)
     held = [one for one in seats if not one.is_lost]
@@ -207,9 +208,9 @@ def _life(reservation: Reservation, seats: Sequence[Found], facts: Facts, total:
         message = counted if needed > 1 else "the seat that is needed is not held"
         return _Verdict(PENDING, Reason.SEATS_MISSING, message) if old.phase else None
     ready = [one for one in held if one.is_ready]
-    troubled = [one.troubled for one in held if not one.is_ready and one.troubled]
+    troubled = [one.fault for one in held if not one.is_ready and one.fault]
     if len(ready) < needed:
-        return _Verdict(WAITING, troubled[0].trouble, _together(troubled))
+        return _Verdict(WAITING, troubled[0].reason, _together(troubled))
     message = f"{len(held)} of {total} seats are held or taken{_told_amounts(reservation, held)}"
     more = [facts.refusal] if facts.refusal and len(held) < total else []
     more += [_together(troubled)] if troubled else []
@@ -217,7 +218,7 @@ def _life(reservation: Reservation, seats: Sequence[Found], facts: Facts, total:
     return _Verdict(AVAILABLE, Reason.RESERVED, "; ".join([message, *more, *_asking_for_nothing(reservation)]))
 
 
-def _told_amounts(reservation: Reservation, seats: Iterable[Found]) -> str:
+def _told_amounts(reservation: Reservation, seats: Iterable[SeatObservation]) -> str:
     """What seats ask for together, unless that is too much to tell."""
     asked = {
         name: amount for name, amount in asked_for(reservation, (one.placement for one in seats)).items() if amount
@@ -241,7 +242,7 @@ def _asking_for_nothing(reservation: Reservation) -> list[str]:
     return [f"{', '.join(paths)} {ask} for no resources, so {whose} seats hold nothing but a pod's place"]
 
 
-def _together(troubled: Iterable[Troubled]) -> str:
+def _together(troubled: Iterable[SeatFault]) -> str:
     """Each cause once, with how many seats it concerns."""
     counted = Counter(one.message for one in troubled)
     return "; ".join(f"{message} ({count} seat{'s' * (count > 1)})" for message, count in counted.items())
@@ -271,17 +272,17 @@ def _conditions(old: Iterable[ReservationCondition], state: ReservationState) ->
     return list(conditions.values())
 
 
-def _owners(old: Iterable[ObjectReference], seats: Iterable[Found]) -> list[ObjectReference]:
+def _owners(old: Iterable[ObjectReference], seats: Iterable[SeatObservation]) -> list[ObjectReference]:
     """For whom seats were taken, in the order in which they came: the first of them, if they are too many to tell."""
     owners = {_identity(one): one for one in [*old, *(seat.owner for seat in seats if seat.owner is not None)]}
     return list(owners.values())[:MOST_OWNERS]
 
 
-def _takers(reservation: Reservation, facts: Facts) -> list[ReservationOwner]:
+def _takers(reservation: Reservation, facts: ReservationObservation) -> list[ReservationOwner]:
     """Who may have taken a seat that this status does not mark: its owners, and as long as pods are on their way, those
     that it had before."""
     owners = list(reservation.spec.owners or ())
-    before = reservation.status.observed_owners or () if facts.coming else ()
+    before = reservation.status.observed_owners or () if facts.has_pods_on_the_way else ()
     return owners + [one for one in before if one not in owners]
 
 
@@ -289,11 +290,11 @@ def _identity(reference: ObjectReference) -> tuple[str | None, ...]:
     return reference.api_version, reference.kind, reference.namespace, reference.name, reference.uid
 
 
-def _counts(reservation: Reservation, seats: Sequence[Found], phase: ReservationPhase) -> dict[str, object]:
+def _counts(reservation: Reservation, seats: Sequence[SeatObservation], phase: ReservationPhase) -> dict[str, object]:
     wants = wanted(reservation)
     tasks = {task: Counter({PENDING: count}) for task, count in wants.items()}
     for one in seats:
-        if one.is_of(wants):
+        if one.is_in_spec(wants):
             count = tasks[one.placement.task]
             count[_phase(one)] += 1
             count[PENDING] -= 1
@@ -315,15 +316,15 @@ def _counts(reservation: Reservation, seats: Sequence[Found], phase: Reservation
     }
 
 
-def _phase(seat: Found) -> ReservationPhase:
-    if seat.is_taken:
+def _phase(seat: SeatObservation) -> ReservationPhase:
+    if seat.is_consumed:
         return SUCCEEDED
     return AVAILABLE if seat.is_ready else WAITING
 
 
-def _amounts(reservation: Reservation, seats: Sequence[Found], phase: ReservationPhase) -> dict[str, object]:
+def _amounts(reservation: Reservation, seats: Sequence[SeatObservation], phase: ReservationPhase) -> dict[str, object]:
     """What the seats hold or held, what was taken of it, and what each of them was given."""
-    taken = asked_for(reservation, (one.placement for one in seats if one.is_taken))
+    taken = asked_for(reservation, (one.placement for one in seats if one.is_consumed))
     held = taken if phase is FAILED else asked_for(reservation, (one.placement for one in seats))
     each = {task: quantities(request) for task, request in requests(reservation).items()}
     return {

@@ -13,16 +13,19 @@ from collections.abc import Container
 
 import msgspec
 
-from restow.model.cluster import Seat, SeatName, Snapshot
-from restow.model.cluster.names import key_of
-from restow.model.cluster.seat import is_changed, is_ended, wanted
+from restow.model.object_key import key_of
 from restow.model.objects import Reservation
 from restow.model.quantity import QuantityError
+from restow.model.queues import DEFAULT_QUEUE
+from restow.model.reservations.observed import is_changed, is_ended
+from restow.model.reservations.seat import Seat
+from restow.model.reservations.seat_fault import FaultReason, SeatFault
+from restow.model.reservations.seat_name import SeatName
+from restow.model.reservations.spec import wanted
 from restow.model.resources import PODS, Vector, add, amounts, subtract
-from restow.model.tenancy import DEFAULT_QUEUE
-from restow.scheduling.reservations.standing import Trouble, Troubled
+from restow.model.snapshot import Snapshot
 from restow.scheduling.pod_group_cache import PodGroupCache, requests_of
-from restow.scheduling.shares import NamespaceShare, Shares, given_back
+from restow.scheduling.queue_shares import NamespaceShare, QueueShares, credit_of_migrating_pod
 
 
 class _Growth(msgspec.Struct, frozen=True):
@@ -48,7 +51,7 @@ class _Growth(msgspec.Struct, frozen=True):
 
 def beyond_limits(
     snapshot: Snapshot, roster: PodGroupCache, reservation: Reservation, namespace_share: int, gone: Container[SeatName] = ()
-) -> dict[SeatName, Troubled]:
+) -> dict[SeatName, SeatFault]:
     """The seats that a reservation may not have any more, because of what it was changed to; besides those that are
     gone anyway."""
     growth = _growth(snapshot, reservation, gone)
@@ -57,7 +60,7 @@ def beyond_limits(
     behind = [one for other in _behind(snapshot, reservation) if (one := _growth(snapshot, other)) is not None]
     limits = _Limits(snapshot, roster, reservation, growth, behind, namespace_share)
     why = limits.refusal(growth.more)
-    return {name: Troubled(Trouble.LIMIT_EXCEEDED, why) for name in _in_the_way(growth, limits)} if why else {}
+    return {name: SeatFault(FaultReason.LIMIT_EXCEEDED, why) for name in _in_the_way(growth, limits)} if why else {}
 
 
 def _in_the_way(growth: _Growth, limits: _Limits) -> list[SeatName]:
@@ -67,10 +70,10 @@ def _in_the_way(growth: _Growth, limits: _Limits) -> list[SeatName]:
         if limits.refusal(more) is None:
             break
         given_up.append(seat)
-        more = subtract(more, requests_of(seat.stand_in))
+        more = subtract(more, requests_of(seat.reserved_pod))
     lost = list[SeatName]()
     for seat in reversed(given_up):
-        with_it = add(more, requests_of(seat.stand_in))
+        with_it = add(more, requests_of(seat.reserved_pod))
         if limits.refusal(with_it) is None:  # it asks for something else, or for little
             more = with_it
         else:
@@ -91,9 +94,9 @@ class _Limits:
         namespace_share: int,
     ) -> None:
         self._growth = growth
-        self._shares = Shares(roster, snapshot)
+        self._shares = QueueShares(roster, snapshot)
         self._share = NamespaceShare(snapshot, growth.namespace, namespace_share)
-        self._shares.discharge(growth.queue, given_back(snapshot, roster, own, growth.queue))
+        self._shares.discharge(growth.queue, credit_of_migrating_pod(snapshot, roster, own, growth.queue))
         for one in (growth, *behind):
             self._shares.discharge(one.queue, subtract(one.held, one.given_by_queue))
             if one.namespace == growth.namespace:
@@ -123,7 +126,7 @@ def _growth(snapshot: Snapshot, reservation: Reservation, gone: Container[SeatNa
         return None
     held, now, kept = dict[str, int](), dict[str, int](), list[Seat]()
     for seat in book.seats(*key):
-        name, asked = seat.name, requests_of(seat.stand_in)
+        name, asked = seat.name, requests_of(seat.reserved_pod)
         if not book.holds(name) or name not in shown:
             continue
         held = add(held, asked)

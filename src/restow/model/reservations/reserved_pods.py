@@ -9,15 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from restow.model.cluster.holdings import Holder, Holdings
+from restow.model.reservations.reserved_usage import Holder, ReservedUsage
 from restow.model.cluster.listing import Amounts, Resources
 from restow.model.cluster.occupancy import Occupancy, Occupant
-from restow.model.cluster.seat import Seat, SeatName
+from restow.model.reservations.seat import Seat
 from restow.model.cluster.shapes import Shape
 from restow.model.cluster.undo import UndoLog
+from restow.model.reservations.seat_name import SeatName
 
 
-class Held:
+class ReservedPods:
     def __init__(
         self, log: UndoLog, occupancy: Occupancy, resources: Resources, shapes: Mapping[SeatName, Shape]
     ) -> None:
@@ -26,7 +27,7 @@ class Held:
         self._shapes = shapes
         self._held: dict[SeatName, Occupant] = {}
         self._accounted: dict[SeatName, tuple[Holder, Amounts]] = {}
-        self.holdings = Holdings(log, resources)
+        self.holdings = ReservedUsage(log, resources)
 
     def __contains__(self, name: object) -> bool:
         return name in self._held
@@ -106,7 +107,7 @@ class Held:
             self._log.put(self._accounted, name, new)
 
     def _stand_in(self, seat: Seat, held: Occupant | None) -> Occupant:
-        if held is not None and held.pod is seat.stand_in and held.node == seat.node:
+        if held is not None and held.pod is seat.reserved_pod and held.node == seat.node:
             return held
         shape, name = self._shapes[seat.name], str(seat.name)
-        return Occupant(key=name, pod=seat.stand_in, node=seat.node, shape=shape, book="reserved")
+        return Occupant(key=name, pod=seat.reserved_pod, node=seat.node, shape=shape, ledger="reserved")

@@ -12,18 +12,21 @@ from collections.abc import Iterable, Mapping
 
 from msgspec.structs import replace
 
-from restow.model.cluster import Seat, SeatName, Snapshot
-from restow.model.cluster.names import key_of
-from restow.model.cluster.seat import stand_in
+from restow.model.object_key import key_of
 from restow.model.objects import Pod, Reservation
+from restow.model.reservations.reserved_pod import reserved_pod_of
+from restow.model.reservations.seat import Seat
+from restow.model.reservations.seat_fault import FaultReason, SeatFault
+from restow.model.reservations.seat_name import SeatName
+from restow.model.reservations.task_sizes import weightless
+from restow.model.snapshot import Snapshot
 from restow.scheduling.engine import Engine
-from restow.scheduling.reservations.sizes import weightless
-from restow.scheduling.reservations.standing import Trouble, Troubled, is_being_left, refusals, turned_away
+from restow.scheduling.seat_checks.seat_health import is_being_left, refusals, turned_away
 
 
 def misfits(
     snapshot: Snapshot, engine: Engine, reservation: Reservation, before: Reservation | None, now: float
-) -> dict[SeatName, Troubled]:
+) -> dict[SeatName, SeatFault]:
     """The seats that are lost, and those that are kept and no use now: others are leaving the node, who may be in the
     way, or nobody knows what it was before."""
     was, is_now = _pods(before) if before is not None else {}, _pods(reservation)
@@ -45,7 +48,7 @@ def misfits(
             del found[one.name]
         elif not _is_suited(snapshot, one) or not is_being_left(snapshot, reservation, one.node):
             told = f"node {one.node} does not take its pod as it was changed: {refused[one.name]}"
-            found[one.name] = Troubled(Trouble.NO_LONGER_FITS, told)
+            found[one.name] = SeatFault(FaultReason.NO_LONGER_FITS, told)
     return found
 
 
@@ -53,7 +56,7 @@ def _pods(reservation: Reservation) -> dict[str, Pod]:
     """The pod that each task is for, as if it asked for nothing."""
     key, spec = key_of(reservation), reservation.spec
     return {
-        task.name: weightless(stand_in(SeatName(*key, task.name, 0), task, spec.scheduler_name, spec.queue))
+        task.name: weightless(reserved_pod_of(SeatName(*key, task.name, 0), task, spec.scheduler_name, spec.queue))
         for task in spec.tasks or ()
     }
 
@@ -62,7 +65,7 @@ def _as(pods: Mapping[str, Pod], seats: Iterable[Seat]) -> list[Seat]:
     """Seats for other pods, by task."""
     found: list[Seat] = []
     for one in seats:
-        pod, own = pods[one.name.task], one.stand_in.metadata
+        pod, own = pods[one.name.task], one.reserved_pod.metadata
         found.append(replace(one, stand_in=replace(pod, metadata=replace(pod.metadata, name=own.name, uid=own.uid))))
     return found
 
@@ -70,4 +73,4 @@ def _as(pods: Mapping[str, Pod], seats: Iterable[Seat]) -> list[Seat]:
 def _is_suited(snapshot: Snapshot, seat: Seat) -> bool:
     """Whether a node is one for the pod of a seat, whoever is there."""
     row = snapshot.rows.find(seat.node)
-    return row is not None and bool(snapshot.masks.eligible(snapshot.shapes.of(seat.stand_in))[row])
+    return row is not None and bool(snapshot.masks.eligible(snapshot.shapes.of(seat.reserved_pod))[row])

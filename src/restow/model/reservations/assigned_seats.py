@@ -9,11 +9,11 @@ other owners by the time that is written down.
 
 from __future__ import annotations
 
-from restow.model.cluster.seat import Seat
+from restow.model.reservations.seat import Seat
 from restow.model.cluster.undo import UndoLog
 
 
-class Promises:
+class AssignedSeats:
     __slots__ = ("_coming", "_count", "_lives", "_log")
 
     def __init__(self, log: UndoLog) -> None:
@@ -27,7 +27,7 @@ class Promises:
 
     def allows(self, seat: Seat, uid: str) -> bool:
         """Whether a pod that is assumed in a seat was given this one, as far as anything is known of that."""
-        return self._lives.get(uid, seat.life) == seat.life
+        return self._lives.get(uid, seat.reservation_uid) == seat.reservation_uid
 
     def gave(self, life: str, uid: str) -> bool:
         """Whether a pod is known to have been given a seat of this very reservation."""

@@ -12,14 +12,18 @@ from collections.abc import Iterable, Iterator, Mapping
 from msgspec.structs import replace
 
 from restow.model.cluster.classes import Classes
-from restow.model.cluster.directory import turn_of
-from restow.model.cluster.names import Key, key_of
-from restow.model.cluster.seat import Seat, SeatName, is_ended, migrating_pod, seats_of, wanted
+from restow.model.reservations.owner_index import turn_of
+from restow.model.object_key import Key, key_of
+from restow.model.reservations.seat import Seat, seats_of
 from restow.model.cluster.shapes import Shape
 from restow.model.cluster.undo import UndoLog
 from restow.model.cluster.versions import Versions, version_number
 from restow.model.objects import Placement, Reservation
 from restow.model.quantity import QuantityError
+from restow.model.reservations.reservation_annotations import migrating_pod
+from restow.model.reservations.observed import is_ended
+from restow.model.reservations.seat_name import SeatName
+from restow.model.reservations.spec import wanted
 
 
 class Placements:
@@ -155,7 +159,7 @@ class Placements:
         """Work out the shape of a seat; False if it has none. The API server does not check quantities inside a
         template: what nobody can read, or is less than nothing, holds nothing."""
         try:
-            shape = self._classes.shapes.of(seat.stand_in)
+            shape = self._classes.shapes.of(seat.reserved_pod)
         except QuantityError:
             return False
         if any(amount <= 0 for _, amount in shape.amounts):
@@ -168,9 +172,9 @@ class Placements:
         """Later versions of the reservation say nothing new about when a consumer was named. A seat of which nothing
         else is new, either, stays the very same."""
         old = self._seats.get(seat.name)
-        if old is None or (old.life, old.consumer) != (seat.life, seat.consumer):
+        if old is None or (old.reservation_uid, old.consumer) != (seat.reservation_uid, seat.consumer):
             return seat
-        same = old.stand_in is seat.stand_in and old.node == seat.node and old.open == seat.open
+        same = old.reserved_pod is seat.reserved_pod and old.node == seat.node and old.open == seat.open
         return old if same else replace(seat, version=old.version)
 
     def _set_seat(self, name: SeatName, seat: Seat | None) -> None:

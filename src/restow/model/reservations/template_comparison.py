@@ -15,7 +15,7 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from restow.model.cluster.seat import fold_label_keys
+from restow.model.match_label_keys import fold_label_keys
 from restow.model.objects import Affinity, Container, Pod, PodSpec, Quantities, Toleration
 from restow.model.pods import DEFAULT_SCHEDULER
 from restow.model.quantity import Quantity, QuantityError

@@ -13,18 +13,19 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterator
 
-from restow.model.cluster.names import Key, key_of
-from restow.model.cluster.owners import NAME, UID, Facet, Kinship, Owners, values_of
-from restow.model.cluster.seat import migrating_pod
+from restow.model.object_key import Key, key_of
+from restow.model.cluster.owner_chains import OwnerChains
 from restow.model.cluster.undo import UndoLog
 from restow.model.objects import Pod, Reservation
+from restow.model.reservations.reservation_annotations import migrating_pod
+from restow.model.reservations.owners import NAME, UID, Facet, Owners, values_of
 
 Turn = tuple[bool, str, str]
 """Not for a migration, when it was made, its name: the smaller, the sooner."""
 _Entry = tuple[Turn, tuple[tuple[Facet, str], ...]]
 
 
-class Directory:
+class OwnerIndex:
     __slots__ = ("_entries", "_listed", "_log")
 
     def __init__(self, log: UndoLog) -> None:
@@ -43,7 +44,7 @@ class Directory:
         listed = self._listed.get(pod.metadata.namespace or "", {})
         return pod.metadata.name in listed.get(NAME, ()) or pod.metadata.uid in listed.get(UID, ())
 
-    def find(self, pod: Pod, kinship: Kinship) -> Iterator[str]:
+    def find(self, pod: Pod, kinship: OwnerChains) -> Iterator[str]:
         """The names of reservations that ask for something that a pod has, in turn. They may be dropped meanwhile."""
         lists = []
         for facet, by_value in self._listed.get(pod.metadata.namespace or "", {}).items():

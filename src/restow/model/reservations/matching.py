@@ -20,26 +20,20 @@ from enum import StrEnum
 
 import msgspec
 
-from restow.model.cluster import Seat, Snapshot
-from restow.model.cluster.seat import (
-    awaited_pods,
-    insists_on,
-    is_available,
-    is_changed,
-    is_expired,
-    is_for_whom_it_says,
-    migrating_pod,
-)
 from restow.model.objects import MatchPolicy, Pod, PodGroup, Reservation, ReservationPhase
+from restow.model.reservations.reservation_annotations import awaited_pods, requested_reservation_name, migrating_pod
+from restow.model.reservations.observed import is_available, is_changed, is_for_whom_it_says
+from restow.model.reservations.seat import Seat
+from restow.model.reservations.spec import is_expired, is_for, schedulers
+from restow.model.reservations.task_sizes import Sizes
+from restow.model.reservations.template_comparison import differences, in_detail
 from restow.model.resources import fits, pod_requests
+from restow.model.reservations.reservation_index import ReservationIndex
 from restow.model.times import TimeError
 from restow.model.words import number_of
-from restow.scheduling.reservations.comparison import differences, in_detail
-from restow.scheduling.reservations.sizes import Sizes
-from restow.scheduling.reservations.validity import is_for, schedulers
 
 
-class Misuse(StrEnum):
+class MismatchReason(StrEnum):
     """Why a reservation cannot be used."""
 
     NOT_AVAILABLE = "InvalidReservation"
@@ -48,104 +42,104 @@ class Misuse(StrEnum):
 
 
 class Mismatch(msgspec.Struct, frozen=True):
-    reason: Misuse
+    reason: MismatchReason
     message: str
 
 
-def named_by(pod: Pod, group_of: Callable[[Pod], PodGroup | None]) -> str | None:
+def requested_reservation(pod: Pod, group_of: Callable[[Pod], PodGroup | None]) -> str | None:
     """The reservation that a pod insists on, or that its PodGroup does."""
     if not pod.metadata.annotations:
         return None
     group = group_of(pod)
-    return insists_on(pod.metadata, group.metadata if group is not None else None)
+    return requested_reservation_name(pod.metadata, group.metadata if group is not None else None)
 
 
-def keeps_to(name: str) -> str:
+def why_not_moved_from_named(name: str) -> str:
     """Why a pod that insists on a reservation is not moved to another seat."""
     return f"it asks for reservation {name} by name, so its successor would take no other seat"
 
 
-def candidates(pod: Pod, snapshot: Snapshot, names: frozenset[str], now: float) -> Iterator[Reservation]:
+def usable_reservations(pod: Pod, index: ReservationIndex, names: frozenset[str], now: float) -> Iterator[Reservation]:
     """The reservations a pod may try without naming one: its owner's, usable now, in order. Only whoever looks after a
     reservation gives its seats away, or two pods would be given the same."""
     look_alikes_first: list[Reservation] = []
-    for reservation, seat in snapshot.reservations.candidates(pod):
+    for reservation, seat in index.candidates(pod):
         if not is_for(reservation, names):
             continue
         mover = migrating_pod(reservation)
-        if _is_expired(reservation, now) or (mover and not snapshot.reservations.is_mover_gone(seat, mover)):
+        if _is_expired(reservation, now) or (mover and not index.is_mover_gone(seat, mover)):
             continue
         if mover is None:
             yield from look_alikes_first
             look_alikes_first = []
             yield reservation
-        elif seat.stand_in.metadata.labels == pod.metadata.labels:
+        elif seat.reserved_pod.metadata.labels == pod.metadata.labels:
             yield reservation
         else:
             look_alikes_first.append(reservation)
     yield from look_alikes_first
 
 
-def why_passed_over(pods: Sequence[Pod], snapshot: Snapshot, names: frozenset[str], now: float) -> Mismatch | None:
+def why_none_usable(pods: Sequence[Pod], index: ReservationIndex, names: frozenset[str], now: float) -> Mismatch | None:
     """Why pods have no seat to try, in the words of the first reservation that is for one of them and has not ended;
     None if there is none. Those made to move others are for whoever takes the place of these, and for nobody else as
     long as they have not left; those of other schedulers are for theirs. Where a plan still makes the room, there is
     nothing to do but to wait for it."""
     for pod in pods:
-        for one in snapshot.reservations.owned(pod):
+        for one in index.owned(pod):
             if migrating_pod(one) is None and not _is_being_cleared(one) and is_for(one, names):
-                mismatch = why_not_usable(one.metadata.namespace or "", one.metadata.name, snapshot, names, now)
-                return mismatch or why_exceeded(one, pods, snapshot)
+                mismatch = why_unusable(one.metadata.namespace or "", one.metadata.name, index, names, now)
+                return mismatch or why_template_exceeded(one, pods, index)
     return None
 
 
-def why_not_usable(namespace: str, name: str, snapshot: Snapshot, names: frozenset[str], now: float) -> Mismatch | None:
+def why_unusable(namespace: str, name: str, index: ReservationIndex, names: frozenset[str], now: float) -> Mismatch | None:
     """What keeps everybody from a reservation that is asked for by name."""
-    reservation = snapshot.reservations.get(namespace, name)
-    why = _unavailable(reservation, snapshot, names, now)
-    return Mismatch(Misuse.NOT_AVAILABLE, f"reservation {namespace}/{name} is not available: {why}") if why else None
+    reservation = index.get(namespace, name)
+    why = _unavailable(reservation, index, names, now)
+    return Mismatch(MismatchReason.NOT_AVAILABLE, f"reservation {namespace}/{name} is not available: {why}") if why else None
 
 
-def why_not_its(reservation: Reservation, pod: Pod, snapshot: Snapshot) -> Mismatch | None:
+def why_owner_mismatch(reservation: Reservation, pod: Pod, index: ReservationIndex) -> Mismatch | None:
     """What is wrong if none of a reservation's owners speaks of a pod."""
-    seat = _first(snapshot, reservation)
-    if seat is not None and seat.owners.match(pod, snapshot.kinship):
+    seat = _first(index, reservation)
+    if seat is not None and seat.owners.match(pod, index.owner_chains):
         return None
     count, meta = len(reservation.spec.owners or ()), pod.metadata
     few = ("it names no owner", "its owner does not match")
     said = few[count] if count < len(few) else f"none of its {count} owners matches"
     return Mismatch(
-        Misuse.OWNER, f"reservation {_name(reservation)} is not for pod {meta.namespace}/{meta.name}: {said}"
+        MismatchReason.OWNER, f"reservation {_name(reservation)} is not for pod {meta.namespace}/{meta.name}: {said}"
     )
 
 
-def fitting_seats(
-    reservation: Reservation, pod: Pod, snapshot: Snapshot, sizes: Sizes, default_class: str = ""
+def matching_seats(
+    reservation: Reservation, pod: Pod, index: ReservationIndex, sizes: Sizes, default_class: str = ""
 ) -> Iterator[Seat | Mismatch]:
     """The vacant seats that a pod may try: of its own task under policy Template, by task and index, otherwise all.
     Where there is none that it may, why."""
     if reservation.spec.match_policy == MatchPolicy.FITS:
-        yield from _large_enough_first(reservation, pod, snapshot, sizes)
+        yield from _large_enough_first(reservation, pod, index, sizes)
         return
     by_task: dict[str, tuple[str, ...]] = {}
     stand_ins: dict[str, Pod] = {}
-    for seat in snapshot.reservations.vacant(reservation.metadata.namespace or "", reservation.metadata.name):
+    for seat in index.vacant(reservation.metadata.namespace or "", reservation.metadata.name):
         task = seat.name.task
         if task not in by_task:
-            by_task[task] = differences(pod, seat.stand_in, default_class)
-            stand_ins[task] = seat.stand_in
+            by_task[task] = differences(pod, seat.reserved_pod, default_class)
+            stand_ins[task] = seat.reserved_pod
         if not by_task[task]:
             yield seat
     if by_task and all(by_task.values()):
         nearest = min(by_task, key=lambda task: (len(by_task[task]), task))
         said = f"it differs from task {nearest} in {in_detail(pod, stand_ins[nearest], by_task[nearest])}"
-        yield Mismatch(Misuse.SPEC, f"reservation {_name(reservation)} does not match pod {_name(pod)}: {said}")
+        yield Mismatch(MismatchReason.SPEC, f"reservation {_name(reservation)} does not match pod {_name(pod)}: {said}")
 
 
-def _large_enough_first(reservation: Reservation, pod: Pod, snapshot: Snapshot, sizes: Sizes) -> Iterator[Seat]:
+def _large_enough_first(reservation: Reservation, pod: Pod, index: ReservationIndex, sizes: Sizes) -> Iterator[Seat]:
     """Of the seats in which a pod fits by itself the smallest first, because larger pods may come for the others; then
     those that it needs room beside, the largest first."""
-    key, vacant = (reservation.metadata.namespace or "", reservation.metadata.name), snapshot.reservations.vacant
+    key, vacant = (reservation.metadata.namespace or "", reservation.metadata.name), index.vacant
     if len(reservation.spec.tasks or ()) <= 1:
         yield from vacant(*key)
         return
@@ -160,26 +154,26 @@ def _large_enough_first(reservation: Reservation, pod: Pod, snapshot: Snapshot, 
         yield from vacant(*key, task)
 
 
-def too_many(reservation: Reservation, pods: Sequence[Pod], snapshot: Snapshot) -> Mismatch | None:
+def why_too_many_pods(reservation: Reservation, pods: Sequence[Pod], index: ReservationIndex) -> Mismatch | None:
     """Fewer pods than seats may use a reservation, more may not."""
-    seats = len(snapshot.reservations.vacancies.seats(reservation.metadata.namespace or "", reservation.metadata.name))
+    seats = len(index.vacancies.seats(reservation.metadata.namespace or "", reservation.metadata.name))
     if len(pods) <= seats:
         return None
     left = f"{number_of(len(pods), 'pod')}, {number_of(seats, 'seat', 'are')} left"
     message = f"reservation {_name(reservation)} does not match: {left}"
-    return Mismatch(Misuse.SPEC, message)
+    return Mismatch(MismatchReason.SPEC, message)
 
 
-def why_exceeded(reservation: Reservation, pods: Sequence[Pod], snapshot: Snapshot) -> Mismatch | None:
+def why_template_exceeded(reservation: Reservation, pods: Sequence[Pod], index: ReservationIndex) -> Mismatch | None:
     """More pods than were reserved as a template are no match for it."""
     policy = reservation.spec.match_policy or MatchPolicy.TEMPLATE
-    return too_many(reservation, pods, snapshot) if policy == MatchPolicy.TEMPLATE else None
+    return why_too_many_pods(reservation, pods, index) if policy == MatchPolicy.TEMPLATE else None
 
 
 # ----------------------------------------------------------------------------------------------------------------------
 
 
-def _unavailable(reservation: Reservation | None, snapshot: Snapshot, names: frozenset[str], now: float) -> str:
+def _unavailable(reservation: Reservation | None, index: ReservationIndex, names: frozenset[str], now: float) -> str:
     if reservation is None:
         return "it does not exist"
     if not is_for(reservation, names):
@@ -193,20 +187,20 @@ def _unavailable(reservation: Reservation | None, snapshot: Snapshot, names: fro
         return "it has expired"
     if not is_for_whom_it_says(reservation):
         return "its owners were changed, and its status does not name them yet"
-    if _first(snapshot, reservation) is None and is_changed(reservation):
+    if _first(index, reservation) is None and is_changed(reservation):
         return "it was changed, and its status does not say so yet"
-    if _first(snapshot, reservation) is None:
+    if _first(index, reservation) is None:
         seats = len(reservation.status.placements or ())
         return "its seat is taken" if seats == 1 else f"all {seats} of its seats are taken"
-    if _awaits(reservation, snapshot):
+    if _awaits(reservation, index):
         return "the pod that it moves has not left yet"
     return ""
 
 
-def _awaits(reservation: Reservation, snapshot: Snapshot) -> bool:
+def _awaits(reservation: Reservation, index: ReservationIndex) -> bool:
     """Whether a reservation made for a migration is closed: the pod that moves is still where it was."""
-    mover, seat = migrating_pod(reservation), _first(snapshot, reservation)
-    return mover is not None and seat is not None and not snapshot.reservations.is_mover_gone(seat, mover)
+    mover, seat = migrating_pod(reservation), _first(index, reservation)
+    return mover is not None and seat is not None and not index.is_mover_gone(seat, mover)
 
 
 def _is_being_cleared(reservation: Reservation) -> bool:
@@ -221,9 +215,9 @@ def _is_expired(reservation: Reservation, now: float) -> bool:
         return False
 
 
-def _first(snapshot: Snapshot, reservation: Reservation) -> Seat | None:
+def _first(index: ReservationIndex, reservation: Reservation) -> Seat | None:
     """The first vacant seat; what does not depend on the task is the same for all of them."""
-    return next(snapshot.reservations.vacant(reservation.metadata.namespace or "", reservation.metadata.name), None)
+    return next(index.vacant(reservation.metadata.namespace or "", reservation.metadata.name), None)
 
 
 def _name(item: Reservation | Pod) -> str:

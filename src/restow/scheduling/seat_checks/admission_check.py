@@ -12,10 +12,12 @@ from collections.abc import Callable, Iterable, Sequence
 import msgspec
 from msgspec.structs import replace
 
-from restow.model.cluster import Seat, SeatName, Snapshot
 from restow.model.objects import Pod, PodStatus
+from restow.model.queues import DEFAULT_QUEUE
+from restow.model.reservations.seat import Seat
+from restow.model.reservations.seat_name import SeatName
 from restow.model.resources import enlarged, template_requests
-from restow.model.tenancy import DEFAULT_QUEUE
+from restow.model.snapshot import Snapshot
 from restow.scheduling.engine import Engine
 from restow.scheduling.framework import Cycle
 from restow.scheduling.statement import why_not_seated
@@ -78,7 +80,7 @@ def _why_not(snapshot: Snapshot, engine: Engine, seat: Seat, comes: Arrival, now
 
 def attempt(cycle: Cycle, seat: Seat, queue_of: Callable[[Pod], str]) -> Cycle:
     """The attempt of a pod to sit down. A seat held for its own queue stays its own on a node that was locked since."""
-    if cycle.pod_class.tenancy is None or queue_of(cycle.pod) != (seat.queue or DEFAULT_QUEUE):
+    if cycle.pod_class.queue_lock_class is None or queue_of(cycle.pod) != (seat.queue or DEFAULT_QUEUE):
         return cycle
     return Cycle(cycle.pod, cycle.snapshot, cycle.now, cycle.pod_class.unlocked)
 
@@ -86,5 +88,5 @@ def attempt(cycle: Cycle, seat: Seat, queue_of: Callable[[Pod], str]) -> Cycle:
 def _arriving(pod: Pod, seat: Seat) -> Pod:
     """A pod as it will be once it was made anew, on no node yet. It asks for as much as the seat holds: of a seat that
     others took a part of nobody knows whether it lasts."""
-    spec = enlarged(replace(pod.spec, node_name=None), template_requests(seat.stand_in.spec))
+    spec = enlarged(replace(pod.spec, node_name=None), template_requests(seat.reserved_pod.spec))
     return replace(pod, metadata=replace(pod.metadata, uid=str(seat.name)), spec=spec, status=PodStatus())

@@ -20,7 +20,7 @@ from restow.model.cluster.rows import S, Which
 _JOURNAL_LIMIT: Final = 4096
 
 
-class Board(ABC, Generic[S]):
+class DomainResults(ABC, Generic[S]):
     def __init__(self, domains: Domains, sums: Sequence[DomainSums], premises: Sequence[DomainSums] = ()) -> None:
         """`premises` are sums, perhaps of other domains, that `premises_changed` reads."""
         self.domains = domains
@@ -113,7 +113,7 @@ class Board(ABC, Generic[S]):
         return news if known else None
 
 
-def all_true(boards: Sequence[Board[np.bool_]], rows: Which) -> NDArray[np.bool_]:
+def all_true(boards: Sequence[DomainResults[np.bool_]], rows: Which) -> NDArray[np.bool_]:
     """Rows whose domains have a true value on every board; there must be one."""
     mask = boards[0].read(rows)
     for board in boards[1:]:
@@ -121,6 +121,6 @@ def all_true(boards: Sequence[Board[np.bool_]], rows: Which) -> NDArray[np.bool_
     return mask
 
 
-def all_true_at(boards: Sequence[Board[np.bool_]], row: int) -> bool:
+def all_true_at(boards: Sequence[DomainResults[np.bool_]], row: int) -> bool:
     """`all_true` for a single row."""
     return all(board.values().item(board.domains.of_row.item(row)) for board in boards)

@@ -8,26 +8,23 @@ occur twice, or of sums.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import get_args
 
 import msgspec
 
-from restow.model.cluster.seat import is_changed, replicas, wanted
 from restow.model.names import dns_label_problems
 from restow.model.objects import (
     MatchPolicy,
     ObjectReference,
-    Placement,
     PodSpec,
     Reservation,
     ReservationOwner,
     ReservationSpec,
 )
 from restow.model.problems import Problem, find_problems
-from restow.model.quantity import QuantityError
-from restow.model.resources import Vector, add, amounts, fits, is_scheduled, scale, template_requests
+from restow.model.reservations.spec import replicas
+from restow.model.resources import is_scheduled
 from restow.model.selectors import Operator, SelectorError, label_selector
 from restow.model.taints import NO_EXECUTE, NO_SCHEDULE, PREFER_NO_SCHEDULE
 from restow.model.times import TimeError, parse_duration
@@ -43,60 +40,6 @@ _HOMES: dict[str, str] = {
 """Kinds of Kubernetes' own, which those of others may have the names of."""
 MOST_SEATS = 5000
 """More placements than this make an object that no API server stores."""
-
-
-def least(reservation: Reservation) -> int:
-    """How many seats must be held at once: minAvailable, which is all of them where it does not say."""
-    return reservation.spec.min_available or sum(wanted(reservation).values())
-
-
-def is_for(reservation: Reservation, names: frozenset[str]) -> bool:
-    """Whether a scheduler of these names looks after it. One that names none anywhere is for any: it is our kind."""
-    named = reservation.spec.scheduler_name
-    if named and named not in names:
-        return False
-    for task in reservation.spec.tasks or ():
-        named = task.template.spec.scheduler_name
-        if named and named not in names:
-            return False
-    return True
-
-
-def schedulers(reservation: Reservation) -> list[str]:
-    """The schedulers that it names, by name: whoever plays all of them looks after it."""
-    spec = reservation.spec
-    named = {spec.scheduler_name, *(task.template.spec.scheduler_name for task in spec.tasks or ())}
-    return sorted(name for name in named if name)
-
-
-def requests(reservation: Reservation) -> dict[str, Vector]:
-    """What a seat of each task asks for. Raises QuantityError."""
-    return {task.name: template_requests(task.template.spec) for task in reservation.spec.tasks or ()}
-
-
-def asked_for(reservation: Reservation, placements: Iterable[Placement]) -> Vector:
-    """What the seats at these placements ask for together. Raises QuantityError."""
-    each = requests(reservation)
-    total: Vector = {}
-    for task, count in Counter(one.task for one in placements).items():
-        total = add(total, scale(each.get(task, {}), count))
-    return total
-
-
-def has_grown(reservation: Reservation) -> bool:
-    """Whether a seat that nobody took asks for more than it was given when it was last decided about, which its status
-    says. That others of its seats ask for less, or are given up, changes nothing: they may be elsewhere."""
-    if not is_changed(reservation):
-        return False
-    status = reservation.status
-    held = {one.task for one in status.placements or () if one.pod_ref is None}
-    given = status.observed_requests or {}
-    try:
-        return not all(
-            fits(request, amounts(given.get(task))) for task, request in requests(reservation).items() if task in held
-        )
-    except QuantityError:  # whatever that is, nobody gave it
-        return True
 
 
 def problems(reservation: Reservation) -> list[Problem]:

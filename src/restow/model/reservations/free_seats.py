@@ -10,23 +10,23 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterable
 from operator import attrgetter
 
-from restow.model.cluster.directory import Directory
-from restow.model.cluster.names import Key, key_of
-from restow.model.cluster.owners import Owners
-from restow.model.cluster.seat import SeatName
+from restow.model.reservations.owner_index import OwnerIndex
+from restow.model.object_key import Key, key_of
 from restow.model.cluster.undo import UndoLog
 from restow.model.objects import Reservation
+from restow.model.reservations.owners import Owners
+from restow.model.reservations.seat_name import SeatName
 
 _TASK = attrgetter("task")
 
 
-class Vacancies:
+class FreeSeats:
     __slots__ = ("_log", "_seats", "directory")
 
     def __init__(self, log: UndoLog) -> None:
         self._log = log
         self._seats: dict[Key, tuple[SeatName, ...]] = {}
-        self.directory = Directory(log)
+        self.directory = OwnerIndex(log)
 
     def seats(self, namespace: str, name: str) -> tuple[SeatName, ...]:
         """The vacant seats of a reservation, by task and index."""

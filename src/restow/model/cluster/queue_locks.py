@@ -20,13 +20,13 @@ import numpy as np
 
 from restow.model.cluster.labels import Ids
 from restow.model.cluster.nodes import NodeTable
-from restow.model.cluster.owners import Kinship
+from restow.model.cluster.owner_chains import OwnerChains
 from restow.model.cluster.rows import RowIndex, grown
 from restow.model.cluster.undo import UndoLog
 from restow.model.cluster.versions import Versions, version_number
 from restow.model.objects import Pod, Queue
 from restow.model.pods import is_of_daemon_set
-from restow.model.tenancy import DEFAULT_QUEUE, locked_nodes, queue_name
+from restow.model.queues import DEFAULT_QUEUE, locked_nodes, queue_name
 
 Holders = tuple[str, ...]
 """The queues that a node is locked for, sorted; none for most nodes, rarely more than one."""
@@ -35,7 +35,7 @@ _FEW = 256
 """As many sets of queues are not worth tidying up."""
 
 
-class Locks:
+class QueueLocks:
     __slots__ = (
         "_holders_of",
         "_kinship",
@@ -51,7 +51,7 @@ class Locks:
         "version",
     )
 
-    def __init__(self, log: UndoLog, nodes: NodeTable, kinship: Kinship) -> None:
+    def __init__(self, log: UndoLog, nodes: NodeTable, kinship: OwnerChains) -> None:
         self._log = log
         self._nodes = nodes
         self._kinship = kinship
@@ -89,7 +89,7 @@ class Locks:
             found = self._rows_of[queue] = np.flatnonzero(self.of_row == self.number(queue))
         return found
 
-    def tenancy(self, pod: Pod) -> str | None:
+    def lock_class_of(self, pod: Pod) -> str | None:
         """What locks have to know of a pod."""
         if not self._nodes_of or (pod.metadata.owner_references and is_of_daemon_set(pod)):
             return None

@@ -14,7 +14,7 @@ Holder = tuple[str, str]
 """A namespace, and a queue as written: "" is the default one."""
 
 
-class Holdings:
+class ReservedUsage:
     __slots__ = ("_log", "_resources", "_sums")
 
     def __init__(self, log: UndoLog, resources: Resources) -> None:

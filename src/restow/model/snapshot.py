@@ -25,26 +25,26 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from restow.model.cluster.classes import Classes, PodClass
-from restow.model.cluster.crowd import Crowd
+from restow.model.cluster.affinity_index import AffinityIndex
 from restow.model.cluster.domains import Topologies
-from restow.model.cluster.locks import Locks
+from restow.model.cluster.queue_locks import QueueLocks
 from restow.model.cluster.masks import Masks
-from restow.model.cluster.names import key_of
+from restow.model.object_key import key_of
 from restow.model.cluster.namespaces import Namespaces
 from restow.model.cluster.nodes import NodeTable
 from restow.model.cluster.occupancy import Occupancy, Occupant
-from restow.model.cluster.owners import Kinship
+from restow.model.cluster.owner_chains import OwnerChains
 from restow.model.cluster.pods import Assumption, Pods
 from restow.model.cluster.ports import Ports
-from restow.model.cluster.reservations import Reservations
+from restow.model.reservations.reservation_index import ReservationIndex
 from restow.model.cluster.room import Room
 from restow.model.cluster.rows import Rows
-from restow.model.cluster.seat import SeatName
 from restow.model.cluster.shapes import Shape, Shapes
 from restow.model.cluster.storage import Attached, Storage, StorageObject
 from restow.model.cluster.undo import Mark, UndoLog
 from restow.model.cluster.versions import Versions, version_number
 from restow.model.objects import Namespace, Node, ObjectMeta, Placement, Pod, PodGroup, Queue, Reservation
+from restow.model.reservations.seat_name import SeatName
 from restow.model.resources import Vector, amounts
 
 
@@ -64,19 +64,19 @@ class Snapshot:
         self.nodes = NodeTable(log, self.rows)
         self.masks = Masks(self.nodes)
         self.shapes = Shapes(self.room.resources)
-        self.kinship = Kinship(log)
-        self.locks = Locks(log, self.nodes, self.kinship)
+        self.owner_chains = OwnerChains(log)
+        self.locks = QueueLocks(log, self.nodes, self.owner_chains)
         self.classes = Classes(self.shapes, self.locks)
         self.ports = Ports(log, self.rows)
         self.namespaces = Namespaces(log)
-        self.crowd = Crowd(log, self.namespaces)
+        self.affinity = AffinityIndex(log, self.namespaces)
         self.topologies = Topologies(self.nodes)
-        self.occupancy = Occupancy(log, self.rows, self.room, self.nodes, self.ports, self.crowd)
+        self.occupancy = Occupancy(log, self.rows, self.room, self.nodes, self.ports, self.affinity)
         self.mounts = self.occupancy.mounts
         self.storage = Storage(log, self.nodes, self.mounts)
         self.attached = Attached(self.storage, self.mounts, self.nodes)
         self.pods = Pods(log, self.occupancy, self.shapes)
-        self.reservations = Reservations(log, self.occupancy, self.classes, self.pods, self.kinship)
+        self.reservations = ReservationIndex(log, self.occupancy, self.classes, self.pods, self.owner_chains)
 
     # --- what the API shows -------------------------------------------------------------------------------------------
 
@@ -126,11 +126,11 @@ class Snapshot:
 
     def apply_owner(self, metadata: ObjectMeta) -> None:
         """An object that pods, or their owners, name as their owner, such as a ReplicaSet."""
-        if self.kinship.put(metadata):
+        if self.owner_chains.put(metadata):
             self.reservations.kinship_changed()
 
     def remove_owner(self, metadata: ObjectMeta) -> None:
-        self.kinship.drop(metadata.uid)
+        self.owner_chains.drop(metadata.uid)
         self.reservations.kinship_changed()
 
     def apply_namespace(self, namespace: Namespace) -> None:
@@ -140,11 +140,11 @@ class Snapshot:
         self.namespaces.remove(namespace)
 
     def apply_group(self, group: PodGroup) -> None:
-        if self.kinship.put_group(group):
+        if self.owner_chains.put_group(group):
             self.reservations.kinship_changed()
 
     def remove_group(self, group: PodGroup) -> None:
-        self.kinship.drop_group(*key_of(group))
+        self.owner_chains.drop_group(*key_of(group))
         self.reservations.kinship_changed()
 
     def apply_queue(self, queue: Queue) -> None:
@@ -235,13 +235,13 @@ class Snapshot:
             self.undo_to(mark)
 
     @contextmanager
-    def without_hopes(self, node: str, taken: SeatName | None = None) -> Iterator[bool]:
+    def without_unguaranteed_seats(self, node: str, taken: SeatName | None = None) -> Iterator[bool]:
         """For as long as it lasts, seats on a node that are promised to nobody yet take no room there; while one is
         being `taken`, neither does what it holds beyond its pod, nor what is kept of others beside pods that are there.
         Gives whether there is anything of others. What is changed meanwhile is only tried: it is taken back, too."""
         there = self.occupants(node)
-        named = (SeatName.parse(one.key) for one in there if one.book == "reserved")
-        hopes = [name for name in named if name is not None and self.reservations.is_hope(name)]
+        named = (SeatName.parse(one.key) for one in there if one.ledger == "reserved")
+        hopes = [name for name in named if name is not None and self.reservations.is_unguaranteed(name)]
         seated = there if taken is not None else ()
         rests = [one.seat for one in seated if one.seat is not None and self.reservations.rest(one)]
         mark = self.mark()

@@ -25,49 +25,29 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from enum import StrEnum
 
-import msgspec
 from msgspec.structs import replace
 
-from restow.model.cluster import Occupant, Seat, SeatName, Shape, Snapshot
+from restow.model.cluster import Occupant, Shape
 from restow.model.cluster.listing import Amounts, Resources
-from restow.model.cluster.seat import awaited_pods, is_available, migrating_pod
 from restow.model.objects import Reservation, ReservationPhase, Taint
 from restow.model.quantity import quantity_of
+from restow.model.reservations.observed import has_grown, is_available
+from restow.model.reservations.reservation_annotations import awaited_pods, migrating_pod
+from restow.model.reservations.seat import Seat
+from restow.model.reservations.seat_fault import FaultReason, SeatFault
+from restow.model.reservations.seat_name import SeatName
+from restow.model.snapshot import Snapshot
 from restow.model.taints import UNSCHEDULABLE, untolerated
 from restow.scheduling.engine import Engine
 from restow.scheduling.framework import Cycle
-from restow.scheduling.reservations.validity import has_grown
 
 
-class Trouble(StrEnum):
-    """What a seat may be in; the first four cost it."""
-
-    NODE_GONE = "NodeGone"
-    ROOM_TAKEN = "RoomTaken"
-    LIMIT_EXCEEDED = "LimitExceeded"
-    NO_LONGER_FITS = "NoLongerFits"
-    NODE_UNFIT = "NodeUnfit"
-    ROOM_BEING_LEFT = "RoomBeingLeft"
-
-    @property
-    def is_loss(self) -> bool:
-        return self not in (Trouble.NODE_UNFIT, Trouble.ROOM_BEING_LEFT)
-
-
-class Troubled(msgspec.Struct, frozen=True):
-    """Why a seat cannot be relied on now."""
-
-    trouble: Trouble
-    message: str
-
-
-def troubles(snapshot: Snapshot, engine: Engine, seats: Iterable[Seat], now: float) -> dict[SeatName, Troubled]:
+def troubles(snapshot: Snapshot, engine: Engine, seats: Iterable[Seat], now: float) -> dict[SeatName, SeatFault]:
     """Which of these seats are in trouble; it costs little as long as none is. What the filters of the engine do not
     count costs nobody a seat."""
-    found: dict[SeatName, Troubled] = {}
-    crowded: dict[int, dict[SeatName, Troubled]] = {}
+    found: dict[SeatName, SeatFault] = {}
+    crowded: dict[int, dict[SeatName, SeatFault]] = {}
     book = snapshot.reservations
     for seat in seats:
         row = snapshot.rows.find(seat.node)
@@ -76,17 +56,17 @@ def troubles(snapshot: Snapshot, engine: Engine, seats: Iterable[Seat], now: flo
             continue
         if not snapshot.nodes.present[row]:
             if is_held:
-                found[seat.name] = Troubled(Trouble.NODE_GONE, f"node {seat.node} is gone")
+                found[seat.name] = SeatFault(FaultReason.NODE_GONE, f"node {seat.node} is gone")
             continue
-        why = _unfit(snapshot, row, snapshot.shapes.of(seat.stand_in))
+        why = _unfit(snapshot, row, snapshot.shapes.of(seat.reserved_pod))
         if why:
-            found[seat.name] = Troubled(Trouble.NODE_UNFIT, f"node {seat.node} {why}")
+            found[seat.name] = SeatFault(FaultReason.NODE_UNFIT, f"node {seat.node} {why}")
         if snapshot.room.is_overdrawn(row):
             if row not in crowded:
                 crowded[row] = _crowded_out(snapshot, engine, row, now)
             if seat.name in crowded[row]:
                 troubled = crowded[row][seat.name]
-                found[seat.name] = troubled if is_held else replace(troubled, trouble=Trouble.ROOM_BEING_LEFT)
+                found[seat.name] = troubled if is_held else replace(troubled, trouble=FaultReason.ROOM_BEING_LEFT)
     return found
 
 
@@ -97,10 +77,10 @@ def lost_beside(snapshot: Snapshot, engine: Engine, reservation: Reservation, no
     rows = {snapshot.rows.find(seat.node) for seat in book.seats(meta.namespace or "", meta.name)}
     crowded = sorted(row for row in rows if row is not None and snapshot.room.is_overdrawn(row))
     found = (item for row in crowded for item in _crowded_out(snapshot, engine, row, now).items())
-    return [name for name, troubled in found if troubled.trouble.is_loss]
+    return [name for name, troubled in found if troubled.reason.loses_seat]
 
 
-def blocked(snapshot: Snapshot, engine: Engine, reservation: Reservation, now: float) -> dict[SeatName, Troubled]:
+def blocked(snapshot: Snapshot, engine: Engine, reservation: Reservation, now: float) -> dict[SeatName, SeatFault]:
     """The open seats of a reservation that a filter keeps their pods from, asked as for pods that come now.
 
     That says more than `troubles` (host ports and volumes of pods that are leaving, company that is not wanted), and
@@ -129,11 +109,11 @@ def refusals(
         snapshot.apply_reservation(replace(reservation, metadata=replace(meta, resource_version=""), status=without))
         for seat in seats:
             with snapshot.overlooking(migrating_pod(reservation) or ""):
-                why = engine.why_not(_there(seat, snapshot, now), seat.node)
+                why = engine.why_node_refuses(_there(seat, snapshot, now), seat.node)
             if why:
                 found[seat.name] = why
             else:
-                snapshot.assume(seat.stand_in, seat.node, at=now)
+                snapshot.assume(seat.reserved_pod, seat.node, at=now)
     finally:
         snapshot.undo_to(mark)
     return found
@@ -146,7 +126,7 @@ def is_unsettled(reservation: Reservation) -> bool:
 
 def kept_off(
     snapshot: Snapshot, engine: Engine, reservation: Reservation, now: float, *, hopes: bool
-) -> dict[SeatName, Troubled]:
+) -> dict[SeatName, SeatFault]:
     """The seats that are `blocked`, of one that waits, or hopes for room that others are leaving, and of one that a pod
     is about to be moved for."""
     if hopes or reservation.status.state.phase == ReservationPhase.WAITING:
@@ -154,25 +134,25 @@ def kept_off(
     return _unwelcome(snapshot, engine, reservation, now)
 
 
-def _unwelcome(snapshot: Snapshot, engine: Engine, reservation: Reservation, now: float) -> dict[SeatName, Troubled]:
+def _unwelcome(snapshot: Snapshot, engine: Engine, reservation: Reservation, now: float) -> dict[SeatName, SeatFault]:
     """The same of a seat that nobody may come to yet, because the pod that moves has not left. Where a node has too
     little of what the seats ask for, `troubles` says who has to wait."""
     mover = migrating_pod(reservation)
     seats = snapshot.reservations.seats(reservation.metadata.namespace or "", reservation.metadata.name)
     if mover is None or any(snapshot.reservations.is_mover_gone(seat, mover) for seat in seats):
         return {}
-    asking = [(snapshot.rows.find(seat.node), engine.counted(_there(seat, snapshot, now))) for seat in seats]
+    asking = [(snapshot.rows.find(seat.node), engine.counted_resources(_there(seat, snapshot, now))) for seat in seats]
     if any(row is None or snapshot.room.lacks(row, amounts) for row, amounts in asking):
         return {}
     return blocked(snapshot, engine, reservation, now)
 
 
-def turned_away(snapshot: Snapshot, reservation: Reservation, node: str, why: str) -> Troubled:
+def turned_away(snapshot: Snapshot, reservation: Reservation, node: str, why: str) -> SeatFault:
     """What a filter says is over once those have left who are leaving; where nobody is, nothing will change it."""
     if not is_being_left(snapshot, reservation, node):
-        return Troubled(Trouble.NODE_UNFIT, f"node {node} does not take its pod any more: {why}")
+        return SeatFault(FaultReason.NODE_UNFIT, f"node {node} does not take its pod any more: {why}")
     awaited = _still_awaited(snapshot, reservation, node)
-    return Troubled(Trouble.ROOM_BEING_LEFT, f"{_who(awaited)} have not left node {node} yet: {why}")
+    return SeatFault(FaultReason.ROOM_BEING_LEFT, f"{_who(awaited)} have not left node {node} yet: {why}")
 
 
 def is_being_left(snapshot: Snapshot, reservation: Reservation, node: str) -> bool:
@@ -183,7 +163,7 @@ def is_being_left(snapshot: Snapshot, reservation: Reservation, node: str) -> bo
 
 def _there(seat: Seat, snapshot: Snapshot, now: float) -> Cycle:
     """The attempt of a seat's pod on its node, which stays its own whoever it was locked for since."""
-    return Cycle(seat.stand_in, snapshot, now, snapshot.class_of(seat.stand_in).unlocked)
+    return Cycle(seat.reserved_pod, snapshot, now, snapshot.class_of(seat.reserved_pod).unlocked)
 
 
 def seats_on(snapshot: Snapshot, node: str) -> list[SeatName]:
@@ -195,11 +175,11 @@ def _open(snapshot: Snapshot, node: str) -> Iterator[Seat]:
     """Those that are held, and those that a pod is on its way to: they take room, too, until the pod is there."""
     book = snapshot.reservations
     for one in snapshot.occupants(node):
-        name = SeatName.parse(one.key) if one.book == "reserved" else one.seat
+        name = SeatName.parse(one.key) if one.ledger == "reserved" else one.seat
         seat = book.seat(name) if name is not None else None
         if seat is None or seat.consumer is not None:
             continue
-        if one.book == "reserved" or (one.assumed_at is not None and book.taker(seat.name) is one):
+        if one.ledger == "reserved" or (one.assumed_at is not None and book.taker(seat.name) is one):
             yield seat
 
 
@@ -229,16 +209,16 @@ _Asking = tuple[SeatName, Amounts]
 """A seat, and what of its node's resources the filters count for it."""
 
 
-def _crowded_out(snapshot: Snapshot, engine: Engine, row: int, now: float) -> dict[SeatName, Troubled]:
+def _crowded_out(snapshot: Snapshot, engine: Engine, row: int, now: float) -> dict[SeatName, SeatFault]:
     """The seats for which there is no room, and those for which there is none yet; whole reservations, last first."""
     room, node = snapshot.room, snapshot.rows.name(row) or ""
-    seats = [(one.name, engine.counted(_there(one, snapshot, now))) for one in _open(snapshot, node)]
+    seats = [(one.name, engine.counted_resources(_there(one, snapshot, now))) for one in _open(snapshot, node)]
     numbers = {number for _, amounts in seats for number, _ in amounts}
     kept = _kept(snapshot, node)
     free = {number: room.left(number, row) + kept[number] for number in numbers}
     later = {number: room.left(number, row, after_leaving=True) + kept[number] for number in numbers}
     coming = _coming(snapshot, node)
-    found: dict[SeatName, Troubled] = {}
+    found: dict[SeatName, SeatFault] = {}
     for reservation, group in _last_first(snapshot, node, seats):
         passed_over = coming if _is_promised(snapshot, reservation, group) else Counter[int]()
         hoped = Counter(later)
@@ -257,10 +237,10 @@ def _crowded_out(snapshot: Snapshot, engine: Engine, row: int, now: float) -> di
                 if lost or awaited:  # nobody else loses a seat to one that only hopes
                     later[column] += amount
             if lost:
-                found[name] = Troubled(Trouble.ROOM_TAKEN, f"node {node} has {lost} less than is on it")
+                found[name] = SeatFault(FaultReason.ROOM_TAKEN, f"node {node} has {lost} less than is on it")
             else:
                 message = f"{_who(awaited)} have not left node {node} yet: {waits} is missing"
-                found[name] = Troubled(Trouble.ROOM_BEING_LEFT, message)
+                found[name] = SeatFault(FaultReason.ROOM_BEING_LEFT, message)
     return found
 
 
@@ -278,10 +258,10 @@ def _coming(snapshot: Snapshot, node: str) -> Counter[int]:
     """What pods on their way to a node take there beyond what is held for them: nothing but our memory says so."""
     book, found = snapshot.reservations, Counter[int]()
     for one in snapshot.occupants(node):
-        if one.book != "requested" or one.assumed_at is None:
+        if one.ledger != "requested" or one.assumed_at is None:
             continue
         seat = book.seat(one.seat) if one.seat is not None and book.taker(one.seat) is one else None
-        held = dict(snapshot.shapes.of(seat.stand_in).amounts) if seat is not None else {}
+        held = dict(snapshot.shapes.of(seat.reserved_pod).amounts) if seat is not None else {}
         for number, amount in one.shape.amounts:
             found[number] += max(amount - held.get(number, 0), 0)
     return found
@@ -290,7 +270,7 @@ def _coming(snapshot: Snapshot, node: str) -> Counter[int]:
 def _is_promised(snapshot: Snapshot, reservation: Reservation, group: Iterable[_Asking]) -> bool:
     """Whether the API says of all of these seats that they can be relied on, as they are."""
     is_firm = is_available(reservation) and not has_grown(reservation)
-    return is_firm and not any(snapshot.reservations.is_hope(name) for name, _ in group)
+    return is_firm and not any(snapshot.reservations.is_unguaranteed(name) for name, _ in group)
 
 
 def _awaited(snapshot: Snapshot, reservation: Reservation, node: str) -> list[Occupant]:

@@ -19,7 +19,7 @@ Labels = Mapping[str, str]
 E = TypeVar("E", bound=Hashable)
 
 
-class Audience(msgspec.Struct, frozen=True, gc=False):
+class SelectorGroup(msgspec.Struct, frozen=True, gc=False):
     """Pods with certain labels, in the named namespaces and in those whose labels are selected."""
 
     selector: LabelSelector
@@ -32,39 +32,39 @@ class Audience(msgspec.Struct, frozen=True, gc=False):
         return here and self.selector.matches(labels)
 
 
-Audiences = tuple[Audience, ...]
+SelectorGroups = tuple[SelectorGroup, ...]
 """Pods that belong to each of these audiences."""
 
 
-def of_term(term: PodAffinityTerm, own_namespace: str) -> Audience:
+def selector_group_of_term(term: PodAffinityTerm, own_namespace: str) -> SelectorGroup:
     """Raises SelectorError."""
     named = term.namespaces or ([own_namespace] if term.namespace_selector is None else [])
-    return Audience(label_selector(term.label_selector), frozenset(named), label_selector(term.namespace_selector))
+    return SelectorGroup(label_selector(term.label_selector), frozenset(named), label_selector(term.namespace_selector))
 
 
-def of_constraint(constraint: TopologySpreadConstraint, own_namespace: str) -> Audience:
+def selector_group_of_constraint(constraint: TopologySpreadConstraint, own_namespace: str) -> SelectorGroup:
     """Raises SelectorError. A selector that selects everything counts nobody, as kube-scheduler has it."""
     selector = label_selector(constraint.label_selector)
-    return Audience(NOTHING if selector.everything else selector, frozenset([own_namespace]))
+    return SelectorGroup(NOTHING if selector.everything else selector, frozenset([own_namespace]))
 
 
 _Place = tuple[str | None, tuple[str, str] | None]
 """A namespace (None: any) and a label that every pod of the audience has (None: there is no such label)."""
 
 
-class AudienceIndex(Generic[E]):
+class SelectorGroupIndex(Generic[E]):
     """Entries filed under what a pod must have to concern them."""
 
     __slots__ = ("_entries",)
 
     def __init__(self) -> None:
-        self._entries: dict[_Place, dict[E, Audiences]] = {}
+        self._entries: dict[_Place, dict[E, SelectorGroups]] = {}
 
-    def add(self, entry: E, audiences: Audiences) -> None:
+    def add(self, entry: E, audiences: SelectorGroups) -> None:
         for place in _places(audiences[0]):
             self._entries.setdefault(place, {})[entry] = audiences
 
-    def remove(self, entry: E, audiences: Audiences) -> None:
+    def remove(self, entry: E, audiences: SelectorGroups) -> None:
         for place in _places(audiences[0]):
             del self._entries[place][entry]
             if not self._entries[place]:
@@ -76,7 +76,7 @@ class AudienceIndex(Generic[E]):
         for where in (namespace, None):
             for label in (None, *labels.items()):
                 for entry, audiences in self._entries.get((where, label), {}).items():
-                    if entry not in found and belongs(audiences, namespace, labels, namespace_labels):
+                    if entry not in found and belongs_to_all(audiences, namespace, labels, namespace_labels):
                         found[entry] = None
         return list(found)
 
@@ -84,12 +84,12 @@ class AudienceIndex(Generic[E]):
         self._entries.clear()
 
 
-def belongs(audiences: Audiences, namespace: str, labels: Labels, namespace_labels: Labels) -> bool:
+def belongs_to_all(audiences: SelectorGroups, namespace: str, labels: Labels, namespace_labels: Labels) -> bool:
     """Whether a pod belongs to each of the audiences; nobody belongs to none."""
     return bool(audiences) and all(one.includes(namespace, labels, namespace_labels) for one in audiences)
 
 
-def _places(audience: Audience) -> Iterator[_Place]:
+def _places(audience: SelectorGroup) -> Iterator[_Place]:
     if audience.selector.nothing:
         return
     label = required_label(audience)
@@ -99,7 +99,7 @@ def _places(audience: Audience) -> Iterator[_Place]:
         yield None, label
 
 
-def required_label(audience: Audience) -> tuple[str, str] | None:
+def required_label(audience: SelectorGroup) -> tuple[str, str] | None:
     """A label that every pod of the audience has; None if there is no such label."""
     required = ((one.key, one.values[0]) for one in audience.selector.requirements if _names_one_value(one))
     return next(required, None)

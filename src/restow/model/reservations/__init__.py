@@ -1,0 +1,1 @@
+"""Reservations: what they are, how their seats live, and who may use them."""

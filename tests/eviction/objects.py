@@ -11,7 +11,7 @@ from restow.model.objects import Deployment, Pod, PodDisruptionBudget, ReplicaSe
 
 def pod(name: str = "web-1", *, owner: str = "ReplicaSet web-rs", ready: bool = True, **more: Any) -> Pod:
     """A ready pod of a ReplicaSet on a node; `more` are members of metadata, spec or status, wherever they belong."""
-    metadata = {"name": name, "namespace": "shop", "uid": name, "labels": {"app": "web"}}
+    metadata: dict[str, Any] = {"name": name, "namespace": "shop", "uid": name, "labels": {"app": "web"}}
     kind, _, owner_name = owner.partition(" ")
     if owner:
         metadata["ownerReferences"] = [

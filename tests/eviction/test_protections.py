@@ -279,8 +279,8 @@ ALLOWED: dict[str, tuple[Pod, Protections, PodContext]] = {
 
 @pytest.mark.parametrize("case", FORBIDDEN.values(), ids=FORBIDDEN)
 def test_a_pod_stays_and_the_reason_says_why(case: tuple[Pod, Protections, PodContext, str]) -> None:
-    *question, reason = case
-    assert eviction_refusal(*question) == reason
+    asked, protections, context, reason = case
+    assert eviction_refusal(asked, protections, context) == reason
 
 
 @pytest.mark.parametrize("case", ALLOWED.values(), ids=ALLOWED)

@@ -8,7 +8,7 @@ import msgspec
 from msgspec.structs import replace
 
 from restow.migration.effective_options import EffectiveOptions
-from restow.migration.facts import Answer, Facts
+from restow.migration.facts import Facts, Permission
 from restow.model.objects import Document, Node, OwnerReference, Pod, PodMigrationJob, Reservation
 from restow.model.times import format_time
 
@@ -17,8 +17,8 @@ OWNERS = (
     OwnerReference(api_version="apps/v1", kind="ReplicaSet", name="web-7", uid="rs", controller=True),
     OwnerReference(api_version="apps/v1", kind="Deployment", name="web", uid="deploy", controller=True),
 )
-YES = Answer(True)
-NO = Answer(False, "The disruption budget web needs 2 healthy pods and has 2 currently", 10.0)
+YES = Permission(True)
+NO = Permission(False, "The disruption budget web needs 2 healthy pods and has 2 currently", 10.0)
 OURS = "restow-job-uid"
 
 
@@ -127,18 +127,18 @@ def facts(of: PodMigrationJob | None = None, **changes: Any) -> Facts:
     read = {"n2": changes.pop("node", node())}
     base = Facts(
         job=of or job(),
-        terms=EffectiveOptions(ttl=300.0, waiting_ttl=600.0),
+        options=EffectiveOptions(ttl=300.0, waiting_ttl=600.0),
         now=NOW,
         pod=pod(),
-        owners=OWNERS,
+        owner_chain=OWNERS,
         reservation=reservation(),
-        nodes=read if changes.get("fresh", True) else {},
-        trial=YES,
-        fresh=True,
+        nodes=read if changes.get("is_fresh", True) else {},
+        eviction_dry_run=YES,
+        is_fresh=True,
     )
     return replace(base, **changes)
 
 
 def before(of: PodMigrationJob | None = None, **changes: Any) -> Facts:
     """Nothing has been done yet."""
-    return facts(of or pending(), **{"reservation": None, "node": None, "trial": None, **changes})
+    return facts(of or pending(), **{"reservation": None, "node": None, "eviction_dry_run": None, **changes})

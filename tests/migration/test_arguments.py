@@ -128,7 +128,7 @@ def test_every_field_of_koordinators_own_file_arrives() -> None:
 @pytest.mark.parametrize(
     ("section", "path", "value"),
     [
-        ({"namespaces": {"exclude": ["b"]}}, "protections.exclude", frozenset({"b"})),
+        ({"namespaces": {"exclude": ["b"]}}, "protections.exclude_namespaces", frozenset({"b"})),
         ({"priorityThreshold": {"name": "mid"}}, "protections.priority_threshold_name", "mid"),
         ({"defaultJobMode": "EvictDirectly"}, "default_mode", "EvictDirectly"),
         ({"labelSelector": {"matchLabels": {"app": "web"}}}, "protections.selector", parse_label_selector("app=web")),
@@ -231,7 +231,7 @@ SKIPPED: dict[str, tuple[str, Any]] = {
     "SystemCritical": ("protections.evict_system_critical_pods", True),
     "PriorityThreshold": ("protections.priority_threshold", None),
     "LabelSelector": ("protections.selector", Protections().selector),
-    "Namespaces": ("protections.include", frozenset()),
+    "Namespaces": ("protections.include_namespaces", frozenset()),
     "NodeFit": ("requires_reservation", False),
 }
 CAREFUL = EVERYTHING | dict.fromkeys(("evictAllBarePods", "evictLocalStoragePods", "evictSystemCriticalPods"), False)

@@ -28,6 +28,7 @@ from restow.migration.conditions import (
 from restow.model.objects import JobConditionType, JobPhase, JobReason, PodMigrationJobStatus
 from restow.model.times import format_time
 from tests.migration.moves import NOW, job, pending, said
+from tests.narrowing import present
 
 READY = JobConditionType.BOUND_POD_READY
 NEW = PodMigrationJobStatus()
@@ -61,7 +62,7 @@ def test_an_eviction_counts_from_when_it_was_asked_for_last() -> None:
     assert [one.last_probe_time for one in heard.conditions or ()] == [None]
     status = eviction_repeated_status(heard, now=NOW)
     assert eviction_repeated_status(status, now=NOW + REWRITE_AFTER) == status
-    [again] = eviction_repeated_status(status, now=NOW + REWRITE_AFTER + 1).conditions or ()
+    [again] = present(eviction_repeated_status(status, now=NOW + REWRITE_AFTER + 1).conditions)
     assert (again.last_probe_time, again.last_transition_time) == (
         format_time(NOW + REWRITE_AFTER + 1),
         format_time(NOW - 5),

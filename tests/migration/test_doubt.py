@@ -8,18 +8,19 @@ from msgspec.structs import replace
 from restow.migration.conditions import admitted_status, is_in_doubt, is_job_running
 from restow.migration.state_machine import next_step
 from restow.migration.steps import Fail, Wait
+from restow.model.objects import PodMigrationJob
 from tests.migration.moves import NOW, facts, job, reservation
 
 NO_ROOM = "0/3 nodes are available: 3 Insufficient cpu."
 
 
-def in_doubt(doubt: bool) -> object:
+def in_doubt(doubt: bool) -> PodMigrationJob:
     one = job()
     return replace(one, status=admitted_status(one.status, "every limit allows it", doubt=doubt, now=NOW))
 
 
 @pytest.mark.parametrize(("doubt", "step"), [(True, Fail), (False, Wait)], ids=["in doubt", "as planned"])
-def test_a_seat_that_cannot_be_found(doubt: bool, step: type) -> None:
+def test_a_seat_that_cannot_be_found(doubt: bool, step: type[Fail | Wait]) -> None:
     found = next_step(facts(in_doubt(doubt), reservation=reservation(phase="Pending", message=NO_ROOM)))
     assert isinstance(found, step)
     assert NO_ROOM in (found.status.message or "")

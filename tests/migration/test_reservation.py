@@ -66,7 +66,7 @@ def test_it_is_made_from_the_pod() -> None:
 )
 def test_it_is_large_enough_for_a_pod_made_anew_that_asks_for(asked: Any, seat: Any) -> None:
     old, anew = sized({"cpu": "2", "memory": "2Gi"}), PodTemplate(spec=sized(asked).spec)
-    found = build_reservation(job(ref=None), old, OWNERS, seconds=299.4, anew=anew)
+    found = build_reservation(job(ref=None), old, OWNERS, seconds=299.4, successor_template=anew)
     assert template_requests((found.spec.tasks or [])[0].template.spec) == seat
     assert problems(found) == []
 
@@ -74,7 +74,9 @@ def test_it_is_large_enough_for_a_pod_made_anew_that_asks_for(asked: Any, seat: 
 def test_a_template_that_says_what_containers_there_are_says_how_large_it_is() -> None:
     small = {"containers": [{"name": "main", "resources": {"requests": {"cpu": "1"}}}]}
     asked = job(ref=None, options={"template": {"spec": {"tasks": [{"name": "a", "template": {"spec": small}}]}}})
-    found = build_reservation(asked, pod(), OWNERS, seconds=299.4, anew=PodTemplate(spec=sized({"cpu": "3"}).spec))
+    found = build_reservation(
+        asked, pod(), OWNERS, seconds=299.4, successor_template=PodTemplate(spec=sized({"cpu": "3"}).spec)
+    )
     assert template_requests((found.spec.tasks or [])[0].template.spec) == {"cpu": 1000}
 
 

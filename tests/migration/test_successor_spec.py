@@ -31,7 +31,7 @@ DATA = {"name": "data", "persistentVolumeClaim": {"claimName": "data"}}
 OLD_DATA = {"name": "data", "persistentVolumeClaim": {"claimName": "data-web-0"}}
 GPU, NOT_READY = {"key": "gpu", "operator": "Exists"}, {"key": "node.kubernetes.io/not-ready", "operator": "Exists"}
 EVENLY = [{"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}]
-NEAR = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{}]}}}
+NEAR: dict[str, Any] = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{}]}}}
 
 
 @pytest.mark.parametrize(

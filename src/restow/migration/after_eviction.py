@@ -53,11 +53,11 @@ def _no_seat(facts: Facts) -> Step | None:
     """Whether the pod leaves without a seat to go to, and so ends the job."""
     reservation = facts.reservation
     if not reservation_exists(reservation):
-        if facts.reference is None or not facts.reference.name:
+        if facts.reservation_reference is None or not facts.reservation_reference.name:
             return fail_job(
                 facts, JobReason.MISSING_POD, f"pod {pod_name(facts)} left before a seat was reserved for it"
             )
-        told = f"reservation {facts.reference.name} is gone, and pod {pod_name(facts)} has left"
+        told = f"reservation {facts.reservation_reference.name} is gone, and pod {pod_name(facts)} has left"
         return fail_job(facts, JobReason.MISSING_RESERVATION, told)
     assert reservation is not None, "it is there"
     state = reservation.status.state
@@ -67,7 +67,7 @@ def _no_seat(facts: Facts) -> Step | None:
             reservation_failure_reason(reservation),
             f"{reservation_failure(reservation)}; pod {pod_name(facts)} has left",
         )
-    if not facts.is_evicting and not facts.is_placed and state.phase != ReservationPhase.SUCCEEDED:
+    if not facts.is_evicting and not facts.holds_room and state.phase != ReservationPhase.SUCCEEDED:
         return fail_job(facts, JobReason.MISSING_POD, f"pod {pod_name(facts)} left before its seat was ready")
     return None
 
@@ -79,7 +79,12 @@ def _just_left(facts: Facts) -> Step | None:
 def _just_starting(facts: Facts) -> Step | None:
     """A successor that is new. Who took a seat that is nobody else's need not be told at once."""
     successor = facts.successor
-    if successor is None or _lost(successor) or _has_arrived(successor) or not (facts.is_evicting and facts.is_ours):
+    if (
+        successor is None
+        or _lost(successor)
+        or _has_arrived(successor)
+        or not (facts.is_evicting and facts.owns_reservation)
+    ):
         return None
     return wait_briefly(facts, time_of(successor.metadata.creation_timestamp))
 
@@ -94,7 +99,7 @@ def _observed(facts: Facts) -> Facts:
     else:
         told = f"pod {name} is being deleted by someone else; its seat is kept for its successor"
         said = ConditionUpdate(JobConditionType.EVICTION, False, JobReason.EVICTING, told)
-    return facts.saying(with_conditions(facts.job.status, said, now=facts.now))
+    return facts.with_status(with_conditions(facts.job.status, said, now=facts.now))
 
 
 def _see_ready(facts: Facts, reference: ObjectReference) -> Step:
@@ -104,14 +109,14 @@ def _see_ready(facts: Facts, reference: ObjectReference) -> Step:
         lost = _lost(successor)
         if successor is None or lost:
             return fail_job(facts, JobReason.MISSING_POD, f"successor {reference.name} {lost} before it was Ready")
-        facts = facts.saying(_bound(facts, reference, successor))
+        facts = facts.with_status(_bound(facts, reference, successor))
         if not _has_arrived(successor):
             told = f"pod {reference.name} on node {facts.job.status.node_name} is not Ready yet"
             waiting = ConditionUpdate(JobConditionType.BOUND_POD_READY, False, JobReason.WAIT_FOR_BOUND_POD_READY, told)
             return wait_for(facts, waiting)
         told = f"pod {reference.name} on node {facts.job.status.node_name} is Ready"
         ready = ConditionUpdate(JobConditionType.BOUND_POD_READY, True, "", told)
-        facts = facts.saying(with_conditions(facts.job.status, ready, now=facts.now))
+        facts = facts.with_status(with_conditions(facts.job.status, ready, now=facts.now))
     if not facts.is_gone:
         return Wait(facts.job.status)
     return job_done(facts, f"pod {pod_name(facts)} moved to node {facts.job.status.node_name} as {reference.name}")

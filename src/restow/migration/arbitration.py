@@ -65,9 +65,9 @@ class Objections(msgspec.Struct, frozen=True):
     """How the pod of a job that was admitted stands now; each in a sentence, if there is anything to say."""
 
     forbidden: str | None = None
-    unheard: str | None = None
-    out_of_order: str | None = None
-    scarce: str | None = None
+    missing_information: str | None = None
+    waits_for_order: str | None = None
+    workload_unavailable: str | None = None
 
 
 def arbitrate(
@@ -111,9 +111,9 @@ def objections_to_eviction(
     scarce = unavailability_limit_reached(one, scene, arguments.limits, is_leaving)
     return Objections(
         forbidden=why_forbidden(one, scene, arguments),
-        unheard=missing_information(one, scene, arguments),
-        out_of_order=waits_for_order(one, scene),
-        scarce=_waiting_message(scarce) if scarce is not None else None,
+        missing_information=missing_information(one, scene, arguments),
+        waits_for_order=waits_for_order(one, scene),
+        workload_unavailable=_waiting_message(scarce) if scarce is not None else None,
     )
 
 

@@ -14,7 +14,7 @@ from restow.migration.conditions import (
     job_seconds_used,
     with_conditions,
 )
-from restow.migration.facts import Answer, Facts
+from restow.migration.facts import Facts, Permission
 from restow.migration.history import evicted_at
 from restow.migration.reservation import build_reservation, target_node
 from restow.migration.steps import (
@@ -66,17 +66,17 @@ ASK_AGAIN = 10.0
 
 def unmovable(facts: Facts) -> Step | None:
     """What of the pod's state makes a move impossible; what protects it is for arbitration to say."""
-    pod = facts.mover
+    pod = facts.migrating_pod
     assert pod is not None, "it is not missing"
-    if facts.rival is not None:
-        return forbid_move(facts, f"job {facts.rival} moves it already")
+    if facts.conflicting_job is not None:
+        return forbid_move(facts, f"job {facts.conflicting_job} moves it already")
     if not pod.spec.node_name:
         return forbid_move(facts, "it is not on a node yet")
-    if facts.terms.mode == JobMode.EVICT_DIRECTLY:
+    if facts.options.mode == JobMode.EVICT_DIRECTLY:
         return None
     if is_finished(pod):
         return forbid_move(facts, f"it is over ({pod.status.phase}) and needs no seat")
-    if not facts.owners:
+    if not facts.owner_chain:
         told = "mode EvictDirectly does without, where evictAllBarePods allows it"
         return forbid_move(facts, f"no controller would make a successor for its seat; {told}")
     if target_node(facts.job) == pod.spec.node_name:
@@ -86,7 +86,7 @@ def unmovable(facts: Facts) -> Step | None:
 
 def _of_others(facts: Facts) -> Step | None:
     """A pod whose successor would not be for us to schedule, or not yet: its controller makes others now."""
-    pod, comes, names = facts.likely[0], facts.likely[-1], facts.terms.scheduler_names
+    pod, comes, names = facts.possible_successors[0], facts.possible_successors[-1], facts.options.scheduler_names
     told = "as its controller makes pods now"
     if names is not None and scheduler_of(comes) != scheduler_of(pod) and scheduler_of(comes) not in names:
         return forbid_move(facts, f"its successor would be of scheduler {scheduler_of(comes)}, {told}")
@@ -98,23 +98,23 @@ def _of_others(facts: Facts) -> Step | None:
 
 def _insisting(facts: Facts) -> Step | None:
     """A pod whose successor takes a seat of one reservation only, which is not the one that this job is to use."""
-    name = facts.insists_on
-    given = facts.reference.name if facts.reference else None
+    name = facts.named_reservation
+    given = facts.reservation_reference.name if facts.reservation_reference else None
     return forbid_move(facts, why_not_moved_from_named(name)) if name and name != given else None
 
 
 def _stranded(facts: Facts) -> Step | None:
     """A pod whose successor would not be scheduled now: the others of its gang may come, or come back."""
-    if facts.gang is None:
+    if facts.gang_problem is None:
         return None
-    return _held_up(facts, JobReason.GANG, facts.gang, again=facts.now + ASK_AGAIN)
+    return _held_up(facts, JobReason.GANG, facts.gang_problem, again=facts.now + ASK_AGAIN)
 
 
 def _out_of_order(facts: Facts) -> Step | None:
     """A pod whose controller would make nobody in its place now."""
-    if facts.out_of_order is None:
+    if facts.waits_for_order is None:
         return None
-    return _held_up(facts, JobReason.ORDER, facts.out_of_order, again=facts.now + ASK_AGAIN)
+    return _held_up(facts, JobReason.ORDER, facts.waits_for_order, again=facts.now + ASK_AGAIN)
 
 
 def prepare(facts: Facts) -> Step:
@@ -124,21 +124,23 @@ def prepare(facts: Facts) -> Step:
         step = rule(facts)
         if step is not None:
             return step
-    facts = facts.saying(with_conditions(facts.job.status, _created(facts), now=facts.now))
+    facts = facts.with_status(with_conditions(facts.job.status, _created(facts), now=facts.now))
     for rule in (_lost_reservation, _misplaced, _short_lived, _outnumbered, _shut_out, _unplaced, _astray):
         step = rule(facts)
         if step is not None:
             return step
     seat = facts.seat
     assert seat is not None, "rules above see to it"
-    if facts.trial is not None and seat.node_name not in facts.nodes:  # others came before it while all was read
+    if (
+        facts.eviction_dry_run is not None and seat.node_name not in facts.nodes
+    ):  # others came before it while all was read
         return ReadLive(dry_run_eviction=True)
     status = with_conditions(
         replace(facts.job.status, node_name=seat.node_name),
         ConditionUpdate(JobConditionType.RESERVATION_SCHEDULED, True, "", f"a seat is kept on node {seat.node_name}"),
         now=facts.now,
     )
-    facts = facts.saying(status)
+    facts = facts.with_status(status)
     return _evict(facts, _leaving(facts, f"its seat is on node {seat.node_name}"))
 
 
@@ -155,21 +157,21 @@ def _protected(facts: Facts) -> Step | None:
 
 def _unheard(facts: Facts) -> Step | None:
     """Whether it must not be evicted is not known."""
-    if facts.unheard is None:
+    if facts.missing_information is None:
         return None
-    told = f"waits for news: {facts.unheard}"
+    told = f"waits for news: {facts.missing_information}"
     return _held_up(facts, JobReason.NEWS, told, again=facts.now + ASK_AGAIN)
 
 
 def _no_reservation(facts: Facts) -> Step | None:
     if reservation_exists(facts.reservation):
         return _another(facts)
-    if facts.reference is not None and facts.reference.name:
-        where = f"{facts.reference.namespace or facts.job.spec.pod_ref.namespace}/{facts.reference.name}"
+    if facts.reservation_reference is not None and facts.reservation_reference.name:
+        where = f"{facts.reservation_reference.namespace or facts.job.spec.pod_ref.namespace}/{facts.reservation_reference.name}"
         return fail_job(facts, JobReason.MISSING_RESERVATION, f"reservation {where} does not exist")
-    if facts.outcome is not None:
-        return _not_created(facts, facts.outcome)
-    pod = facts.mover
+    if facts.refusal is not None:
+        return _not_created(facts, facts.refusal)
+    pod = facts.migrating_pod
     assert pod is not None, "it has not left"
     forbidden = unmovable(facts)
     if forbidden is not None:
@@ -178,20 +180,25 @@ def _no_reservation(facts: Facts) -> Step | None:
     if held_up is not None:
         return held_up
     reservation = build_reservation(
-        facts.job, pod, facts.owners, seconds=_lifetime(facts), queue=facts.queue, anew=facts.anew
+        facts.job,
+        pod,
+        facts.owner_chain,
+        seconds=_lifetime(facts),
+        queue=facts.successor_queue,
+        successor_template=facts.successor_template,
     )
-    if facts.terms.dry_run:
+    if facts.options.dry_run:
         return _rehearsed(facts, f"reservation {pod.metadata.namespace}/{reservation.metadata.name} would be created")
     return Reserve(facts.job.status, reservation)
 
 
 def _rehearsed(facts: Facts, what: str) -> Step:
     """What would be done, and what would come of it as things are."""
-    outlook = facts.outlook
+    outlook = facts.predicted_seat
     if outlook is None:
         return dry_run_result(facts, what)
     if not outlook.node:
-        return dry_run_result(facts, f"{what}, and no node would take it now: {outlook.why}")
+        return dry_run_result(facts, f"{what}, and no node would take it now: {outlook.reason}")
     told = f"{what}, on node {outlook.node} as it is now; then pod {pod_name(facts)} would be evicted"
     return dry_run_result(facts, told)
 
@@ -199,30 +206,30 @@ def _rehearsed(facts: Facts, what: str) -> Step:
 def _another(facts: Facts) -> Step | None:
     """A reservation that only has the name of the one that the job refers to."""
     assert facts.reservation is not None, "one exists"
-    meant, meta = facts.reference.uid if facts.reference else None, facts.reservation.metadata
+    meant, meta = facts.reservation_reference.uid if facts.reservation_reference else None, facts.reservation.metadata
     if not meant or meant == meta.uid:
         return None
     gone = f"reservation {meta.namespace}/{meta.name} with UID {meant} is gone"
     return fail_job(facts, JobReason.MISSING_RESERVATION, f"{gone}; another with UID {meta.uid} has its name")
 
 
-def _not_created(facts: Facts, said: Answer) -> Step:
-    if said.final:
+def _not_created(facts: Facts, said: Permission) -> Step:
+    if said.is_final:
         return fail_job(facts, JobReason.FAILED_CREATE_RESERVATION, said.message)
     failed = ConditionUpdate(
         JobConditionType.RESERVATION_CREATED, False, JobReason.FAILED_CREATE_RESERVATION, said.message
     )
-    return wait_for(facts, failed, again=facts.now + (said.seconds or ASK_AGAIN))
+    return wait_for(facts, failed, again=facts.now + (said.retry_after or ASK_AGAIN))
 
 
 def _not_referred(facts: Facts) -> Step | None:
-    if facts.reference is not None and facts.reference.name:
+    if facts.reservation_reference is not None and facts.reservation_reference.name:
         return None
     reservation = facts.reservation
     assert reservation is not None, "one exists"
     meta = reservation.metadata
     name = f"{meta.namespace}/{meta.name}"
-    if not facts.is_ours:
+    if not facts.owns_reservation:
         told = f"reservation {name} exists and was not made for this job"
         return fail_job(facts, JobReason.FAILED_CREATE_RESERVATION, told)
     reference = ObjectReference(
@@ -248,7 +255,7 @@ def _created(facts: Facts) -> ConditionUpdate:
     reservation = facts.reservation
     assert reservation is not None, "one exists"
     name = f"{reservation.metadata.namespace}/{reservation.metadata.name}"
-    told = f"was made for pod {pod_name(facts)}" if facts.is_ours else "was given to the job"
+    told = f"was made for pod {pod_name(facts)}" if facts.owns_reservation else "was given to the job"
     return ConditionUpdate(JobConditionType.RESERVATION_CREATED, True, "", f"reservation {name} {told}")
 
 
@@ -269,42 +276,42 @@ def _lost_reservation(facts: Facts) -> Step | None:
 
 def _misplaced(facts: Facts) -> Step | None:
     """A seat that the successor could not take: where the pod is already, on a node that changed, or of others."""
-    reservation, pod = facts.reservation, facts.mover
+    reservation, pod = facts.reservation, facts.migrating_pod
     assert reservation is not None, "one exists"
     assert pod is not None, "it has not left"
     others = why_reservation_excludes_successor(
-        reservation, facts.newcomer, facts.owners, facts.terms.scheduler_names, facts.group
+        reservation, facts.certain_successor, facts.owner_chain, facts.options.scheduler_names, facts.successor_group
     )
     problem = others or _too_late(facts, reservation) or _useless(facts, reservation, pod) or _amiss(facts)
     if problem:
         return forbid_move(facts, problem)
-    if facts.suited or not facts.usable:
+    if facts.seats_on_fit_nodes or not facts.usable_seats:
         return None
-    name = facts.usable[0].node_name
+    name = facts.usable_seats[0].node_name
     return fail_job(facts, JobReason.UNSCHEDULABLE, f"its seat is on node {name}, but {facts.unfitness(name)}")
 
 
 def _too_late(facts: Facts, reservation: Reservation) -> str:
     """Why the successor would sit down elsewhere; empty if it would not."""
-    if facts.sooner is None:
+    if facts.earlier_reservation is None:
         return ""
-    told = f"reservation {facts.sooner} is for the same pods and comes before {reservation.metadata.name}"
+    told = f"reservation {facts.earlier_reservation} is for the same pods and comes before {reservation.metadata.name}"
     return f"{told}: its successor would take a seat of that"
 
 
 def _useless(facts: Facts, reservation: Reservation, pod: Pod) -> str:
     """Why none of the free seats is one that the successor will find; empty if one is, or if there is no seat yet."""
     free = free_seats(reservation)
-    if facts.usable or facts.ahead or not free:
+    if facts.usable_seats or facts.jobs_ahead or not free:
         return ""
     elsewhere = (one for one in free if one.node_name != pod.spec.node_name)
-    why = next((why_seat_does_not_suit(reservation, one, facts.likely) for one in elsewhere), "")
+    why = next((why_seat_does_not_suit(reservation, one, facts.possible_successors) for one in elsewhere), "")
     return why or f"the seat kept for it is on node {pod.spec.node_name}, where it is already"
 
 
 def _amiss(facts: Facts) -> str:
     """Why the seats are not where the pod is to go, which may be said after they were found; empty if one is."""
-    target, usable = target_node(facts.job), [one.node_name for one in facts.usable]
+    target, usable = target_node(facts.job), [one.node_name for one in facts.usable_seats]
     if target is None or not usable or target in usable:
         return ""
     return f"it is to go to node {target}, and the seat kept for it is on node {usable[0]}"
@@ -321,7 +328,7 @@ def _short_lived(facts: Facts) -> Step | None:
     need = facts.grace + MARGIN
     if end is None or end - facts.now >= need:
         return None
-    if facts.is_ours:
+    if facts.owns_reservation:
         return Extend(facts.job.status, reservation, facts.now + _lifetime(facts))
     left = (
         f"lives for another {max(end - facts.now, 0):.0f} s, {need:.0f} s are needed (the grace period and two minutes)"
@@ -336,7 +343,7 @@ def _unplaced(facts: Facts) -> Step | None:
     state = reservation.status.state
     if state.phase == ReservationPhase.AVAILABLE and facts.seat is not None:
         return _changed(facts, reservation)
-    if state.phase == ReservationPhase.WAITING or (state.phase == ReservationPhase.AVAILABLE and facts.usable):
+    if state.phase == ReservationPhase.WAITING or (state.phase == ReservationPhase.AVAILABLE and facts.usable_seats):
         told = f"its seat cannot be relied on yet: {state.message or ''}"
         return wait_for(
             facts, ConditionUpdate(JobConditionType.RESERVATION_SCHEDULED, False, ReservationPhase.WAITING, told)
@@ -357,12 +364,12 @@ def _unplaced(facts: Facts) -> Step | None:
 def _outnumbered(facts: Facts) -> Step | None:
     """No more seats than there are jobs before this one. Which of them their pods take is known once they have: it may
     be others."""
-    reservation, suited = facts.reservation, facts.suited
+    reservation, suited = facts.reservation, facts.seats_on_fit_nodes
     assert reservation is not None, "one exists"
-    if not facts.ahead or len(suited) > len(facts.ahead) or not free_seats(reservation):
+    if not facts.jobs_ahead or len(suited) > len(facts.jobs_ahead) or not free_seats(reservation):
         return None
     has = f"reservation {reservation.metadata.name} has {number_of(len(suited), 'free seat')} for it"
-    return _not_relied_on(facts, f"{has} and for jobs before it: {', '.join(facts.ahead)}")
+    return _not_relied_on(facts, f"{has} and for jobs before it: {', '.join(facts.jobs_ahead)}")
 
 
 def _astray(facts: Facts) -> Step | None:
@@ -370,23 +377,23 @@ def _astray(facts: Facts) -> Step | None:
     Those of jobs before it may take that one."""
     seat = facts.seat
     assert seat is not None, "rules before see to it"
-    back, target = facts.way_back if facts.trial is not None else None, target_node(facts.job)
+    back, target = facts.seat_on_current_node if facts.eviction_dry_run is not None else None, target_node(facts.job)
     if back is not None:
         told = f"its successor may take the seat on node {back.node_name}, where it is already"
     elif target is not None and seat.node_name != target:
         told = f"it is to go to node {target}, and its successor would take the seat on node {seat.node_name}"
     else:
         return None
-    return _not_relied_on(facts, told) if facts.ahead else forbid_move(facts, told)
+    return _not_relied_on(facts, told) if facts.jobs_ahead else forbid_move(facts, told)
 
 
 def _shut_out(facts: Facts) -> Step | None:
     """A seat that the successor could not take now, and nobody has said so yet: it may be that no scheduler runs who
     could, or that the seat was not made for such a pod."""
-    kept_from = [one for one in facts.suited if seat_key(one) in facts.shut_out]
+    kept_from = [one for one in facts.seats_on_fit_nodes if seat_key(one) in facts.rejected_seats]
     if not kept_from or facts.seat is not None:
         return None
-    why = f"node {kept_from[0].node_name} would not take its successor: {facts.shut_out[seat_key(kept_from[0])]}"
+    why = f"node {kept_from[0].node_name} would not take its successor: {facts.rejected_seats[seat_key(kept_from[0])]}"
     return _not_relied_on(facts, why)
 
 
@@ -409,20 +416,20 @@ def _changed(facts: Facts, reservation: Reservation) -> Step | None:
 
 def _away(facts: Facts) -> str:
     """Where a seat is looked for, if it was for us to say."""
-    if not facts.is_ours:
+    if not facts.owns_reservation:
         return ""
-    assert facts.mover is not None, "it has not left"
+    assert facts.migrating_pod is not None, "it has not left"
     target = target_node(facts.job)
     return (
         f" on node {target}, where it is to go"
         if target
-        else f" outside node {facts.mover.spec.node_name}, which it leaves"
+        else f" outside node {facts.migrating_pod.spec.node_name}, which it leaves"
     )
 
 
 def _lifetime(facts: Facts) -> float:
     """The seconds that a reservation made now should live: as long as the job may take, and the pod to leave."""
-    limit = facts.terms.ttl
+    limit = facts.options.ttl
     left = limit - job_seconds_used(facts.job, facts.now) if limit > 0 else UNLIMITED
     return left + facts.grace + MARGIN
 
@@ -431,51 +438,55 @@ def _lifetime(facts: Facts) -> float:
 
 
 def _leaving(facts: Facts, seat: str) -> str:
-    assert facts.mover is not None, "it has not left"
-    return f"pod {pod_name(facts)} leaves node {facts.mover.spec.node_name}; {seat}"
+    assert facts.migrating_pod is not None, "it has not left"
+    return f"pod {pod_name(facts)} leaves node {facts.migrating_pod.spec.node_name}; {seat}"
 
 
 def _evict(facts: Facts, told: str) -> Step:
     """Everything is ready: evict, if nothing holds evictions up."""
-    pod = facts.mover
+    pod = facts.migrating_pod
     assert pod is not None, "it has not left"
-    if facts.outcome is not None:
-        return _refused(facts, facts.outcome, withdraw=True)
-    just_sent = None if facts.fresh else wait_briefly(facts, evicted_at(facts.job))
+    if facts.refusal is not None:
+        return _refused(facts, facts.refusal, withdraw=True)
+    just_sent = None if facts.is_fresh else wait_briefly(facts, evicted_at(facts.job))
     held_up = just_sent or _stopped(facts) or _scarce(facts)
-    if held_up is None and facts.turn is not None and not facts.turn.allowed:
-        held_up = _held_up(facts, JobReason.EVICT_QPS, facts.turn.message, again=facts.now + facts.turn.seconds)
+    if held_up is None and facts.rate_limit is not None and not facts.rate_limit.is_allowed:
+        held_up = _held_up(
+            facts, JobReason.EVICT_QPS, facts.rate_limit.message, again=facts.now + facts.rate_limit.retry_after
+        )
     held_up = held_up or _tried(facts)
     if held_up is not None:
         return held_up
-    if facts.terms.dry_run:
+    if facts.options.dry_run:
         return dry_run_result(facts, f"{told}: it would be evicted")
     said = ConditionUpdate(JobConditionType.EVICTION, False, JobReason.EVICTING, told)
     return Evict(eviction_repeated_status(with_conditions(facts.job.status, said, now=facts.now), now=facts.now), pod)
 
 
 def _stopped(facts: Facts) -> Step | None:
-    if facts.stopped is None:
+    if facts.stop_reason is None:
         return None
-    return _held_up(facts, JobReason.STOPPED, facts.stopped, again=None)
+    return _held_up(facts, JobReason.STOPPED, facts.stop_reason, again=None)
 
 
 def _scarce(facts: Facts) -> Step | None:
     """Others of its workload were lost since the job was admitted."""
-    if facts.scarce is None:
+    if facts.workload_unavailable is None:
         return None
-    return _held_up(facts, JobReason.MAX_UNAVAILABLE_PER_WORKLOAD, facts.scarce, again=facts.now + ASK_AGAIN)
+    return _held_up(
+        facts, JobReason.MAX_UNAVAILABLE_PER_WORKLOAD, facts.workload_unavailable, again=facts.now + ASK_AGAIN
+    )
 
 
 def _tried(facts: Facts) -> Step | None:
     """What the API server says to the eviction, before anything is done for it."""
-    if facts.trial is None:
+    if facts.eviction_dry_run is None:
         return ReadLive(dry_run_eviction=True)
-    return None if facts.trial.allowed else _refused(facts, facts.trial)
+    return None if facts.eviction_dry_run.is_allowed else _refused(facts, facts.eviction_dry_run)
 
 
-def _refused(facts: Facts, said: Answer, *, withdraw: bool = False) -> Step:
-    again = facts.now + (said.seconds or ASK_AGAIN)
+def _refused(facts: Facts, said: Permission, *, withdraw: bool = False) -> Step:
+    again = facts.now + (said.retry_after or ASK_AGAIN)
     return _held_up(facts, JobReason.FAILED_EVICT, said.message, again=again, withdraw=withdraw)
 
 

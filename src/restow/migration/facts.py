@@ -53,105 +53,105 @@ _KEPT = (JobConditionType.RESERVATION_SCHEDULED, JobConditionType.EVICTION)
 """What tells since when a seat was kept: the latter changes once more, when the pod is gone."""
 
 
-class Answer(msgspec.Struct, frozen=True):
+class Permission(msgspec.Struct, frozen=True):
     """What the API server, a limit or a switch said to something that we want to do."""
 
-    allowed: bool
+    is_allowed: bool
     message: str = ""
-    seconds: float = 0.0
+    retry_after: float = 0.0
     """When it may be otherwise."""
-    final: bool = False
+    is_final: bool = False
     """Whether asking again is useless."""
 
 
-class Outlook(msgspec.Struct, frozen=True):
+class PredictedSeat(msgspec.Struct, frozen=True):
     """Where a seat would be, were it asked for now; or why nowhere."""
 
     node: str = ""
-    why: str = ""
+    reason: str = ""
 
 
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
     job: PodMigrationJob
-    terms: EffectiveOptions
+    options: EffectiveOptions
     now: float
     pod: Pod | None = None
     """The pod with the job's UID, if it is known; else whoever has its name."""
-    owners: tuple[OwnerReference, ...] = ()
+    owner_chain: tuple[OwnerReference, ...] = ()
     """The controller of the pod, its controller, and so on."""
-    workload: str | None = None
+    workload_uid: str | None = None
     """The UID of the workload that the pod is a replica of."""
-    anew: PodTemplate | None = None
+    successor_template: PodTemplate | None = None
     """What the pod's controller makes pods from now, as far as that is known."""
-    queue: str | None = None
+    successor_queue: str | None = None
     """The queue that whoever takes the pod's place belongs to."""
-    group: PodGroup | None = None
+    successor_group: PodGroup | None = None
     """The PodGroup that it is of."""
-    gang: str | None = None
+    gang_problem: str | None = None
     """What keeps whoever takes the pod's place in its gang from being scheduled."""
-    insists_on: str | None = None
+    named_reservation: str | None = None
     """The reservation that it, or its PodGroup, asks for by name."""
     reservation: Reservation | None = None
     """The one that the job refers to, or else the one that is named after it."""
     nodes: Mapping[str, Node | None] = {}
     """Where its seats are, as far as they were read; None is gone."""
-    shut_out: Mapping[SeatKey, str] = {}
+    rejected_seats: Mapping[SeatKey, str] = {}
     """The seats that the successor would be kept from, were it to come now, each with why, as far as was asked."""
-    takers: tuple[Pod, ...] = ()
+    consumers: tuple[Pod, ...] = ()
     """The pods that the reservation, or the job, names as having taken a seat, as far as they exist."""
-    of_others: frozenset[str] = frozenset()
+    foreign_consumers: frozenset[str] = frozenset()
     """UIDs of pods that are the successors of other jobs, or of other workloads."""
-    sooner: str | None = None
+    earlier_reservation: str | None = None
     """Another reservation, of which the successor would take a seat before it takes one of the reservation given."""
-    ahead: tuple[str, ...] = ()
+    jobs_ahead: tuple[str, ...] = ()
     """Other jobs that were given the same reservation, have no successor in it yet, and come first."""
     forbidden: str | None = None
     """Why the pod may not be moved, by what it is and by what is configured."""
-    unheard: str | None = None
+    missing_information: str | None = None
     """What would have to be known of the pod to say so, and is not."""
-    out_of_order: str | None = None
+    waits_for_order: str | None = None
     """Why nobody would be made in the pod's place now: those before it in its set are not Ready."""
-    scarce: str | None = None
+    workload_unavailable: str | None = None
     """Why its workload cannot spare it now: so many others of it are missing."""
-    rival: str | None = None
+    conflicting_job: str | None = None
     """Another job that moves the same pod and comes first."""
-    unsent: bool = False
+    eviction_unsent: bool = False
     """Whether the eviction that was written down was certainly not sent."""
-    stopped: str | None = None
+    stop_reason: str | None = None
     """Why evictions are stopped everywhere, if they are."""
-    turn: Answer | None = None
+    rate_limit: Permission | None = None
     """Whether it is this job's turn to evict, by the limits on evictions; not asked yet if None."""
-    outlook: Outlook | None = None
+    predicted_seat: PredictedSeat | None = None
     """What would become of its reservation, if that is only rehearsed."""
-    trial: Answer | None = None
+    eviction_dry_run: Permission | None = None
     """What the API server said to an eviction that was only tried; not asked yet if None."""
-    outcome: Answer | None = None
+    refusal: Permission | None = None
     """What the API server just said to the step decided on before."""
-    fresh: bool = False
+    is_fresh: bool = False
 
-    def saying(self, status: PodMigrationJobStatus) -> Self:
+    def with_status(self, status: PodMigrationJobStatus) -> Self:
         """The same facts, were this the status of the job."""
         return replace(self, job=replace(self.job, status=status))
 
     # --- the pod ------------------------------------------------------------------------------------------------------
 
     @property
-    def uid(self) -> str:
+    def pod_uid(self) -> str:
         return self.job.spec.pod_ref.uid or ""
 
     @property
-    def mover(self) -> Pod | None:
+    def migrating_pod(self) -> Pod | None:
         """The very pod that is to move, while it exists."""
-        return self.pod if self.pod is not None and self.pod.metadata.uid == self.uid else None
+        return self.pod if self.pod is not None and self.pod.metadata.uid == self.pod_uid else None
 
     @property
     def is_gone(self) -> bool:
-        return self.mover is None
+        return self.migrating_pod is None
 
     @property
     def has_left(self) -> bool:
         """Whether the pod is gone or on its way, by whoever's hand."""
-        return self.mover is None or is_terminating(self.mover)
+        return self.migrating_pod is None or is_terminating(self.migrating_pod)
 
     @property
     def is_evicting(self) -> bool:
@@ -160,22 +160,22 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def grace(self) -> float:
         """The seconds that the pod may take to stop."""
-        if self.terms.grace_seconds is not None:
-            return float(self.terms.grace_seconds)
-        assert self.mover is not None, "it is asked for before it leaves"
-        own = self.mover.spec.termination_grace_period_seconds
+        if self.options.grace_seconds is not None:
+            return float(self.options.grace_seconds)
+        assert self.migrating_pod is not None, "it is asked for before it leaves"
+        own = self.migrating_pod.spec.termination_grace_period_seconds
         return DEFAULT_GRACE if own is None else float(own)
 
     # --- the reservation ----------------------------------------------------------------------------------------------
 
     @property
-    def reference(self) -> ObjectReference | None:
+    def reservation_reference(self) -> ObjectReference | None:
         """The reservation that the job's spec names."""
         options = self.job.spec.reservation_options
         return options.reservation_ref if options else None
 
     @property
-    def is_ours(self) -> bool:
+    def owns_reservation(self) -> bool:
         """Whether the reservation was made for this job, and not given to it."""
         return self.reservation is not None and is_made_for_job(self.reservation, self.job)
 
@@ -185,44 +185,46 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
         return list(self.reservation.status.placements or ())
 
     @property
-    def usable(self) -> list[Placement]:
+    def usable_seats(self) -> list[Placement]:
         """The free seats that the successor may take, not where the pod is now, whatever their nodes say."""
         assert self.reservation is not None, "asked only then"
-        return usable_seats(self.reservation, self.likely)
+        return usable_seats(self.reservation, self.possible_successors)
 
     @property
-    def suited(self) -> list[Placement]:
+    def seats_on_fit_nodes(self) -> list[Placement]:
         """Those whose nodes are fit, as far as that is known."""
-        usable, pod = self.usable, self.likely[-1]
+        usable, pod = self.usable_seats, self.possible_successors[-1]
         fit = {name for name in {one.node_name for one in usable} if self._unfitness(name, pod) is None}
         return [one for one in usable if one.node_name in fit]
 
     @property
-    def fit(self) -> list[Placement]:
+    def seats_open_to_successor(self) -> list[Placement]:
         """Those of them that would take the successor now, as far as that is known."""
-        return [one for one in self.suited if seat_key(one) not in self.shut_out]
+        return [one for one in self.seats_on_fit_nodes if seat_key(one) not in self.rejected_seats]
 
     @property
     def seat(self) -> Placement | None:
         """The seat that is kept for the successor: the first after those for jobs before this one. Of the reservation's
         seats that cannot be relied on yet it is only known how many they are."""
         assert self.reservation is not None, "asked only then"
-        usable, fit, place = self.usable, self.fit, len(self.ahead)
+        usable, fit, place = self.usable_seats, self.seats_open_to_successor, len(self.jobs_ahead)
         waiting = max(count_unreliable_seats(self.reservation, usable) - (len(usable) - len(fit)), 0)
         return fit[place] if len(fit) - waiting > place else None
 
     @property
-    def way_back(self) -> Placement | None:
+    def seat_on_current_node(self) -> Placement | None:
         """A seat where the pod is already that its successor may come to before the one that is kept for it."""
         assert self.reservation is not None and self.seat is not None, "asked only then"
         here = (
-            one for one in seats_on_current_node(self.reservation, self.likely) if seat_key(one) not in self.shut_out
+            one
+            for one in seats_on_current_node(self.reservation, self.possible_successors)
+            if seat_key(one) not in self.rejected_seats
         )
         return next((one for one in here if may_be_taken_first(self.reservation, one, self.seat)), None)
 
     def unfitness(self, name: str) -> str | None:
         """Why a seat is of no use where it is; None if it is, or if its node was not read."""
-        return self._unfitness(name, self.likely[-1])
+        return self._unfitness(name, self.possible_successors[-1])
 
     def _unfitness(self, name: str, pod: Pod) -> str | None:
         if name not in self.nodes:
@@ -231,24 +233,26 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
         if node is None:
             return f"node {name} is gone"
         assert self.reservation is not None, "asked only then"
-        if self.is_ours and is_made_anew(node, self.reservation):  # seats of others may be kept one after the other
+        if self.owns_reservation and is_node_newer(
+            node, self.reservation
+        ):  # seats of others may be kept one after the other
             return f"node {name} is another one, made after the seat was kept"
-        return unfit(node, pod)
+        return why_node_unfit(node, pod)
 
     @property
-    def likely(self) -> tuple[Pod, ...]:
+    def possible_successors(self) -> tuple[Pod, ...]:
         """What the successor may be like, first of all the pod itself."""
-        assert self.mover is not None, "it has not left"
-        return possible_successors(self.mover, self.anew)
+        assert self.migrating_pod is not None, "it has not left"
+        return possible_successors(self.migrating_pod, self.successor_template)
 
     @property
-    def newcomer(self) -> Pod:
+    def certain_successor(self) -> Pod:
         """The successor, by what is certain of it."""
-        assert self.mover is not None, "it has not left"
-        return successor_with_certain_labels(self.mover, self.anew)
+        assert self.migrating_pod is not None, "it has not left"
+        return successor_with_certain_labels(self.migrating_pod, self.successor_template)
 
     @property
-    def is_placed(self) -> bool:
+    def holds_room(self) -> bool:
         """Whether room is held for the pod somewhere."""
         assert self.reservation is not None, "asked only then"
         phase = self.reservation.status.state.phase
@@ -268,12 +272,12 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
         """The pod that took the seat, while it exists."""
         reference = self.successor_ref
         assert reference is not None, "asked only then"
-        return next((pod for pod in self.takers if pod.metadata.uid == reference.uid), None)
+        return next((pod for pod in self.consumers if pod.metadata.uid == reference.uid), None)
 
     def _successors(self) -> Iterator[ObjectReference]:
-        found = {pod.metadata.uid: pod for pod in self.takers}
+        found = {pod.metadata.uid: pod for pod in self.consumers}
         for one in self._seated():
-            if one.uid == self.uid or one.uid in self.of_others:
+            if one.uid == self.pod_uid or one.uid in self.foreign_consumers:
                 continue
             if self._was_ours or self._came_after(found.get(one.uid or "")):
                 yield one
@@ -281,8 +285,8 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def _was_ours(self) -> bool:
         """Whether the reservation is ours, or was while it existed."""
-        named = self.reference.name if self.reference else None
-        return self.is_ours or (self.reservation is None and named == reservation_name(self.job))
+        named = self.reservation_reference.name if self.reservation_reference else None
+        return self.owns_reservation or (self.reservation is None and named == reservation_name(self.job))
 
     def _seated(self) -> Iterator[ObjectReference]:
         """Who took seats: as the reservation says; once it is gone, or somebody deletes it, as the pods themselves say,
@@ -291,8 +295,8 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
             yield from (one.pod_ref for one in self.placements if one.pod_ref is not None)
             if not is_being_deleted(self.reservation):
                 return
-        where = self.job.spec.pod_ref.namespace, self.reference.name if self.reference else None
-        for pod in self.takers:
+        where = self.job.spec.pod_ref.namespace, self.reservation_reference.name if self.reservation_reference else None
+        for pod in self.consumers:
             seat, meta = named_seat(pod), pod.metadata
             if seat is not None and pod.spec.node_name and (seat.namespace, seat.reservation) == where:
                 yield ObjectReference(namespace=meta.namespace, name=meta.name, uid=meta.uid)
@@ -308,14 +312,14 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
         return since is not None and made is not None and made >= since - SKEW
 
 
-def is_made_anew(node: Node, reservation: Reservation) -> bool:
+def is_node_newer(node: Node, reservation: Reservation) -> bool:
     """Whether a node came into being after a seat was kept on what had its name before."""
     kept = time_of(reservation.status.state.last_transition_time)
     made = time_of(node.metadata.creation_timestamp)
     return kept is not None and made is not None and made > kept
 
 
-def unfit(node: Node, pod: Pod) -> str | None:
+def why_node_unfit(node: Node, pod: Pod) -> str | None:
     """Why a pod may not go to a node any more, by what the node itself says."""
     name = node.metadata.name
     if node.metadata.deletion_timestamp is not None:

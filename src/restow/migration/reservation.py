@@ -119,7 +119,7 @@ def build_reservation(
     *,
     seconds: float,
     queue: str | None = None,
-    anew: PodTemplate | None = None,
+    successor_template: PodTemplate | None = None,
 ) -> Reservation:
     """The reservation to create; unless the template says otherwise it lives for so many seconds, rounded up, is
     charged to the pod's queue, and is for a pod that is made `anew`, and as large as this one."""
@@ -136,7 +136,8 @@ def build_reservation(
     )
     merged = _overruled(built, template.spec)
     return Reservation(
-        metadata=_metadata(job, pod, template.metadata), spec=replace(merged, tasks=[_task(job, pod, task, anew)])
+        metadata=_metadata(job, pod, template.metadata),
+        spec=replace(merged, tasks=[_task(job, pod, task, successor_template)]),
     )
 
 

@@ -26,7 +26,7 @@ NodeTakesSuccessor = Callable[[Reservation, Sequence[Placement]], bool]
 
 def earlier_reservation(facts: Facts, others: Iterable[Reservation], takes: NodeTakesSuccessor) -> str | None:
     """The name of the reservation of which the successor takes a seat before it takes one of that which was given."""
-    given, pod = facts.reservation, facts.mover
+    given, pod = facts.reservation, facts.migrating_pod
     assert given is not None and pod is not None, "asked only then"
     before = (
         one
@@ -36,12 +36,14 @@ def earlier_reservation(facts: Facts, others: Iterable[Reservation], takes: Node
         and one.status.state.phase == ReservationPhase.AVAILABLE
         and not is_being_deleted(one)
         and any(
-            not why_reservation_excludes_successor(one, like, facts.owners, facts.terms.scheduler_names, facts.group)
-            for like in (pod, facts.newcomer)
+            not why_reservation_excludes_successor(
+                one, like, facts.owner_chain, facts.options.scheduler_names, facts.successor_group
+            )
+            for like in (pod, facts.certain_successor)
         )
     )
     for one in sorted(before, key=turn_of):
-        seats = _seats_tried_by_scheduler(one, facts.likely)
+        seats = _seats_tried_by_scheduler(one, facts.possible_successors)
         if seats and takes(one, seats):
             return one.metadata.name
     return None

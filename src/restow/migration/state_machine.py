@@ -73,7 +73,7 @@ SETTLED = 120.0
 def next_step(facts: Facts) -> Step:
     """What to do about a job now."""
     step = _decide(facts)
-    return step if facts.fresh or isinstance(step, ReadLive) or _is_lasting(facts, step) else ReadLive()
+    return step if facts.is_fresh or isinstance(step, ReadLive) or _is_lasting(facts, step) else ReadLive()
 
 
 def _is_lasting(facts: Facts, step: Step) -> bool:
@@ -81,7 +81,7 @@ def _is_lasting(facts: Facts, step: Step) -> bool:
     be the newest: what is written holds only for the version that was read."""
     match step:
         case PinPod():
-            return facts.mover is not None
+            return facts.migrating_pod is not None
         case Wait() | AwaitAdmission() if step.status == facts.job.status:
             return True
         case Wait() | Done():
@@ -92,8 +92,8 @@ def _is_lasting(facts: Facts, step: Step) -> bool:
 
 def _decide(facts: Facts) -> Step:
     """An eviction that was written down and not sent is withdrawn, unless it is to be sent after all."""
-    if facts.unsent and not facts.has_left:
-        step = _move(facts.saying(eviction_withdrawn_status(facts.job.status, now=facts.now)))
+    if facts.eviction_unsent and not facts.has_left:
+        step = _move(facts.with_status(eviction_withdrawn_status(facts.job.status, now=facts.now)))
         if not isinstance(step, Evict):
             return step
     return _move(facts)
@@ -108,10 +108,10 @@ def _move(facts: Facts) -> Step:
         return Abort(ended_status(job.status, JobPhase.ABORTED, JobReason.ABORTED, told, now=facts.now))
     if job.spec.paused:
         return Wait(paused_status(job.status, now=facts.now))
-    facts = facts.saying(resumed_status(job.status, now=facts.now))
+    facts = facts.with_status(resumed_status(job.status, now=facts.now))
     if _phase(facts) is JobPhase.PENDING:
-        return _in_time(facts, facts.terms.waiting_ttl, _before_admission(facts))
-    return _in_time(facts, facts.terms.ttl, _under_way(facts))
+        return _in_time(facts, facts.options.waiting_ttl, _before_admission(facts))
+    return _in_time(facts, facts.options.ttl, _under_way(facts))
 
 
 def _phase(facts: Facts) -> JobPhase:
@@ -134,7 +134,7 @@ def _in_time(facts: Facts, limit: float, step: Step) -> Step:
 
 def _waits_for(facts: Facts, status: PodMigrationJobStatus) -> str | None:
     """What is missing, which need not be what was heard of last."""
-    if facts.mover is not None and is_condition_true(status, JobConditionType.BOUND_POD_READY):
+    if facts.migrating_pod is not None and is_condition_true(status, JobConditionType.BOUND_POD_READY):
         return f"pod {pod_name(facts)} has not left yet"
     for type in _LAST:
         found = find_condition(status, type)
@@ -171,14 +171,14 @@ def _before_admission(facts: Facts) -> Step:
 
 def _bad_words(facts: Facts) -> Step | None:
     """What the job itself says that cannot be done."""
-    reference, wanted = facts.job.spec.pod_ref, facts.reference
+    reference, wanted = facts.job.spec.pod_ref, facts.reservation_reference
     if not reference.namespace or not reference.name:
         return fail_job(facts, JobReason.INVALID_POD_REF, "spec.podRef: namespace and name of the pod are needed")
     if reference.kind not in (None, "", "Pod"):
         return fail_job(facts, JobReason.INVALID_POD_REF, f"spec.podRef.kind: {reference.kind} is not Pod")
-    if facts.terms.problem:
-        return fail_job(facts, JobReason.INVALID_SPEC, facts.terms.problem)
-    problems = template_problems(facts.job, facts.mover, facts.owners)
+    if facts.options.problem:
+        return fail_job(facts, JobReason.INVALID_SPEC, facts.options.problem)
+    problems = template_problems(facts.job, facts.migrating_pod, facts.owner_chain)
     if problems:
         return fail_job(facts, JobReason.INVALID_SPEC, "; ".join(map(str, problems)))
     if wanted is not None and wanted.uid and not wanted.name:
@@ -192,9 +192,9 @@ def _bad_words(facts: Facts) -> Step | None:
 
 def _too_long(facts: Facts) -> Step | None:
     """Longer than any reservation may live; asked while it is known how long the pod may take to stop."""
-    if facts.mover is None or facts.grace + max(facts.terms.ttl, UNLIMITED) + MARGIN <= MAX_DURATION_SECONDS:
+    if facts.migrating_pod is None or facts.grace + max(facts.options.ttl, UNLIMITED) + MARGIN <= MAX_DURATION_SECONDS:
         return None
-    spec, ttl = facts.job.spec, facts.terms.ttl
+    spec, ttl = facts.job.spec, facts.options.ttl
     limit = "its seat would have to live longer than 292 years, which nothing does"
     if facts.grace <= ttl:
         field = "spec.ttl" if spec.ttl else "defaultJobTTL"
@@ -207,21 +207,21 @@ def _too_long(facts: Facts) -> Step | None:
 
 def _misnamed(facts: Facts) -> Step | None:
     """Under another name its pod would seem to be gone."""
-    if facts.mover is None:
+    if facts.migrating_pod is None:
         return None
-    meta, reference = facts.mover.metadata, facts.job.spec.pod_ref
+    meta, reference = facts.migrating_pod.metadata, facts.job.spec.pod_ref
     if (meta.namespace, meta.name) == (reference.namespace, reference.name):
         return None
-    told = f"spec.podRef: the pod with UID {facts.uid} is {meta.namespace}/{meta.name}, not {pod_name(facts)}"
+    told = f"spec.podRef: the pod with UID {facts.pod_uid} is {meta.namespace}/{meta.name}, not {pod_name(facts)}"
     return fail_job(facts, JobReason.INVALID_POD_REF, told)
 
 
 def _missing_pod(facts: Facts) -> Step | None:
     if facts.pod is None:
         return fail_job(facts, JobReason.MISSING_POD, f"there is no pod {pod_name(facts)}")
-    if facts.uid and facts.mover is None:
+    if facts.pod_uid and facts.migrating_pod is None:
         now_there = facts.pod.metadata.uid
-        told = f"pod {pod_name(facts)} with UID {facts.uid} is gone; another with UID {now_there} has its name"
+        told = f"pod {pod_name(facts)} with UID {facts.pod_uid} is gone; another with UID {now_there} has its name"
         return fail_job(facts, JobReason.MISSING_POD, told)
     if is_terminating(facts.pod):
         return fail_job(facts, JobReason.MISSING_POD, f"pod {pod_name(facts)} is leaving already")
@@ -231,10 +231,10 @@ def _missing_pod(facts: Facts) -> Step | None:
 def _unpinned(facts: Facts) -> Step | None:
     assert facts.pod is not None, "it is not missing"
     notes, source = facts.job.metadata.annotations or {}, facts.pod.spec.node_name
-    known = (facts.workload, WORKLOAD_ANNOTATION), (source, MOVED_FROM_ANNOTATION)
-    if facts.uid and facts.job.spec.mode and all(value in (None, notes.get(note)) for value, note in known):
+    known = (facts.workload_uid, WORKLOAD_ANNOTATION), (source, MOVED_FROM_ANNOTATION)
+    if facts.pod_uid and facts.job.spec.mode and all(value in (None, notes.get(note)) for value, note in known):
         return None
-    return PinPod(facts.job.status, facts.pod.metadata.uid, facts.terms.mode, facts.workload, source)
+    return PinPod(facts.job.status, facts.pod.metadata.uid, facts.options.mode, facts.workload_uid, source)
 
 
 # --- under way --------------------------------------------------------------------------------------------------------
@@ -244,18 +244,20 @@ def _under_way(facts: Facts) -> Step:
     changed = _misnamed(facts) or _other_pod(facts) or (None if facts.is_evicting else _bad_words(facts))
     if changed is not None:
         return changed
-    if facts.terms.mode == JobMode.EVICT_DIRECTLY:
+    if facts.options.mode == JobMode.EVICT_DIRECTLY:
         return leave(facts) if facts.has_left else evict_directly(facts)
     return follow(facts) if facts.has_left else prepare(facts)
 
 
 def _other_pod(facts: Facts) -> Step | None:
     """Which pod moves cannot be changed on the way: another one's absence must not pass for its leaving."""
-    meant = migrating_pod(facts.reservation) if facts.reservation is not None and facts.is_ours else facts.uid
-    if facts.uid and facts.uid == meant:
+    meant = (
+        migrating_pod(facts.reservation) if facts.reservation is not None and facts.owns_reservation else facts.pod_uid
+    )
+    if facts.pod_uid and facts.pod_uid == meant:
         return None
     return fail_job(
-        facts, JobReason.INVALID_POD_REF, f"spec.podRef.uid: {facts.uid!r} is not the pod that was admitted"
+        facts, JobReason.INVALID_POD_REF, f"spec.podRef.uid: {facts.pod_uid!r} is not the pod that was admitted"
     )
 
 
@@ -275,7 +277,7 @@ def _after_the_end(facts: Facts) -> Step:
     reservation = facts.reservation
     if (
         reservation is None
-        or not facts.is_ours
+        or not facts.owns_reservation
         or reservation_is_ended(reservation)
         or not reservation_exists(reservation)
     ):
@@ -284,7 +286,7 @@ def _after_the_end(facts: Facts) -> Step:
     stays = pod is not None and pod.metadata.uid == migrating_pod(reservation) and not is_terminating(pod)
     if facts.is_evicting and stays:
         return _on_its_way(facts) or Release(status, reservation)
-    if facts.is_evicting or (facts.has_left and not stays and facts.is_placed):
+    if facts.is_evicting or (facts.has_left and not stays and facts.holds_room):
         return Wait(status)
     return Release(status, reservation)
 

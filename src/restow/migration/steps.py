@@ -144,7 +144,7 @@ def dry_run_result(facts: Facts, what: str) -> Step:
 def _already_done(facts: Facts) -> str:
     if facts.is_evicting:
         return "but an eviction was recorded before, and may still be on its way"
-    if facts.is_ours:
+    if facts.owns_reservation:
         assert facts.reservation is not None, "it is ours"
         return f"but reservation {facts.reservation.metadata.name} was made before, and is released now"
     return ""

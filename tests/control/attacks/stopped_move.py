@@ -11,6 +11,7 @@ from typing import Any
 from restow.model import kinds
 from restow.model.objects import Pod, Reservation
 from tests.control.migrations.migration_cluster import MigrationCluster
+from tests.narrowing import present
 from tests.sim.stage import pass_time
 
 
@@ -35,5 +36,5 @@ async def held_up(it: MigrationCluster, old: Pod, **job: Any) -> AsyncIterator[R
 
 def node_of(seat: Reservation) -> str:
     """Where the one seat is."""
-    [placement] = seat.status.placements or ()
+    [placement] = present(seat.status.placements)
     return placement.node_name

@@ -52,9 +52,9 @@ async def test_one_seat_is_not_given_to_two() -> None:
         assert "reservation given has 1 free seat for it and for jobs before it: a" in told
         it.seats.binding = True
         await pass_time(60)
-        told = [await it.told(name) for name in "abc"]
-        assert [one[0] for one in told] == ["Succeed", "Failed", "Failed"], told
-        assert "its seat was taken by" in str(told)
+        statuses = [await it.told(name) for name in "abc"]
+        assert [one[0] for one in statuses] == ["Succeed", "Failed", "Failed"], statuses
+        assert "its seat was taken by" in str(statuses)
 
 
 @pytest.mark.parametrize("target", [None, "n2"], ids=["anywhere", "where it is to go"])

@@ -29,7 +29,7 @@ async def cordon(it: MigrationCluster, *names: str | None, back: bool = False) -
         await it.patch(kinds.NODE, name or "", {"spec": {"unschedulable": None if back else True}})
 
 
-async def admit(it: MigrationCluster, old: Pod, name: str = "move", **spec: str) -> None:
+async def admit(it: MigrationCluster, old: Pod, name: str = "move", **spec: Any) -> None:
     """A job begins, with a given seat, and evictions are stopped."""
     await it.move(old, name, reservationOptions=GIVEN, paused=True, **spec)
     await pass_time(1)

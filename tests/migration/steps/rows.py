@@ -32,7 +32,7 @@ def given(*seats: Any, **more: Any) -> dict[str, Any]:
 def left(*conditions: Any, **changes: Any) -> Facts:
     """The pod is gone after its eviction."""
     of = changes.pop("of", None) or job(*(conditions or (EVICTING,)))
-    return facts(of, **{"pod": None, "owners": (), **changes})
+    return facts(of, **{"pod": None, "owner_chain": (), **changes})
 
 
 def table(rows: Iterable[Row]) -> pytest.MarkDecorator:

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from restow.migration.conditions import is_job_ended, job_ended_at
 from restow.migration.effective_options import EffectiveOptions
-from restow.migration.facts import Answer, Facts
+from restow.migration.facts import Facts, Permission
 from restow.migration.state_machine import SETTLED, next_step
 from restow.migration.steps import (
     AwaitAdmission,
@@ -63,7 +63,7 @@ def over(complete: Any) -> Facts:
 
 def test_pinning_names_the_life_the_workload_the_mode_and_the_node() -> None:
     direct = EffectiveOptions(mode="EvictDirectly")
-    step = next_step(before(pending(pod_ref={"uid": ""}, spec={"mode": None}), workload="deploy", terms=direct))
+    step = next_step(before(pending(pod_ref={"uid": ""}, spec={"mode": None}), workload_uid="deploy", options=direct))
     assert isinstance(step, PinPod)
     assert (step.uid, step.workload, step.mode, step.source) == ("old", "deploy", "EvictDirectly", "n1")
 
@@ -71,20 +71,20 @@ def test_pinning_names_the_life_the_workload_the_mode_and_the_node() -> None:
 def test_the_reservation_is_of_the_pods_queue_and_large_enough_for_its_successor() -> None:
     large = {"containers": [{"name": "main", "resources": {"requests": {"cpu": "2"}}}]}
     anew = msgspec.convert({"spec": large}, PodTemplate)
-    step = next_step(before(job(ref=None), trial=YES, queue="gold", anew=anew))
+    step = next_step(before(job(ref=None), eviction_dry_run=YES, successor_queue="gold", successor_template=anew))
     assert isinstance(step, Reserve)
     [task] = step.reservation.spec.tasks or []
     assert (step.reservation.spec.queue, template_requests(task.template.spec)) == ("gold", {"cpu": 2000})
 
 
 def test_the_reservation_lives_as_long_as_the_job_and_the_farewell() -> None:
-    step = next_step(before(job(ref=None, age=60), trial=YES))
+    step = next_step(before(job(ref=None, age=60), eviction_dry_run=YES))
     assert isinstance(step, Reserve)
     assert step.reservation.spec.ttl == "6m30s"  # 4 minutes are left, 30 s to leave, 2 minutes to spare
 
 
 def test_the_reservation_of_a_job_without_limit_ends_all_the_same() -> None:
-    step = next_step(before(job(ref=None), trial=YES, terms=EffectiveOptions(ttl=0.0)))
+    step = next_step(before(job(ref=None), eviction_dry_run=YES, options=EffectiveOptions(ttl=0.0)))
     assert isinstance(step, Reserve)
     assert step.reservation.spec.ttl == "1h2m30s"
 
@@ -117,7 +117,7 @@ def test_the_eviction_is_of_the_very_pod_and_says_where_to() -> None:
 
 def test_the_end_names_the_successor_and_its_node_and_says_what_was_seen() -> None:
     taken = reservation(seat(by="new"), phase="Succeeded")
-    step = next_step(facts(job(EVICTING), pod=None, reservation=taken, takers=(successor(),)))
+    step = next_step(facts(job(EVICTING), pod=None, reservation=taken, consumers=(successor(),)))
     assert isinstance(step, Done) and step.status.pod_ref is not None
     assert (step.status.pod_ref.name, step.status.pod_ref.uid, step.status.node_name) == ("web-new", "new", "n2")
     told = {one.type: str(one.status) for one in step.status.conditions or ()}
@@ -127,7 +127,7 @@ def test_the_end_names_the_successor_and_its_node_and_says_what_was_seen() -> No
 
 def test_a_successor_that_is_known_only_by_what_was_written_on_it_is_named_in_full() -> None:
     taker = successor(annotations={"restow.sh/reservation": f"shop/{OURS}/pod/0"})
-    step = next_step(facts(job(EVICTING), pod=None, reservation=None, takers=(taker,)))
+    step = next_step(facts(job(EVICTING), pod=None, reservation=None, consumers=(taker,)))
     assert isinstance(step, Done)
     assert step.status.pod_ref == ObjectReference(namespace="shop", name="web-2", uid="new")
 
@@ -147,7 +147,9 @@ def test_what_is_seen_of_its_leaving_is_told_with_what_is_waited_for(of: Facts, 
     assert (told["Eviction"], told["PodBoundReservation"]) == (said_so, ("False", "WaitForPodBindReservation"))
 
 
-@pytest.mark.parametrize("of", [before(job(ref=None), fresh=False), facts(fresh=False, trial=None, node=None)])
+@pytest.mark.parametrize(
+    "of", [before(job(ref=None), is_fresh=False), facts(is_fresh=False, eviction_dry_run=None, node=None)]
+)
 def test_whoever_looks_before_something_depends_on_it_tries_the_eviction_at_once(of: Facts) -> None:
     assert next_step(of) == ReadLive(dry_run_eviction=True)
 
@@ -156,7 +158,7 @@ def test_whoever_looks_before_something_depends_on_it_tries_the_eviction_at_once
     "of",
     [
         pytest.param(facts(job(age=301)), id="it is let go"),
-        pytest.param(facts(job(EVICTING, ref=None, age=301), terms=DIRECT, reservation=None), id="there is none"),
+        pytest.param(facts(job(EVICTING, ref=None, age=301), options=DIRECT, reservation=None), id="there is none"),
     ],
 )
 def test_a_seat_that_is_not_kept_is_not_said_to_be(of: Facts) -> None:
@@ -165,19 +167,19 @@ def test_a_seat_that_is_not_kept_is_not_said_to_be(of: Facts) -> None:
 
 
 def test_the_jobs_own_grace_period_counts() -> None:
-    assert isinstance(next_step(facts(terms=EffectiveOptions(grace_seconds=600))), Extend)
+    assert isinstance(next_step(facts(options=EffectiveOptions(grace_seconds=600))), Extend)
 
 
 @pytest.mark.parametrize(
     ("of", "again"),
     [
-        pytest.param(facts(trial=NO), 10.0, id="a budget is asked again when it says"),
-        pytest.param(facts(trial=Answer(False, "no")), 10.0, id="or after a while"),
-        pytest.param(facts(trial=Answer(False, "no", 30.0)), 30.0, id="or later"),
-        pytest.param(before(job(ref=None), outcome=Answer(False, "quota", 60.0)), 60.0, id="a quota when it says"),
-        pytest.param(before(job(ref=None), outcome=Answer(False, "quota")), 10.0, id="or after a while, too"),
-        pytest.param(facts(trial=NO, terms=EffectiveOptions(ttl=65.0)), 5.0, id="but the end comes first"),
-        pytest.param(facts(stopped="x"), 240.0, id="until the end"),
+        pytest.param(facts(eviction_dry_run=NO), 10.0, id="a budget is asked again when it says"),
+        pytest.param(facts(eviction_dry_run=Permission(False, "no")), 10.0, id="or after a while"),
+        pytest.param(facts(eviction_dry_run=Permission(False, "no", 30.0)), 30.0, id="or later"),
+        pytest.param(before(job(ref=None), refusal=Permission(False, "quota", 60.0)), 60.0, id="a quota when it says"),
+        pytest.param(before(job(ref=None), refusal=Permission(False, "quota")), 10.0, id="or after a while, too"),
+        pytest.param(facts(eviction_dry_run=NO, options=EffectiveOptions(ttl=65.0)), 5.0, id="but the end comes first"),
+        pytest.param(facts(stop_reason="x"), 240.0, id="until the end"),
         pytest.param(facts(reservation=reservation(phase="", age=1.0)), 4.0, id="a new reservation is given a moment"),
         pytest.param(facts(reservation=reservation(phase="", age=0.0)), 5.0, id="from its first second"),
         pytest.param(facts(reservation=reservation(phase="", age=5.0)), 240.0, id="and no longer"),
@@ -238,7 +240,7 @@ def test_pauses_before_admission_do_not_count_after_it() -> None:
 
 # --- always an answer -------------------------------------------------------------------------------------------------
 
-answers = st.none() | st.builds(Answer, st.booleans(), st.sampled_from(("", "no")), st.floats(0, 60), st.booleans())
+answers = st.none() | st.builds(Permission, st.booleans(), st.sampled_from(("", "no")), st.floats(0, 60), st.booleans())
 condition = st.builds(
     said,
     st.sampled_from(("Admitted", "Paused", "Eviction", "ReservationScheduled", "Complete", "BoundPodReady")),
@@ -248,6 +250,9 @@ condition = st.builds(
     st.floats(0, 700),
 )
 unique = st.lists(condition, max_size=5, unique_by=lambda one: one["type"])
+
+
+SUCCESSORS: tuple[dict[str, Any], ...] = ({}, {"podRef": {"name": "web-2", "uid": "new"}}, {"podRef": {}})
 
 
 @st.composite
@@ -261,7 +266,7 @@ def jobs(draw: st.DrawFn) -> Any:
         pod_ref=draw(st.sampled_from(({}, {"uid": ""}, {"uid": "x"}, {"name": ""}, {"kind": "Node"}))),
         spec={"paused": draw(st.booleans())},
         annotations=draw(st.sampled_from(({}, {"restow.sh/target-node": "n1"}))),
-        **draw(st.sampled_from(({}, {"podRef": {"name": "web-2", "uid": "new"}}, {"podRef": {}}))),
+        **draw(st.sampled_from(SUCCESSORS)),
     )
 
 
@@ -292,22 +297,22 @@ terms = st.builds(
 everything = st.builds(
     Facts,
     job=jobs(),
-    terms=terms,
+    options=terms,
     now=st.floats(NOW - 100, NOW + 1000),
     pod=st.none() | pods,
-    owners=st.sampled_from(((), OWNERS)),
-    workload=st.sampled_from((None, "deploy")),
+    owner_chain=st.sampled_from(((), OWNERS)),
+    workload_uid=st.sampled_from((None, "deploy")),
     reservation=st.none() | reservations,
     nodes=st.sampled_from(({}, {"n2": None}, {"n2": node()}, {"n2": node(unschedulable=True)})),
-    takers=st.sampled_from(((), (successor(),), (successor(conditions=[]),), (successor(leaving=True),))),
-    of_others=st.sampled_from((frozenset(), frozenset({"new"}))),
-    rival=st.sampled_from((None, "other")),
-    unsent=st.booleans(),
-    stopped=st.sampled_from((None, "stopped")),
-    turn=answers,
-    trial=answers,
-    outcome=answers,
-    fresh=st.booleans(),
+    consumers=st.sampled_from(((), (successor(),), (successor(conditions=[]),), (successor(leaving=True),))),
+    foreign_consumers=st.sampled_from((frozenset(), frozenset({"new"}))),
+    conflicting_job=st.sampled_from((None, "other")),
+    eviction_unsent=st.booleans(),
+    stop_reason=st.sampled_from((None, "stopped")),
+    rate_limit=answers,
+    eviction_dry_run=answers,
+    refusal=answers,
+    is_fresh=st.booleans(),
 )
 
 
@@ -326,7 +331,12 @@ def _settled(of: Facts) -> tuple[Facts, Step]:
     """What a step is, once every look that it asks for was taken."""
     step = next_step(of)
     if isinstance(step, ReadLive):
-        of = replace(of, fresh=True, trial=of.trial or YES, nodes={"n1": node("n1"), "n2": node(), **of.nodes})
+        of = replace(
+            of,
+            is_fresh=True,
+            eviction_dry_run=of.eviction_dry_run or YES,
+            nodes={"n1": node("n1"), "n2": node(), **of.nodes},
+        )
         step = next_step(of)
     return of, step
 
@@ -345,8 +355,8 @@ def test_there_is_always_a_step_and_waiting_has_a_reason(of: Facts) -> None:
 @settings(max_examples=60, deadline=None)
 def test_what_is_recorded_once_is_not_recorded_again(of: Facts) -> None:
     of, step = _settled(of)
-    if isinstance(step, Wait) and of.outcome is None:
-        again = next_step(of.saying(step.status))
+    if isinstance(step, Wait) and of.refusal is None:
+        again = next_step(of.with_status(step.status))
         assert isinstance(again, Wait)
         assert again.status == step.status
 
@@ -358,8 +368,8 @@ def test_no_pod_leaves_without_its_seat(of: Facts) -> None:
     if not isinstance(step, Evict):
         return
     assert step.pod.metadata.uid == of.job.spec.pod_ref.uid
-    assert of.stopped is None and not of.job.spec.paused and not of.terms.dry_run
-    if of.terms.mode == "EvictDirectly":
+    assert of.stop_reason is None and not of.job.spec.paused and not of.options.dry_run
+    if of.options.mode == "EvictDirectly":
         return
     held = of.reservation
     assert held is not None and held.status.state.phase == "Available"
@@ -377,7 +387,7 @@ def test_only_what_was_made_for_the_job_is_let_go_and_only_while_its_pod_stays(o
     if isinstance(step, Release):
         assert step.reservation.metadata.name == OURS
         stays = of.pod is not None and of.pod.metadata.uid == "old" and not is_terminating(of.pod)
-        assert stays or not (of.has_left and of.is_placed)
+        assert stays or not (of.has_left and of.holds_room)
         if of.is_evicting:
             assert stays and of.now - (job_ended_at(of.job) or of.now) >= SETTLED, "whatever was sent has ended"
         assert is_job_ended(of.job)
@@ -386,9 +396,9 @@ def test_only_what_was_made_for_the_job_is_let_go_and_only_while_its_pod_stays(o
 @given(anything)
 @settings(max_examples=60, deadline=None)
 def test_nothing_is_done_on_facts_that_may_be_old(of: Facts) -> None:
-    step = next_step(replace(of, fresh=False))
+    step = next_step(replace(of, is_fresh=False))
     if isinstance(step, PinPod):
-        assert of.mover is not None
+        assert of.migrating_pod is not None
     elif isinstance(step, Wait | Done) and step.status != of.job.status:
         assert of.is_evicting and of.has_left
     else:

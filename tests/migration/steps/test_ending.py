@@ -45,7 +45,13 @@ ROWS: list[Row] = [
         "",
     ),
     ("aborted while it may be evicted", over("Aborted", OVER, EVICTING), Wait, None, ""),
-    ("aborted while it was not evicted after all", over("Aborted", OVER, EVICTING, unsent=True), Release, None, ""),
+    (
+        "aborted while it was not evicted after all",
+        over("Aborted", OVER, EVICTING, eviction_unsent=True),
+        Release,
+        None,
+        "",
+    ),
     ("aborted while it may be evicted, a while ago", over("Aborted", OVER_BEFORE, EVICTING), Release, None, ""),
     ("aborted while it may be evicted, who knows when", over("Aborted", OVER_ONCE, EVICTING), Wait, None, ""),
     ("another hand deletes the pod", over(pod=pod(leaving=True)), Wait, None, ""),
@@ -93,8 +99,8 @@ ROWS: list[Row] = [
         None,
         "",
     ),
-    ("failed, by the caches", over(fresh=False), ReadLive, None, ""),
-    ("over, by the caches", over(reservation=None, fresh=False), Wait, None, ""),
+    ("failed, by the caches", over(is_fresh=False), ReadLive, None, ""),
+    ("over, by the caches", over(reservation=None, is_fresh=False), Wait, None, ""),
 ]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from restow.migration.effective_options import EffectiveOptions
-from restow.migration.facts import Answer, Outlook
+from restow.migration.facts import Permission, PredictedSeat
 from restow.migration.steps import Abort, Evict, Extend, Fail, ReadLive, RecordReservation, Reserve, Wait
 from restow.model.objects import Reservation
 from restow.model.times import format_time
@@ -27,20 +27,26 @@ def looked_at(generation: int | None) -> Reservation:
 
 ROWS: list[Row] = [
     ("try the eviction first", before(job(ref=None)), ReadLive, None, ""),
-    ("the trial succeeded", before(job(ref=None), trial=YES), Reserve, None, ""),
-    ("the trial was refused", before(job(ref=None), trial=NO), Wait, "FailedEvict", "disruption budget web"),
-    ("stopped", before(job(ref=None), stopped="evictions are stopped"), Wait, "Stopped", "evictions are stopped"),
-    ("its workload is short", before(job(ref=None), scarce="2 of 3"), Wait, "MaxUnavailablePerWorkload", "2 of 3"),
+    ("the trial succeeded", before(job(ref=None), eviction_dry_run=YES), Reserve, None, ""),
+    ("the trial was refused", before(job(ref=None), eviction_dry_run=NO), Wait, "FailedEvict", "disruption budget web"),
+    ("stopped", before(job(ref=None), stop_reason="evictions are stopped"), Wait, "Stopped", "evictions are stopped"),
+    (
+        "its workload is short",
+        before(job(ref=None), workload_unavailable="2 of 3"),
+        Wait,
+        "MaxUnavailablePerWorkload",
+        "2 of 3",
+    ),
     (
         "a dry run",
-        before(job(ref=None), trial=YES, terms=DRY),
+        before(job(ref=None), eviction_dry_run=YES, options=DRY),
         Abort,
         "DryRun",
         "dry run, nothing was changed: reservation shop/restow-job-uid would be created",
     ),
     (
         "a dry run, and there is a node",
-        before(job(ref=None), trial=YES, terms=DRY, outlook=Outlook("n2")),
+        before(job(ref=None), eviction_dry_run=YES, options=DRY, predicted_seat=PredictedSeat("n2")),
         Abort,
         "DryRun",
         "dry run, nothing was changed: reservation shop/restow-job-uid would be created, on node n2 as it is now; "
@@ -48,7 +54,12 @@ ROWS: list[Row] = [
     ),
     (
         "a dry run, and there is none",
-        before(job(ref=None), trial=YES, terms=DRY, outlook=Outlook(why="0/3 nodes are available: 3 Too many pods.")),
+        before(
+            job(ref=None),
+            eviction_dry_run=YES,
+            options=DRY,
+            predicted_seat=PredictedSeat(reason="0/3 nodes are available: 3 Too many pods."),
+        ),
         Abort,
         "DryRun",
         "dry run, nothing was changed: reservation shop/restow-job-uid would be created, and no node would take it "
@@ -56,19 +67,25 @@ ROWS: list[Row] = [
     ),
     (
         "refused for good",
-        before(job(ref=None), outcome=Answer(False, "bad", final=True)),
+        before(job(ref=None), refusal=Permission(False, "bad", is_final=True)),
         Fail,
         "FailedCreateReservation",
         "bad",
     ),
     (
         "refused for now",
-        before(job(ref=None), outcome=Answer(False, "quota")),
+        before(job(ref=None), refusal=Permission(False, "quota")),
         Wait,
         "FailedCreateReservation",
         "quota",
     ),
-    ("a rival was admitted", before(job(ref=None), rival="other", trial=YES), Fail, "ForbiddenMigratePod", "job other"),
+    (
+        "a rival was admitted",
+        before(job(ref=None), conflicting_job="other", eviction_dry_run=YES),
+        Fail,
+        "ForbiddenMigratePod",
+        "job other",
+    ),
     ("created, not written down", facts(job(ref=None)), RecordReservation, None, ""),
     (
         "somebody else's under its name",
@@ -93,37 +110,56 @@ ROWS: list[Row] = [
         "with UID first is gone; another with UID restow-job-uid has its name",
     ),
     ("it is the very one", facts(job(options={"reservationRef": {"name": OURS, "uid": OURS}})), Evict, None, ""),
-    ("it insists on another", facts(insists_on="mine"), Fail, "ForbiddenMigratePod", "asks for reservation mine by"),
+    (
+        "it insists on another",
+        facts(named_reservation="mine"),
+        Fail,
+        "ForbiddenMigratePod",
+        "asks for reservation mine by",
+    ),
     (
         "nobody knows whether it may be moved",
-        facts(unheard="nothing is known of its claims data"),
+        facts(missing_information="nothing is known of its claims data"),
         Wait,
         "News",
         "waits for news: nothing is known of its claims data",
     ),
     (
         "nobody knows whether it may be evicted",
-        facts(terms=EffectiveOptions(mode="EvictDirectly", ttl=300.0), unheard="nothing is known of its claims data"),
+        facts(
+            options=EffectiveOptions(mode="EvictDirectly", ttl=300.0),
+            missing_information="nothing is known of its claims data",
+        ),
         Wait,
         "News",
         "waits for news: nothing is known of its claims data",
     ),
     (
         "its gang is not all there",
-        facts(gang="pod group g is gone"),
+        facts(gang_problem="pod group g is gone"),
         Wait,
         "Gang",
         "pod group g is gone",
     ),
-    ("nobody would be made in its place", facts(out_of_order="db-0 is not Ready"), Wait, "Order", "db-0 is not Ready"),
     (
-        "nobody would be made in its place, without a seat",
-        facts(job(ref=None), terms=EffectiveOptions(mode="EvictDirectly", ttl=300.0), out_of_order="db-0 is not Ready"),
+        "nobody would be made in its place",
+        facts(waits_for_order="db-0 is not Ready"),
         Wait,
         "Order",
         "db-0 is not Ready",
     ),
-    ("it insists on this one", facts(job(ref=OURS), insists_on=OURS), Evict, None, ""),
+    (
+        "nobody would be made in its place, without a seat",
+        facts(
+            job(ref=None),
+            options=EffectiveOptions(mode="EvictDirectly", ttl=300.0),
+            waits_for_order="db-0 is not Ready",
+        ),
+        Wait,
+        "Order",
+        "db-0 is not Ready",
+    ),
+    ("it insists on this one", facts(job(ref=OURS), named_reservation=OURS), Evict, None, ""),
     (
         "it is told to use another one elsewhere, and its eviction may be on its way",
         facts(job(EVICTING, ref=None, options={"reservationRef": {"namespace": "x", "name": "y"}}), reservation=None),
@@ -281,14 +317,26 @@ ROWS: list[Row] = [
     ("lives for ever", facts(reservation=reservation(ttl="0s")), Evict, "Evicting", "node n2"),
     (
         "refused for now, and told until when",
-        before(job(ref=None), outcome=Answer(False, "quota", 60.0)),
+        before(job(ref=None), refusal=Permission(False, "quota", 60.0)),
         Wait,
         "FailedCreateReservation",
         "quota",
     ),
-    ("refused, and not told until when", before(job(ref=None), trial=Answer(False, "no")), Wait, "FailedEvict", "no"),
-    ("for a job without limit", before(job(ref=None), trial=YES, terms=EffectiveOptions(ttl=0.0)), Reserve, None, ""),
-    ("a reference without a name", before(job(ref=""), trial=YES), Reserve, None, ""),
+    (
+        "refused, and not told until when",
+        before(job(ref=None), eviction_dry_run=Permission(False, "no")),
+        Wait,
+        "FailedEvict",
+        "no",
+    ),
+    (
+        "for a job without limit",
+        before(job(ref=None), eviction_dry_run=YES, options=EffectiveOptions(ttl=0.0)),
+        Reserve,
+        None,
+        "",
+    ),
+    ("a reference without a name", before(job(ref=""), eviction_dry_run=YES), Reserve, None, ""),
     ("a reference without a name, and it was created", facts(job(ref="")), RecordReservation, None, ""),
     (
         "made in this moment",
@@ -333,7 +381,7 @@ ROWS: list[Row] = [
     ),
     (
         "the job's own grace period is long",
-        facts(terms=EffectiveOptions(ttl=300.0, grace_seconds=600)),
+        facts(options=EffectiveOptions(ttl=300.0, grace_seconds=600)),
         Extend,
         None,
         "",

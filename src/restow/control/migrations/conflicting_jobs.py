@@ -65,7 +65,7 @@ class Rivals:
     def _strangers(self, facts: Facts) -> Iterator[str]:
         """Who has taken a seat of what was given to a job, and is of another workload than its pod."""
         its = (facts.job.metadata.annotations or {}).get(WORKLOAD_ANNOTATION)
-        for pod in facts.takers:
+        for pod in facts.consumers:
             workload = self._workloads.workload_of(pod)
             if its and workload is not None and workload.uid != its:
                 yield pod.metadata.uid

@@ -33,7 +33,7 @@ from restow.control.migrations.metrics import REHEARSED, Metrics
 from restow.control.migrations.settings import Settings
 from restow.migration.arguments import MigrationArguments
 from restow.migration.conditions import is_job_ended, job_seconds_used
-from restow.migration.facts import Answer, Facts
+from restow.migration.facts import Facts, Permission
 from restow.migration.history import evicted_at
 from restow.migration.state_machine import next_step
 from restow.migration.steps import Act, AwaitAdmission, Evict, Fail, ReadLive, Reserve, Wait
@@ -206,7 +206,7 @@ class Migrations:
             step = next_step(facts)
             if not isinstance(step, ReadLive):
                 return facts, step
-            facts = await self._reading.facts(facts.job, self._arguments, trial=step.dry_run_eviction)
+            facts = await self._reading.facts(facts.job, self._arguments, dry_run_eviction=step.dry_run_eviction)
             if facts is None:
                 return None, None
         raise _Unsettled
@@ -225,7 +225,7 @@ class Migrations:
             return facts, Wait(facts.job.status, facts.now + until)
         turn = format_time(facts.now + delay)
         told = f"waits for evictQPS: {self._pacing.rate:g} evictions per second, its turn comes at {turn}"
-        held_up = replace(facts, turn=Answer(False, told, until))
+        held_up = replace(facts, rate_limit=Permission(False, told, until))
         then = next_step(held_up)
         assert not isinstance(then, ReadLive), "the facts are fresh, and were tried"
         return held_up, then
@@ -245,7 +245,7 @@ class Migrations:
                 return
             self._feed.note_sent(job)
             answer = await self._effects.evict(after, step, delete=delete)
-            if answer is not None and answer.allowed:
+            if answer is not None and answer.is_allowed:
                 self._tell_pod(after, step)
                 answer = None
             if answer is not None:
@@ -256,7 +256,7 @@ class Migrations:
         if answer is not None and not (intended and isinstance(step, Evict)):
             await self._concede(after, answer)
         elif answer is not None:
-            self._queue.add_after(name, answer.seconds or 1.0)
+            self._queue.add_after(name, answer.retry_after or 1.0)
         elif isinstance(step, Wait | AwaitAdmission) and step.retry_at is not None:
             self._queue.add_after(name, max(step.retry_at - self._clock.now(), _SHORTEST_WAIT))
         elif isinstance(step, Reserve) and after.reservation is not None:
@@ -293,9 +293,9 @@ class Migrations:
         else:
             await self._carry_out(facts, then)
 
-    async def _concede(self, facts: Facts, answer: Answer) -> None:
+    async def _concede(self, facts: Facts, answer: Permission) -> None:
         """The API server said no to a step: decide once more, knowing that."""
-        then = next_step(replace(facts, outcome=answer))
+        then = next_step(replace(facts, refusal=answer))
         if not isinstance(then, Wait | Fail):
             raise _Unsettled
         await self._carry_out(facts, then)

@@ -27,7 +27,7 @@ from restow.migration.arguments import MigrationArguments
 from restow.migration.cluster_context import ClusterContext, migration_candidate
 from restow.migration.conditions import find_condition, is_job_ended, is_job_running
 from restow.migration.effective_options import effective_options
-from restow.migration.facts import Facts, Outlook
+from restow.migration.facts import Facts, PredictedSeat
 from restow.migration.history import evicted_at
 from restow.migration.reservation import (
     build_reservation,
@@ -143,7 +143,7 @@ class Feed:
 
     def stopped(self) -> str | None:
         """Why nothing is evicted, as last seen."""
-        return self._switch.stopped()
+        return self._switch.stop_reason()
 
     def scene(self) -> ClusterContext:
         """The cluster around the jobs."""
@@ -152,10 +152,10 @@ class Feed:
             pods=_Pods(self._pods),
             workloads=self._workloads,
             budgets=self._evictions.budgets,
-            shared_claims=self._evictions.sharing,
+            shared_claims=self._evictions.shared_claims,
             claims=self._evictions.claims,
             node_labels=_Labels(self._nodes),
-            priority_classes=self._evictions.priority_classes(),
+            priority_classes=self._evictions.priority_classes,
         )
 
     def pod_key(self, job: PodMigrationJob) -> Key:
@@ -176,12 +176,12 @@ class Feed:
         return self.around(
             Facts(
                 job=job,
-                terms=effective_options(job, arguments),
+                options=effective_options(job, arguments),
                 now=self._clock.now(),
                 pod=pod,
                 reservation=reservation,
-                takers=tuple(pod for pod in found if pod is not None),
-                stopped=self.stopped(),
+                consumers=tuple(pod for pod in found if pod is not None),
+                stop_reason=self.stopped(),
             ),
             arguments,
         )
@@ -194,12 +194,12 @@ class Feed:
         heard = replace(
             facts,
             job=job,
-            terms=effective_options(job, arguments),
+            options=effective_options(job, arguments),
             now=self._clock.now(),
             pod=_as_heard(self._pods, facts.pod),
             reservation=_as_heard(self._reservations, facts.reservation),
             nodes={name: _as_heard(self._nodes, node) for name, node in facts.nodes.items()},
-            stopped=self.stopped() or facts.stopped,
+            stop_reason=self.stopped() or facts.stop_reason,
         )
         return self.around(heard, arguments)
 
@@ -226,43 +226,56 @@ class Feed:
         given = _is_given(facts)
         anew = self.template(pod) if pod is not None else None
         comes = possible_successors(pod, anew)[-1] if pod is not None else None
-        stands = self._standing(job, facts.mover, arguments)
+        stands = self._standing(job, facts.migrating_pod, arguments)
         facts = replace(
             facts,
-            owners=tuple(self._workloads.owner_chain(pod)) if pod is not None else (),
-            workload=workload.uid if workload else None,
-            anew=anew,
-            queue=self._queue_of(comes) if comes is not None else None,
-            group=self._group_of(comes) if comes is not None else None,
-            gang=self._stranded(comes) if comes is not None else None,
-            insists_on=requested_reservation(comes, self._group_of) if comes is not None else None,
+            owner_chain=tuple(self._workloads.owner_chain(pod)) if pod is not None else (),
+            workload_uid=workload.uid if workload else None,
+            successor_template=anew,
+            successor_queue=self._queue_of(comes) if comes is not None else None,
+            successor_group=self._group_of(comes) if comes is not None else None,
+            gang_problem=self._stranded(comes) if comes is not None else None,
+            named_reservation=requested_reservation(comes, self._group_of) if comes is not None else None,
             forbidden=stands.forbidden,
-            unheard=stands.unheard,
-            out_of_order=stands.out_of_order,
-            scarce=stands.scarce,
-            rival=self.rivals.mover_of(job),
-            of_others=self.rivals.takers(facts) if given else frozenset(),
-            ahead=self.rivals.ahead(job) if given else (),
-            unsent=self._is_unsent(job),
+            missing_information=stands.missing_information,
+            waits_for_order=stands.waits_for_order,
+            workload_unavailable=stands.workload_unavailable,
+            conflicting_job=self.rivals.mover_of(job),
+            foreign_consumers=self.rivals.takers(facts) if given else frozenset(),
+            jobs_ahead=self.rivals.ahead(job) if given else (),
+            eviction_unsent=self._is_unsent(job),
         )
-        if facts.mover is None or facts.reservation is None:
-            return replace(facts, outlook=self._outlook(facts))
+        if facts.migrating_pod is None or facts.reservation is None:
+            return replace(facts, predicted_seat=self._outlook(facts))
         before = (
-            earlier_reservation(facts, self._reservations, partial(self._takes, facts.likely[-1])) if given else None
+            earlier_reservation(facts, self._reservations, partial(self._takes, facts.possible_successors[-1]))
+            if given
+            else None
         )
-        return replace(facts, sooner=before)
+        return replace(facts, earlier_reservation=before)
 
     def _takes(self, pod: Pod, reservation: Reservation, seats: Sequence[Placement]) -> bool:
         """Whether whoever comes, and is like a pod, would get one of these seats, were it to come now."""
         kept_from = self.arrivals.shut_out(reservation, seats, self.arrival(pod), (), spare=0, now=self._clock.now())
         return len(kept_from) < len(seats)
 
-    def _outlook(self, facts: Facts) -> Outlook | None:
+    def _outlook(self, facts: Facts) -> PredictedSeat | None:
         """What would become of the reservation that is only said to be made; asked when that is decided."""
-        job, pod, is_asked = facts.job, facts.mover, facts.terms.dry_run and facts.trial is not None
-        if not is_asked or pod is None or template_problems(job, pod, facts.owners):
+        job, pod, is_asked = (
+            facts.job,
+            facts.migrating_pod,
+            facts.options.dry_run and facts.eviction_dry_run is not None,
+        )
+        if not is_asked or pod is None or template_problems(job, pod, facts.owner_chain):
             return None
-        made = build_reservation(job, pod, facts.owners, seconds=1.0, queue=facts.queue, anew=facts.anew)
+        made = build_reservation(
+            job,
+            pod,
+            facts.owner_chain,
+            seconds=1.0,
+            queue=facts.successor_queue,
+            successor_template=facts.successor_template,
+        )
         return self.arrivals.outlook(made, pod.metadata.uid, now=facts.now)
 
     def arrival(self, pod: Pod) -> Arrival:
@@ -297,7 +310,7 @@ class Feed:
 
     def may_be_evicted(self, facts: Facts) -> bool:
         """Whether an eviction for a job may be on its way already, whatever the job itself has forgotten."""
-        return self._sent.get(facts.job.metadata.uid, False) or (facts.is_evicting and not facts.unsent)
+        return self._sent.get(facts.job.metadata.uid, False) or (facts.is_evicting and not facts.eviction_unsent)
 
     def _is_unsent(self, job: PodMigrationJob) -> bool:
         """Whether an eviction that was written down was certainly not sent: of those of others nobody can say."""

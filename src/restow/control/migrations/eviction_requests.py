@@ -9,7 +9,7 @@ from __future__ import annotations
 from restow.client.verbs import Client
 from restow.eviction.budgets import disruption_budget
 from restow.migration.effective_options import EffectiveOptions
-from restow.migration.facts import Answer
+from restow.migration.facts import Permission
 from restow.model.kinds import POD, POD_DISRUPTION_BUDGET
 from restow.model.objects import Document, Pod
 from restow.model.wire import WireError
@@ -59,18 +59,20 @@ def is_trouble(error: ApiError) -> bool:
     return isinstance(error, TooManyRequests | Unauthorized)
 
 
-def refusal(error: ApiError) -> Answer | None:
+def refusal(error: ApiError) -> Permission | None:
     """The certain no in an error: a budget, a webhook, or a lack of permission. None if the error says nothing of the
     kind."""
     if _DENIED in str(error):
         wait = error.retry_after if isinstance(error, TooManyRequests) else None
-        return Answer(False, str(error), wait or FORBIDDEN_FOR)
+        return Permission(False, str(error), wait or FORBIDDEN_FOR)
     if isinstance(error, TooManyRequests):
         details = error.status.details
         causes = [one.message or "" for one in (details.causes if details else None) or () if one.reason == _BUDGET]
         if not causes:
             return None  # the server is busy, which says nothing about the pod
-        return Answer(False, f"{error}: {'; '.join(causes)}" if any(causes) else str(error), error.retry_after or 0.0)
+        return Permission(
+            False, f"{error}: {'; '.join(causes)}" if any(causes) else str(error), error.retry_after or 0.0
+        )
     if isinstance(error, Forbidden | Invalid):
-        return Answer(False, str(error), FORBIDDEN_FOR)
+        return Permission(False, str(error), FORBIDDEN_FOR)
     return None

@@ -19,7 +19,7 @@ from restow.client.verbs import Client
 from restow.control.migrations.event_handlers import Feed
 from restow.control.migrations.eviction_requests import is_deleted, refusal, take_away
 from restow.control.migrations.metrics import EVICTED, REFUSED, UNKNOWN, Metrics
-from restow.migration.facts import Answer, Facts
+from restow.migration.facts import Facts, Permission
 from restow.migration.history import WORKLOAD_ANNOTATION
 from restow.migration.steps import Act, Evict, Extend, PinPod, RecordReservation, Release, Reserve
 from restow.model.kinds import POD_MIGRATION_JOB, RESERVATION
@@ -42,7 +42,7 @@ class Effects:
         self._feed = feed
         self._metrics = metrics
 
-    async def carry_out(self, facts: Facts, step: Act) -> tuple[Facts, Answer | None]:
+    async def carry_out(self, facts: Facts, step: Act) -> tuple[Facts, Permission | None]:
         """Do what a step says, but for an eviction, and record its status; the facts are those of the job then."""
         job = facts.job
         match step:
@@ -52,7 +52,7 @@ class Effects:
                 job = await self._refer(job, step)
             case Reserve():
                 made = await self._reserve(step)
-                if isinstance(made, Answer):
+                if isinstance(made, Permission):
                     return facts, made
                 facts = replace(facts, reservation=made)
             case Extend():
@@ -91,16 +91,16 @@ class Effects:
         reference = msgspec.to_builtins(step.reference)
         return await self._patch(job, {"spec": {"reservationOptions": {"reservationRef": reference}}})
 
-    async def _reserve(self, step: Reserve) -> Reservation | Answer | None:
+    async def _reserve(self, step: Reserve) -> Reservation | Permission | None:
         """What was made; None if one is there already, which has to be looked at."""
         try:
             made = await self._client.create(RESERVATION, msgspec.to_builtins(step.reservation))
         except AlreadyExists:
             return None
         except (Invalid, NotFound) as error:  # never accepted as it is: a bad template, a namespace on its way out
-            return Answer(False, str(error), final=True)
+            return Permission(False, str(error), is_final=True)
         except Forbidden as error:
-            return Answer(False, str(error))
+            return Permission(False, str(error))
         self._feed.note_made(made)
         return made
 
@@ -124,9 +124,9 @@ class Effects:
 
     async def is_deleted(self, facts: Facts, step: Evict) -> bool:
         """Whether the pod that is to leave is deleted, and not evicted."""
-        return await is_deleted(self._client, step.pod, facts.terms)
+        return await is_deleted(self._client, step.pod, facts.options)
 
-    async def evict(self, facts: Facts, step: Evict, *, delete: bool) -> Answer | None:
+    async def evict(self, facts: Facts, step: Evict, *, delete: bool) -> Permission | None:
         """Send the eviction, once it is recorded; None if the pod was gone already. An answer that leaves open what
         happened is an error: look again."""
         meta = step.pod.metadata
@@ -136,7 +136,7 @@ class Effects:
             "node": step.pod.spec.node_name,
         }
         try:
-            await take_away(self._client, step.pod, facts.terms, delete=delete)
+            await take_away(self._client, step.pod, facts.options, delete=delete)
         except NotFound:
             return None  # gone already
         except ApiError as error:
@@ -148,4 +148,4 @@ class Effects:
             return answer
         self._metrics.eviction(EVICTED)
         log.info("evicted", extra=about)
-        return Answer(True)
+        return Permission(True)

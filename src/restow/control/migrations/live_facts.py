@@ -18,7 +18,7 @@ from restow.control.migrations.event_handlers import Feed
 from restow.control.migrations.eviction_requests import is_trouble, refusal, try_to_evict
 from restow.migration.arguments import MigrationArguments
 from restow.migration.effective_options import effective_options
-from restow.migration.facts import Answer, Facts, unfit
+from restow.migration.facts import Facts, Permission, why_node_unfit
 from restow.migration.reservation import reservation_key
 from restow.migration.stop_switch import STOP_NAME, stop_reason
 from restow.migration.successor_seats import (
@@ -70,16 +70,18 @@ class Reading:
             return True
         if facts.reservation is None or facts.seat is None:
             return False
-        (node, _), pod = self._nodes.get(facts.seat.node_name, (None, 0.0)), facts.likely[-1]
-        if node is None or unfit(node, pod) is not None:
+        (node, _), pod = self._nodes.get(facts.seat.node_name, (None, 0.0)), facts.possible_successors[-1]
+        if node is None or why_node_unfit(node, pod) is not None:
             return True
-        suited = facts.suited
+        suited = facts.seats_on_fit_nodes
         until = suited[: suited.index(facts.seat) + 1]
-        return seat_key(facts.seat) in self._shut_out(facts.reservation, until, pod, facts.ahead)
+        return seat_key(facts.seat) in self._shut_out(facts.reservation, until, pod, facts.jobs_ahead)
 
-    async def facts(self, job: PodMigrationJob, arguments: MigrationArguments, *, trial: bool) -> Facts | None:
+    async def facts(
+        self, job: PodMigrationJob, arguments: MigrationArguments, *, dry_run_eviction: bool
+    ) -> Facts | None:
         """Everything about this very job; None if it is gone."""
-        tried = await self._try(job, arguments) if trial else None
+        tried = await self._try(job, arguments) if dry_run_eviction else None
         reference, where, pod_at = job.spec.pod_ref, reservation_key(job), self._feed.pod_key(job)
         its_job = self._get(POD_MIGRATION_JOB, job.metadata.name)
         its_pod = self._get(POD, pod_at[1], pod_at[0])
@@ -90,29 +92,29 @@ class Reading:
         if found is None or found.metadata.uid != job.metadata.uid:
             return None
         if (found.spec.pod_ref, reservation_key(found)) != (reference, where):  # it speaks of others now
-            return await self.facts(found, arguments, trial=trial)
+            return await self.facts(found, arguments, dry_run_eviction=dry_run_eviction)
         async with _at_once() as begin:
-            seats = begin(self._seats_of(found, reservation, pod, trial))
+            seats = begin(self._seats_of(found, reservation, pod, dry_run_eviction))
             takers = begin(self._all(self._feed.takers_of(found, reservation)))
-            why = begin(self._stopped(trial))
+            why = begin(self._stopped(dry_run_eviction))
         return self._feed.around(
             Facts(
                 job=found,
-                terms=effective_options(found, arguments),
+                options=effective_options(found, arguments),
                 now=self._clock.now(),
                 pod=pod,
                 reservation=reservation,
                 nodes=seats.result()[0],
-                shut_out=seats.result()[1],
-                takers=takers.result(),
-                stopped=why.result(),
-                trial=tried,
-                fresh=True,
+                rejected_seats=seats.result()[1],
+                consumers=takers.result(),
+                stop_reason=why.result(),
+                eviction_dry_run=tried,
+                is_fresh=True,
             ),
             arguments,
         )
 
-    async def _try(self, job: PodMigrationJob, arguments: MigrationArguments) -> Answer | None:
+    async def _try(self, job: PodMigrationJob, arguments: MigrationArguments) -> Permission | None:
         """What the API server says to evicting the pod; None if it is not there to be evicted."""
         reference = job.spec.pod_ref
         try:
@@ -129,8 +131,8 @@ class Reading:
             answer = refusal(error)
             if answer is None and is_trouble(error):
                 raise
-            return answer or Answer(False, str(error), _ODD_FOR)
-        return Answer(True)
+            return answer or Permission(False, str(error), _ODD_FOR)
+        return Permission(True)
 
     async def _stopped(self, trial: bool) -> str | None:
         """As the API server has it, if an eviction may follow."""
@@ -158,7 +160,7 @@ class Reading:
             if name not in nodes:
                 nodes[name] = await self._node(name)
             node = nodes[name]
-            if node is None or unfit(node, likely[-1]) is not None:
+            if node is None or why_node_unfit(node, likely[-1]) is not None:
                 continue
             suited.append(seat)
             if len(suited) - len(shut_out) <= enough:

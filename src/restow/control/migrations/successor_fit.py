@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from restow.client.subscriptions import Subscriptions
 from restow.control.view import ClusterView
-from restow.migration.facts import Outlook
+from restow.migration.facts import PredictedSeat
 from restow.migration.successor_seats import SeatKey, seat_key
 from restow.model import kinds
 from restow.model.kinds import Kind
@@ -49,21 +49,21 @@ class Arrivals:
         """Ask other filters from now on."""
         self._engine = engine
 
-    def outlook(self, reservation: Reservation, instead_of: str, *, now: float) -> Outlook:
+    def outlook(self, reservation: Reservation, instead_of: str, *, now: float) -> PredictedSeat:
         """Where the scheduler would keep the seat of a reservation for whoever comes instead of a pod, as it is now."""
         meta, spec = reservation.metadata, reservation.spec
         [task] = spec.tasks or []
         name = SeatName(meta.namespace or "", meta.name, task.name, 0)
         try:
-            with self._cluster.held(), self._cluster.snapshot.overlooking(instead_of):
+            with self._cluster.paused(), self._cluster.snapshot.overlooking(instead_of):
                 cycle = Cycle(reserved_pod_of(name, task, spec.scheduler_name, spec.queue), self._cluster.snapshot, now)
                 placed = self._engine.place(cycle, explain=False)
                 if isinstance(placed, Placed):
-                    return Outlook(placed.node)
-                return Outlook(why=self._engine.diagnose(cycle).message)
+                    return PredictedSeat(placed.node)
+                return PredictedSeat(reason=self._engine.diagnose(cycle).message)
         except Exception as error:  # of a plugin
             log.exception("filters failed", extra={"reservation": f"{meta.namespace}/{meta.name}"})
-            return Outlook(why=describe_plugin_failure(error))
+            return PredictedSeat(reason=describe_plugin_failure(error))
 
     def shut_out(
         self,
@@ -82,7 +82,7 @@ class Arrivals:
         found = {place: f"reservation {name} has no task {place[0]}" for place, seat in seats.items() if seat is None}
         there = [seat for seat in seats.values() if seat is not None]
         try:
-            with self._cluster.held():
+            with self._cluster.paused():
                 snapshot = self._cluster.snapshot
                 answers = why_shut_out(snapshot, self._engine, there, last, before, spare=spare, now=now)
         except Exception as error:  # of a plugin: nobody leaves without its answer

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from restow.client.verbs import Client
-from restow.model.kinds import NODE, POD, REPLICA_SET
+from restow.model.kinds import NODE, POD, REPLICA_SET, Kind
 from restow.model.times import format_time
 from tests.cli.clusters import OWNER, node, replica
 from tests.cli.living import cluster, restow_on
@@ -35,7 +35,8 @@ async def build(client: Client) -> None:
     spec = {"replicas": 1, "selector": {"matchLabels": labels}, "template": template}
     made = await client.create(REPLICA_SET, {"metadata": {"name": "web", "namespace": "default"}, "spec": spec})
     for one in documents(made.metadata.uid):
-        await client.create(POD if one["kind"] == "Pod" else NODE, one)
+        kind: Kind[Any] = POD if one["kind"] == "Pod" else NODE
+        await client.create(kind, one)
 
 
 def configuration(path: Path, port: int) -> Path:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import io
+from typing import Any
 
 import msgspec
 import pytest
 from msgspec.structs import replace
 from rich.console import Console
 
-from restow.control.descheduler import Progress
+from restow.control.descheduler import ApplyProgress
 from restow.model.objects import (
     ObjectMeta,
     ObjectReference,
@@ -17,8 +18,8 @@ from restow.model.objects import (
     PodMigrationJobSpec,
     PodMigrationJobStatus,
 )
+from restow.output import apply_progress
 from restow.planning.plan import Move, Place, Plan
-from restow.showing import progress
 
 MOVES = tuple(
     Move(order=order, wave=1, namespace="default", pod=f"p{order}", source="a", target="b") for order in (1, 2, 3)
@@ -36,12 +37,12 @@ def job(order: int, phase: str, message: str = "", target: str = "b") -> PodMigr
     )
 
 
-NOW = Progress(
+NOW = ApplyProgress(
     plan="apply-1",
     wave=1,
     jobs={1: job(1, "Succeed"), 2: job(2, "Failed", "no room", target="c")},
-    stopped="evictions are stopped: lunch",
-    trouble="no answer",
+    stop_reason="evictions are stopped: lunch",
+    interruption="no answer",
     repairs=(REPAIR,),
 )
 
@@ -49,7 +50,7 @@ NOW = Progress(
 def test_the_view_has_all_of_it() -> None:
     console = Console(file=io.StringIO(), width=160)
     with console.capture() as captured:
-        console.print(progress.view(PLAN, NOW))
+        console.print(apply_progress.view(PLAN, NOW))
     text = captured.get()
     for told in (
         "plan apply-1: 2 of 3 moves, wave 1, 0 of 1 places taken",
@@ -63,9 +64,11 @@ def test_the_view_has_all_of_it() -> None:
 
 
 def test_programs_are_told_of_each_move_as_a_printed_plan_has_it_and_what_became_of_it() -> None:
-    told = msgspec.json.decode(msgspec.json.encode(progress.carried(PLAN, replace(NOW, taken=1))))
-    pods = [{"order": order, "wave": 1, "namespace": "default", "pod": f"p{order}", "from": "a"} for order in (1, 2, 3)]
-    became = [
+    told = msgspec.json.decode(msgspec.json.encode(apply_progress.carried(PLAN, replace(NOW, taken=1))))
+    pods: list[dict[str, Any]] = [
+        {"order": order, "wave": 1, "namespace": "default", "pod": f"p{order}", "from": "a"} for order in (1, 2, 3)
+    ]
+    became: list[dict[str, str | None]] = [
         {"to": "b", "job": "j1", "phase": "Succeed", "message": ""},
         {"to": "c", "job": "j2", "phase": "Failed", "message": "no room"},
         {"to": "b", "job": None, "phase": None, "message": ""},
@@ -82,7 +85,7 @@ def told_by(capsys: pytest.CaptureFixture[str]) -> list[str]:
 
 
 def test_without_a_terminal_there_is_a_line_for_each_change(capsys: pytest.CaptureFixture[str]) -> None:
-    with progress.shown(PLAN) as shown:
+    with apply_progress.shown(PLAN) as shown:
         shown.update(NOW)
         shown.update(NOW)
         shown.update(replace(NOW, stopped=None, trouble=None, taken=1))
@@ -100,9 +103,9 @@ def test_without_a_terminal_there_is_a_line_for_each_change(capsys: pytest.Captu
 
 def test_what_a_move_waits_for_is_told_without_a_terminal_too(capsys: pytest.CaptureFixture[str]) -> None:
     waits = "waits for objectLimiters.workload: 3 of 3 pods of Deployment default/web were evicted within 5m"
-    with progress.shown(PLAN) as shown:
+    with apply_progress.shown(PLAN) as shown:
         for message in ("", waits, waits):
-            shown.update(Progress(plan="apply-1", wave=1, jobs={1: job(1, "Pending", message)}))
+            shown.update(ApplyProgress(plan="apply-1", wave=1, jobs={1: job(1, "Pending", message)}))
     move = "move 1 default/p1 from a to b Pending"
     assert told_by(capsys) == [move, f"{move}: {waits}"]
 
@@ -110,7 +113,7 @@ def test_what_a_move_waits_for_is_told_without_a_terminal_too(capsys: pytest.Cap
 def test_jobs_that_nobody_takes_up_are_told(capsys: pytest.CaptureFixture[str]) -> None:
     times = iter((0.0, 9.0, 10.0, 11.0, 11.0))
     begun = replace(NOW, jobs={1: job(1, ""), 2: job(2, "Running")}, stopped=None, trouble=None, repairs=())
-    with progress.shown(PLAN, clock=lambda: next(times)) as shown:
+    with apply_progress.shown(PLAN, clock=lambda: next(times)) as shown:
         for _ in range(4):
             shown.update(begun)
         shown.update(replace(begun, jobs={1: job(1, "Running"), 2: job(2, "Running")}))

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from restow.client.cache import Cache, Change, by_namespace, by_node, is_older
-from restow.client.verbs import WatchEvent
+from restow.client.verbs import EventType, WatchEvent
 from restow.model.object_key import key_of
 from restow.model.objects import Pod
 from restow.model.wire import convert
@@ -60,7 +60,7 @@ NEWS = [
 
 
 @pytest.mark.parametrize(("type_", "item", "expected"), NEWS)
-def test_news_after_a_listing_at_version_5(type_: str, item: Pod, expected: list[tuple[str, str, str]]) -> None:
+def test_news_after_a_listing_at_version_5(type_: EventType, item: Pod, expected: list[tuple[str, str, str]]) -> None:
     cache: Cache[Pod] = Cache()
     cache.replace([make("a", 5)], "5")
     assert told(cache.apply(WatchEvent(type_, item))) == expected
@@ -69,7 +69,8 @@ def test_news_after_a_listing_at_version_5(type_: str, item: Pod, expected: list
 def test_a_late_replay_does_not_resurrect() -> None:
     cache: Cache[Pod] = Cache()
     cache.replace([], "1")
-    for type_, version in (("ADDED", 2), ("DELETED", 3), ("ADDED", 2)):
+    events: list[tuple[EventType, int]] = [("ADDED", 2), ("DELETED", 3), ("ADDED", 2)]
+    for type_, version in events:
         cache.apply(WatchEvent(type_, make("a", version)))
     assert len(cache) == 0
 
@@ -153,7 +154,9 @@ def state_after(events: list[WatchEvent[Pod]]) -> dict[tuple[str, str], str]:
 
 @settings(max_examples=50, deadline=None)
 @given(histories(), st.data())
-def test_repetitions_and_relistings_never_move_the_cache_back(events: list[WatchEvent[Pod]], data: st.DataObject) -> None:
+def test_repetitions_and_relistings_never_move_the_cache_back(
+    events: list[WatchEvent[Pod]], data: st.DataObject
+) -> None:
     """Between the real events come replays of earlier ones and listings of any age; the truth remains."""
     cache: Cache[Pod] = Cache({"namespace": by_namespace})
     mirror: dict[tuple[str, str], Pod] = {}

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from restow.client.creating import TRIES, create_once
+from restow.client.create_once import TRIES, create_once
 from restow.client.verbs import Client
 from restow.model.kinds import POD
 from restow.ports import AlreadyExists, ApiError, Forbidden, NotFound, OutcomeUnknown, TooManyRequests
@@ -18,7 +20,7 @@ GONE = NotFound.because(404, "NotFound", "it is not")
 BUSY = TooManyRequests.because(429, "TooManyRequests", "not now")
 NO = Forbidden.because(403, "Forbidden", "no")
 
-FOUND: list[tuple[str, list[Answer], dict[str, object], str]] = [
+FOUND: list[tuple[str, list[Answer], dict[str, Any], str]] = [
     ("it is made at once", [MADE], {}, "create"),
     ("what was there before is the same", [THERE, MADE], {}, "create get"),
     ("an answer is lost, and it was made", [LOST, THERE, MADE], {}, "create create get"),
@@ -27,10 +29,10 @@ FOUND: list[tuple[str, list[Answer], dict[str, object], str]] = [
     ("what cannot be read is looked for again", [THERE, LOST, THERE, MADE], {}, "create get create get"),
     ("who is in doubt is not sent away", [LOST, BUSY, THERE, MADE], {"tries": None}, "create create create get"),
     ("what comes after a lost answer is adopted", [LOST, THERE, MADE], {"adopt": False}, "create create get"),
-    ("it goes on until it is known", [LOST] * 9 + [MADE], {"tries": None}, " ".join(["create"] * 10)),
+    ("it goes on until it is known", [*[LOST] * 9, MADE], {"tries": None}, " ".join(["create"] * 10)),
 ]
 
-RAISED: list[tuple[str, list[Answer], dict[str, object], ApiError]] = [
+RAISED: list[tuple[str, list[Answer], dict[str, Any], ApiError]] = [
     ("nothing was known to the end", [LOST] * TRIES, {}, LOST),
     ("it came and went to the end", [THERE, GONE] * TRIES, {}, THERE),
     ("in doubt to the end, whatever was said last", [LOST, BUSY, BUSY], {}, LOST),
@@ -41,7 +43,7 @@ RAISED: list[tuple[str, list[Answer], dict[str, object], ApiError]] = [
 ]
 
 
-def create(answers: list[Answer], options: dict[str, object]) -> str:
+def create(answers: list[Answer], options: dict[str, Any]) -> str:
     """What was asked for until the pod was there."""
     api = ScriptedApi(*answers)
     made = run_virtual(create_once(Client(api), POD, MADE, **options))

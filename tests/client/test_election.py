@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from itertools import pairwise
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -77,8 +78,9 @@ class Contender:
         await asyncio.gather(self.task, return_exceptions=True)
 
 
-async def lease(api: Api) -> dict[str, object]:
-    return (await Client(api).get_document(LEASE, "restow", "shop"))["spec"]
+async def lease(api: Api) -> dict[str, Any]:
+    spec: dict[str, Any] = (await Client(api).get_document(LEASE, "restow", "shop"))["spec"]
+    return spec
 
 
 def test_the_first_one_leads_and_the_others_wait() -> None:
@@ -238,8 +240,9 @@ def test_the_fence_closes_before_leadership_ends() -> None:
             await client.create(CONFIG_MAP, {"metadata": {"name": "x", "namespace": "shop"}})
         await asyncio.sleep(1)
         await client.create(CONFIG_MAP, {"metadata": {"name": "x", "namespace": "shop"}})
-        a.election._client = Client(Cut(api))
-        a.election._client.api.mode = "fails"
+        cut = Cut(api)
+        cut.mode = "fails"
+        a.election._client = Client(cut)
         written = loop.time()
         with pytest.raises(Fenced):
             while True:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import types
+
 import pytest
 
 from restow import ports
@@ -29,9 +31,10 @@ def test_the_error_of_a_status(code: int, reason: str, error: type[ApiError]) ->
 
 
 @pytest.mark.parametrize("parent", [ApiError, Fenced])
-def test_errors_defined_elsewhere_change_nothing(parent: type[ApiError] | type[Fenced]) -> None:
-    class Teapot(parent):
-        reasons = frozenset({"Teapot"})
-        codes = frozenset({418})
-
+def test_errors_defined_elsewhere_change_nothing(parent: type[ApiError]) -> None:
+    types.new_class(
+        "Teapot",
+        (parent,),
+        exec_body=lambda body: body.update(reasons=frozenset({"Teapot"}), codes=frozenset({418})),
+    )
     assert type(ApiError.of(Status(code=418, reason="Teapot"))) is ApiError

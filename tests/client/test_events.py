@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from random import Random
 from typing import Any
 
@@ -22,10 +22,12 @@ WEB = ObjectReference(api_version="v1", kind="Pod", namespace="shop", name="web"
 NODE = ObjectReference(api_version="v1", kind="Node", name="n1", uid="u2")
 
 
-def record(tell: Callable[..., Any], plan: FaultPlan | None = None) -> tuple[list[dict[str, Any]], EventRecorder]:
+def record(
+    tell: Callable[[EventRecorder, MemoryApi], Awaitable[None]], plan: FaultPlan | None = None
+) -> tuple[list[dict[str, Any]], EventRecorder]:
     """Run a recorder while `tell(recorder)` uses it; the events that are there afterwards, as documents."""
 
-    async def story(api: MemoryApi, clock: VirtualClock) -> tuple[list[dict[str, Any]], EventRecorder] | None:
+    async def story(api: MemoryApi, clock: VirtualClock) -> tuple[list[dict[str, Any]], EventRecorder]:
         recorder = EventRecorder(Client(FaultyApi(api, Random(3), plan), manager="r-0"), clock, Random(1))
         task = asyncio.create_task(recorder.run())
         await tell(recorder, api)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from restow.client.cache import by_node
+from restow.client.cache import Change, by_node
 from restow.client.informer import STALE_LISTS, Informer, Pace
 from restow.client.verbs import Client
 from restow.model.kinds import POD
@@ -18,6 +18,7 @@ from restow.model.objects import Pod
 from restow.ports import Forbidden, Gone, Invalid, OutcomeUnknown, Request, StatusDetails, TooManyRequests
 from restow.sim.loop import run_virtual
 from tests.client.script import OPEN, ScriptedApi, bookmark, error, event, page, pod
+from tests.narrowing import present
 
 UNAVAILABLE = OutcomeUnknown.because(503, "ServiceUnavailable", "connection refused")
 GONE = Gone.because(410, "Expired", "too old")
@@ -267,11 +268,11 @@ def test_relisting_on_a_schedule_heals_lost_events() -> None:
 def test_unchanged_objects_are_not_replaced_and_equal_parts_are_shared() -> None:
     async def play(informer: Informer[Pod]) -> None:
         await informer.synced()
-        first = informer.get("a", "shop")
+        first = present(informer.get("a", "shop"))
         await asyncio.sleep(10)
         assert informer.version == "9"
         assert informer.get("a", "shop") is first
-        assert informer.get("b", "shop").metadata.labels is first.metadata.labels
+        assert present(informer.get("b", "shop")).metadata.labels is first.metadata.labels
 
     pods = [pod("a", 3), pod("b", 4)]
     for item in pods:
@@ -303,17 +304,21 @@ def test_late_subscribers_are_told_what_is_there() -> None:
 def test_reading_by_name_and_by_index() -> None:
     async def play(informer: Informer[Pod]) -> None:
         await informer.synced()
-        assert informer.get("a", "shop").spec.node_name == "n1"
+        assert present(informer.get("a", "shop")).spec.node_name == "n1"
         assert informer.get("a") is None
         assert [pod.metadata.name for pod in informer.find("node", "n1")] == ["a"]
 
     story(play, [event("ADDED", pod("a", 3, node="n1")), bookmark(5, initial_end=True), OPEN])
 
 
+def divide_by_zero(change: Change[Pod]) -> None:
+    raise ZeroDivisionError
+
+
 def test_a_handler_that_raises_ends_the_run() -> None:
     async def play() -> None:
         informer = Informer(Client(ScriptedApi(streams=[START])), POD, rng=Random(1))
-        informer.subscribe(lambda change: 1 / 0)
+        informer.subscribe(divide_by_zero)
         await informer.run()
 
     with pytest.raises(ZeroDivisionError):

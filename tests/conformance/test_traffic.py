@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from restow.model.objects import Document
 from restow.ports import STRATEGIC_PATCH, Invalid
-from tests.conformance.server import Document, Server
+from tests.conformance.server import Server
 
 BACKEND = {"service": {"name": "web", "port": {"number": 80}}}
 RULE = {"host": "a.example", "http": {"paths": [{"path": "/", "pathType": "Prefix", "backend": BACKEND}]}}

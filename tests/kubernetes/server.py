@@ -50,10 +50,8 @@ class Script:
         self.requests.append(request)
         self.bodies.append(await request.read())
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
-        response = answer(request)
-        if not isinstance(response, web.StreamResponse):
-            response = await response
-        return response
+        response: web.StreamResponse | Awaitable[web.StreamResponse] = answer(request)
+        return response if isinstance(response, web.StreamResponse) else await response
 
 
 def say(body: str | bytes = "{}", status: int = 200, **options: Any) -> Callable[[web.BaseRequest], web.Response]:

@@ -18,6 +18,7 @@ from restow.adapters.kubernetes.kubeconfig import load_kubeconfig
 from restow.adapters.kubernetes.transport import Limits
 from restow.ports import Request, Resource, Unauthorized
 from tests.kubernetes.server import connected, say
+from tests.narrowing import present
 
 V1 = "client.authentication.k8s.io/v1"
 BETA = "client.authentication.k8s.io/v1beta1"
@@ -112,7 +113,7 @@ async def test_what_the_plugin_is_told(tmp_path: Path) -> None:
     source = credentials(
         tmp_path, body, args=("get", "token"), env={"REGION": "eu"}, cluster={"server": "https://x", "config": {"a": 1}}
     )
-    said = (await source.current(0)).authorization.removeprefix("Bearer ")
+    said = present((await source.current(0)).authorization).removeprefix("Bearer ")
     info = {"server": "https://x", "config": {"a": 1}}
     spec = {"interactive": False, "cluster": info}
     assert json.loads(said) == [{"kind": "ExecCredential", "apiVersion": V1, "spec": spec}, ["get", "token"], "eu"]
@@ -182,7 +183,7 @@ async def test_the_cluster_is_described_to_plugins_that_ask(tmp_path: Path) -> N
     }
     (tmp_path / "config").write_text(json.dumps(config))
     loaded = load_kubeconfig(tmp_path / "config", env=os.environ)
-    told = json.loads((await loaded.credentials.current(0)).authorization.removeprefix("Bearer "))
+    told = json.loads(present((await loaded.credentials.current(0)).authorization).removeprefix("Bearer "))
     del cluster["extensions"]
     assert told == cluster | {"config": {"audience": "a"}}
 
@@ -223,7 +224,7 @@ async def test_one_log_in_serves_all_and_outlives_those_who_gave_up(tmp_path: Pa
         async with asyncio.timeout(0.1):
             await source.current(0)
     both = await asyncio.gather(source.current(1), source.current(2))
-    assert (both, runs(tmp_path)) == ([Identity.bearer("x")] * 2, 1)
+    assert (list(both), runs(tmp_path)) == ([Identity.bearer("x")] * 2, 1)
 
 
 async def test_a_plugin_that_never_answers_is_named_and_nothing_is_sent(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from restow.adapters.kubernetes.config import Impersonation
 from restow.adapters.kubernetes.http_form import Lines, impersonation_headers, path_of, status_of, warnings_of
@@ -58,7 +59,7 @@ def test_paths(request_: Request, path: str) -> None:
 @pytest.mark.parametrize("field", ["name", "namespace", "subresource"])
 def test_names_that_are_steps_are_refused(field: str, name: str) -> None:
     with pytest.raises(Invalid, match=f"delete pods not sent: a name may not be '{name}'"):
-        path_of(Request(verb="delete", resource=PODS, **{field: name}))
+        path_of(replace(Request(verb="delete", resource=PODS), **{field: name}))
 
 
 def test_impersonation() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -30,6 +30,7 @@ from restow.ports import (
     Resource,
     TooManyRequests,
     Unauthorized,
+    Verb,
 )
 from tests.kubernetes.server import StillClock, connected, hang_up, say
 
@@ -120,7 +121,7 @@ async def test_what_is_no_api_server_is_told_by_its_address_and_by_what_it_does_
 
 
 @pytest.mark.parametrize("verb", ["create", "replace", "patch", "delete"])
-async def test_no_write_is_sent_twice_over_a_kept_connection(verb: str) -> None:
+async def test_no_write_is_sent_twice_over_a_kept_connection(verb: Verb) -> None:
     async with connected(say(), hang_up, say()) as (api, script):
         await api.call(GET)
         with pytest.raises(OutcomeUnknown, match="broken"):
@@ -302,6 +303,7 @@ async def test_leaving_a_watch_early_closes_it() -> None:
 
     async with connected(answer) as (api, _):
         watch = api.watch(WATCH)
+        assert isinstance(watch, AsyncGenerator)
         assert await anext(watch) == b"{}"
         await watch.aclose()
         async with asyncio.timeout(5):

@@ -19,6 +19,7 @@ from restow.model.crds import QUANTITY_PATTERN, custom_resource_definitions
 from restow.model.kinds import OWN_KINDS, POD_GROUP, POD_MIGRATION_JOB, QUEUE, RESERVATION, Kind, kind_of
 from restow.model.quantity import Quantity, QuantityError
 from restow.model.wire import convert, read_documents
+from tests.narrowing import present
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 Schema = dict[str, Any]
@@ -303,7 +304,7 @@ def test_examples_are_accepted_unchanged_and_read(name: str) -> None:
 def test_the_reservation_example_says_what_it_should() -> None:
     (manifest,) = read_documents((EXAMPLES / "reservation.yaml").read_bytes(), "reservation.yaml")
     spec = convert(RESERVATION.type, manifest).spec
-    assert (spec.ttl, spec.min_available, [task.replicas for task in spec.tasks]) == ("600s", 3, [2, 1])
+    assert (spec.ttl, spec.min_available, [task.replicas for task in present(spec.tasks)]) == ("600s", 3, [2, 1])
 
 
 def test_the_uncorrected_queue_example_is_refused_with_every_path() -> None:

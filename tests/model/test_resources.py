@@ -29,9 +29,12 @@ from restow.model.resources import (
 )
 
 Request = dict[str, Any]
+EXTENDED: Request = {"x.io/y": "2"}
+GPU: Request = {"x.io/gpu": "1"}
+HUGEPAGES: Request = {"hugepages-2Mi": "2Mi"}
 
 
-def container(name: str = "c", sidecar: bool = False, **requests: str) -> Request:
+def container(name: str = "c", sidecar: bool = False, **requests: Any) -> Request:
     restart = {"restartPolicy": "Always"} if sidecar else {}
     return {"name": name, "resources": {"requests": requests}, **restart}
 
@@ -82,9 +85,7 @@ def resized(*, has: str, allocated: str, reason: str = "") -> Request:
             id="per resource",
         ),
         pytest.param(
-            pod(
-                container(cpu="1", memory="1Gi", **{"x.io/y": "2"}), resources={"requests": {"cpu": "5", "x.io/y": "9"}}
-            ),
+            pod(container(cpu="1", memory="1Gi", **EXTENDED), resources={"requests": {"cpu": "5", "x.io/y": "9"}}),
             {"cpu": 5000, "memory": 2**30, "x.io/y": 2},
             id="pod-level cpu replaces the sum, extended resources do not",
         ),
@@ -156,7 +157,7 @@ def test_scored_requests(given_pod: Pod, expected: dict[str, int]) -> None:
     assert scored_requests(given_pod) == expected
 
 
-def limited(name: str = "c", *, requests: Request | None = None, sidecar: bool = False, **limits: str) -> Request:
+def limited(name: str = "c", *, requests: Request | None = None, sidecar: bool = False, **limits: Any) -> Request:
     """A container as people write it in a template: the API server completes it in pods, and only there."""
     restart = {"restartPolicy": "Always"} if sidecar else {}
     return {"name": name, "resources": {"requests": requests, "limits": limits}, **restart}
@@ -172,7 +173,7 @@ def limited(name: str = "c", *, requests: Request | None = None, sidecar: bool =
         pytest.param(pod(limited(requests={"cpu": "0"}, cpu="2")), {"cpu": 0}, id="an explicit zero stays zero"),
         pytest.param(pod(container(), init=[limited(cpu="2")]), {"cpu": 2000}, id="init"),
         pytest.param(pod(container(cpu="1"), init=[limited("s", cpu="2", sidecar=True)]), {"cpu": 3000}, id="sidecar"),
-        pytest.param(pod(limited(**{"x.io/gpu": "1"})), {"x.io/gpu": 1}, id="an extended resource"),
+        pytest.param(pod(limited(**GPU)), {"x.io/gpu": 1}, id="an extended resource"),
         pytest.param(pod(container(), resources={"limits": {"cpu": "2"}}), {"cpu": 2000}, id="pod-level limits alone"),
         pytest.param(
             pod(container(cpu="1"), container("d", cpu="1"), resources={"limits": {"cpu": "4", "memory": "1Gi"}}),
@@ -188,7 +189,7 @@ def limited(name: str = "c", *, requests: Request | None = None, sidecar: bool =
             id="a pod-level request stands before both",
         ),
         pytest.param(
-            pod(limited(**{"hugepages-2Mi": "2Mi"}), resources={"limits": {"hugepages-2Mi": "4Mi"}}),
+            pod(limited(**HUGEPAGES), resources={"limits": {"hugepages-2Mi": "4Mi"}}),
             {"hugepages-2Mi": 4 * 2**20},
             id="huge pages of a pod are as many as it is limited to",
         ),

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import os
 from random import Random
+from typing import Any
 
 import pytest
 
-from restow.model.cluster import Snapshot
-from restow.planning.replay import replay_plan
+from restow.model.snapshot import Snapshot
 from restow.planning.plan_request import PlanRequest
+from restow.planning.replay import replay_plan
 from restow.planning.strategies import make_plan
 from restow.scheduling.pod_group_cache import PodGroupCache
 from tests.model.cluster.builders import of_queue, pod, queue
+from tests.narrowing import present
 from tests.planning.clusters import app, cluster, request, ten
 
 SEEDS = range(int(os.environ.get("RESTOW_SEEDS", "8")))
@@ -36,7 +38,7 @@ def asked(strategy: str, seed: int) -> tuple[Snapshot, dict[str, str], PlanReque
         roster.apply_queue(one)
     waiting = [of_queue(pod(f"w{n}", {"cpu": "6"}), random.choice(QUEUES)) for n in range(2)]
     pending = {"pending": tuple(waiting), "objective": "pending"} if strategy == "pending" else {}
-    fields = {"work_limit": 2000, "roster": roster, **pending}
+    fields: dict[str, Any] = {"work_limit": 2000, "pod_groups": roster, **pending}
     return snapshot, holders, request(snapshot, **fields)
 
 
@@ -45,9 +47,10 @@ def asked(strategy: str, seed: int) -> tuple[Snapshot, dict[str, str], PlanReque
 def test_no_plan_breaks_a_lock(strategy: str, seed: int) -> None:
     snapshot, holders, about = asked(strategy, seed)
     plan = make_plan("optimal" if strategy == "pending" else strategy, snapshot, about)
-    whose = {one.pod.metadata.uid: about.pod_groups.queue_of(one.pod) for one in snapshot.pods.known.values()}
+    pod_groups = present(about.pod_groups)
+    whose = {one.pod.metadata.uid: pod_groups.queue_of(one.pod) for one in snapshot.pods.known.values()}
     assert all(holders.get(move.target, "") in ("", whose[move.uid]) for move in plan.moves)
-    waiting = {one.metadata.name: about.pod_groups.queue_of(one) for one in about.pending}
+    waiting = {one.metadata.name: pod_groups.queue_of(one) for one in about.pending}
     assert all(holders.get(place.node, "") in ("", waiting[place.pod]) for place in plan.places)
     assert replay_plan(snapshot, plan, about).valid
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from aiohttp import web
 
-from restow.planning.measured import Queries
+from restow.planning.usage_samples import NodeUsageQueries, PodUsageQueries, PrometheusQueries
 
 Line = tuple[Mapping[str, str], float, str]
 """Labels, a time and a value as it is written."""
@@ -42,11 +42,15 @@ def cluster(
     nodes: Mapping[str, tuple[str, str]], pods: Mapping[str, tuple[str, str]], at: float, *, measured_at: float
 ) -> dict[str, list[Line]]:
     """What is answered to the queries that nobody has changed: cores and bytes by name."""
-    asked, found = Queries(), {}
-    for queries, names, amounts in (
+    asked = PrometheusQueries()
+    found: dict[str, list[Line]] = {}
+    by_kind: tuple[
+        tuple[NodeUsageQueries | PodUsageQueries, Callable[[str], dict[str, str]], Mapping[str, tuple[str, str]]], ...
+    ] = (
         (asked.nodes, lambda name: {"node": name}, nodes),
         (asked.pods, lambda name: {"namespace": "default", "pod": name}, pods),
-    ):
+    )
+    for queries, names, amounts in by_kind:
         found[queries.cpu] = [(names(name), at, cores) for name, (cores, _) in amounts.items()]
         found[queries.memory] = [(names(name), at, size) for name, (_, size) in amounts.items()]
         found[queries.time] = [(names(name), at, str(measured_at)) for name in amounts]

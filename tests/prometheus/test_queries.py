@@ -11,31 +11,31 @@ import pytest
 from aiohttp import web
 
 from restow.adapters.prometheus import PrometheusServer
-from restow.planning.descheduling.providers import Provider
-from restow.planning.measured import Series
+from restow.planning.descheduling.metrics_providers import PrometheusProvider
+from restow.planning.usage_samples import PrometheusSample
 from restow.ports import Unanswered
 from tests.kubernetes.server import serving
 from tests.kubernetes.test_tls import make_pair, server_context
-from tests.prometheus.server import Scripted, say
+from tests.prometheus.server import Line, Scripted, say
 
-ANSWER = {"up": [({"node": "a"}, 10.5, "0.25"), ({"node": "b"}, 10.5, "NaN")]}
+ANSWER: dict[str, list[Line]] = {"up": [({"node": "a"}, 10.5, "0.25"), ({"node": "b"}, 10.5, "NaN")]}
 
 
-async def asked(port: int, expression: str = "up", scheme: str = "http", **fields: Any) -> list[Series]:
-    return await PrometheusServer(Provider(url=f"{scheme}://127.0.0.1:{port}", **fields)).query(expression)
+async def asked(port: int, expression: str = "up", scheme: str = "http", **fields: Any) -> list[PrometheusSample]:
+    return await PrometheusServer(PrometheusProvider(url=f"{scheme}://127.0.0.1:{port}", **fields)).query(expression)
 
 
 async def test_a_vector_is_read() -> None:
     async with serving(Scripted(ANSWER)) as port:
         first, second = await asked(port)
-    assert first == Series({"node": "a"}, 10.5, 0.25)
+    assert first == PrometheusSample({"node": "a"}, 10.5, 0.25)
     assert second.value != second.value
 
 
 async def test_the_token_is_read_from_its_file_every_time(tmp_path: Path) -> None:
     file = tmp_path / "token"
     async with serving(Scripted(ANSWER, token="new")) as port:
-        server = PrometheusServer(Provider(url=f"http://127.0.0.1:{port}", token_file=str(file)))
+        server = PrometheusServer(PrometheusProvider(url=f"http://127.0.0.1:{port}", token_file=str(file)))
         file.write_text("old\n")
         with pytest.raises(Unanswered, match="answers 401 Unauthorized"):
             await server.query("up")

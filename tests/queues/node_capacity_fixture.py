@@ -65,8 +65,10 @@ def queue(
 
 
 def _guarantee(written: dict[str, Any] | None) -> Guarantee | None:
-    percentage = (written or {}).get("percentage")
-    return written and Guarantee(
+    if not written:
+        return None
+    percentage = written.get("percentage")
+    return Guarantee(
         policy=written.get("policy"),
         percentage=percentage and GuaranteePercentage(**percentage),
         resource=written.get("resource"),

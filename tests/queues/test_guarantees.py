@@ -10,6 +10,7 @@ from restow.model.guarantees import (
     ClusterCapacity,
     GuaranteeRejection,
     GuaranteeRequest,
+    RejectionReason,
     guarantee_problems,
     read_guarantee,
     was_accepted,
@@ -150,7 +151,7 @@ def test_ceilings(ceilings: GuaranteeCeilings, taken: dict[str, int], reason: st
 def test_a_ceiling_is_told_with_numbers() -> None:
     request = asked(guarantee={"resource": {"cpu": "30"}})
     assert ceiling_rejection("q1", request, CLUSTER, GuaranteeCeilings(), vector(cpu="20")) == GuaranteeRejection(
-        "AboveClusterCeiling",
+        RejectionReason.ABOVE_CLUSTER_CEILING,
         "the guarantee is above the ceiling of 50% of the cluster for all guarantees: "
         "cpu (asked 30, limit 40, taken by others 20)",
     )

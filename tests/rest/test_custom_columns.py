@@ -45,7 +45,7 @@ def test_paths_that_columns_may_not_use_are_refused(path: str) -> None:
 
 
 def test_custom_columns_follow_the_definition() -> None:
-    columns = [
+    columns: list[dict[str, Any]] = [
         {"name": "Nodes", "type": "string", "jsonPath": ".spec.nodes"},
         {"name": "Size", "type": "integer", "jsonPath": ".spec.size", "priority": 1},
         {"name": "On", "type": "boolean", "jsonPath": ".spec.on"},

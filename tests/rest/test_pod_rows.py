@@ -12,7 +12,9 @@ from tests.rest.rows import NOW, ago, row
 
 
 def status(name: str, **state: Any) -> dict[str, Any]:
-    extra = {key: state.pop(key) for key in ("ready", "restartCount", "started", "lastState") if key in state}
+    extra: dict[str, Any] = {
+        key: state.pop(key) for key in ("ready", "restartCount", "started", "lastState") if key in state
+    }
     return {"name": name, "state": state, **extra}
 
 

@@ -7,7 +7,8 @@ import pytest
 
 from restow.model.wire import WireError
 from restow.running.configuration import read_configuration
-from restow.running.process import ConfigurationFile, lease_timing
+from restow.running.configuration_file import ConfigurationFile
+from restow.running.process import lease_timing
 
 
 def file(path: Path, text: str) -> ConfigurationFile:
@@ -107,22 +108,22 @@ def test_an_unknown_section_is_refused(tmp_path: Path) -> None:
 
 def test_the_migrations_move_the_pods_of_the_schedulers_that_are_configured(tmp_path: Path) -> None:
     read = file(tmp_path / "c.yaml", "scheduler: {schedulerNames: [a, b]}\n").read()
-    assert read.read_migration().protections.scheduler_names == {"a", "b"}
+    assert read.read_migration().protections.scheduler_names == frozenset({"a", "b"})
 
 
 def test_what_changes_is_read_again_and_a_wrong_file_changes_nothing(tmp_path: Path) -> None:
     path = tmp_path / "c.yaml"
     watched = file(path, "migration: {evictBurst: 1}\n")
     watched.read()
-    assert watched.read_again() is None
+    assert watched.reload_if_changed() is None
     path.write_text("migration: {evictBurst: -1}\n")
-    assert watched.read_again() is None
+    assert watched.reload_if_changed() is None
     path.write_text("migration: {evictBurst: 2}\n")
-    found = watched.read_again()
+    found = watched.reload_if_changed()
     assert found is not None and found.migration == {"evictBurst": 2}
-    assert watched.read_again() is None
+    assert watched.reload_if_changed() is None
     path.unlink()
-    assert watched.read_again() is None
+    assert watched.reload_if_changed() is None
 
 
 @pytest.mark.parametrize(

@@ -14,19 +14,19 @@ from msgspec.structs import replace
 from restow.adapters.memory import MemoryApi
 from restow.client.verbs import Client
 from restow.control.scheduler import Scheduler
-from restow.control.scheduler import Settings as SchedulerSettings
+from restow.control.scheduler import SchedulerSettings as SchedulerSettings
 from restow.model import kinds
 from restow.model.kinds import Kind
 from restow.model.objects import Document, Pod
 from restow.ports import Api, Clock
-from restow.running.posts import Component
+from restow.running.component_runner import Controller
 from restow.scheduling.engine import Engine
 from restow.scheduling.framework import Plugin, PreEnqueuePlugin
 from restow.scheduling.registry import Profile, read_profile
 from restow.sim.loop import VirtualClock, run_virtual
 from restow.sim.world import Rule, Settings, World
 
-C = TypeVar("C", bound=Component)
+C = TypeVar("C", bound=Controller)
 
 
 def virtual(story: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:

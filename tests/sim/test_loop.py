@@ -112,8 +112,13 @@ def test_no_timer_comes_early(moments: list[float]) -> None:
     async def story() -> None:
         loop = asyncio.get_running_loop()
         early: list[float] = []
+
+        def note(moment: float) -> None:
+            if loop.time() < moment:
+                early.append(moment)
+
         for moment in moments:
-            loop.call_at(moment, lambda moment=moment: early.append(moment) if loop.time() < moment else None)
+            loop.call_at(moment, note, moment)
         await asyncio.sleep(max(moments) + 1)
         assert early == []
 

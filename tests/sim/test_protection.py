@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from restow.model import kinds
+from restow.model.kinds import Kind
 from restow.model.objects import Document
 from restow.sim.world import Settings
 from tests.sim.stage import pass_time, pod, stage, virtual
@@ -18,6 +21,9 @@ CLAIM: Document = {
 }
 
 
+CLAIM_AND_VOLUME: tuple[Kind[Any], ...] = (kinds.PERSISTENT_VOLUME_CLAIM, kinds.PERSISTENT_VOLUME)
+
+
 @virtual
 async def test_a_claim_stays_until_its_pod_has_gone_and_its_volume_until_it_is_released() -> None:
     async with stage(settings=Settings(protect_volumes=True)) as it:
@@ -31,9 +37,9 @@ async def test_a_claim_stays_until_its_pod_has_gone_and_its_volume_until_it_is_r
         await it.delete(kinds.PERSISTENT_VOLUME_CLAIM, "data")
         await it.delete(kinds.PERSISTENT_VOLUME, volume.metadata.name)
         await pass_time(30)
-        for kind in (kinds.PERSISTENT_VOLUME_CLAIM, kinds.PERSISTENT_VOLUME):
+        for kind in CLAIM_AND_VOLUME:
             assert [one.metadata.deletion_timestamp is not None for one in (await it.client.list(kind)).items] == [True]
         await it.delete(kinds.POD, "a")
         await pass_time(30)
-        for kind in (kinds.PERSISTENT_VOLUME_CLAIM, kinds.PERSISTENT_VOLUME):
+        for kind in CLAIM_AND_VOLUME:
             assert (await it.client.list(kind)).items == []

@@ -15,7 +15,7 @@ from restow.adapters.memory import MemoryApi
 from restow.client.cache import Change
 from restow.client.verbs import Client
 from restow.model import kinds
-from restow.model.cluster.names import Key
+from restow.model.object_key import Key
 from restow.ports import APPLY_PATCH, Api, Request, Resource, Response
 from restow.sim.loop import VirtualClock, run_virtual
 from restow.sim.scenarios import Scenario, documents, load

@@ -28,16 +28,15 @@ from restow.planning.plan import Move, Place, Plan
 from restow.ports import AlreadyExists, Api, ApiError
 from restow.sim.faults import FaultPlan, FaultyApi, run_until_crash
 from tests.control.accidents import Accidents, main
+from tests.control.descheduler.descheduler_fixture import Measuring, Scattered, applying, descheduler
 from tests.control.descheduler.eviction_returns import PROFILES, Returns
-from tests.control.descheduler.descheduler_fixture import Measuring, Scattered, applying, descheduler, running
 from tests.control.migrations.auditor import Auditor as MigrationAuditor
 from tests.control.migrations.migration_cluster import SYSTEM, running_controller
 from tests.control.queues.queue_controller_fixture import queues
-from tests.control.queues.queue_controller_fixture import running as locking
 from tests.control.reservations.auditor import Auditor
 from tests.control.reservations.chaos import Leaders as Schedulers
 from tests.control.stage import group, member, trouble, world
-from tests.sim.stage import pass_time, pod, scheduler, template, workload
+from tests.sim.stage import pass_time, pod, running, scheduler, template, workload
 
 NODES = ("n1", "n2", "n3", "n4", "n5")
 QUEUES = ("q1", "q2")
@@ -253,17 +252,17 @@ async def run(seed: int) -> Counter[str]:
                 await asyncio.sleep(10_000)
 
         async def lock(api: Api, number: int) -> None:
-            async with locking(queues(api, it.clock, seed=number)):
+            async with running(queues(api, it.clock, seed=number)):
                 await asyncio.sleep(10_000)
 
         schedulers = Schedulers(it, auditor, rng, plan)
         migrations = Lives(it, rng, plan, migrate, it.api)
-        everybody = [migrations, *(Lives(it, rng, plan, apply, auditor) for _ in range(rng.randint(1, 2)))]
+        everybody: list[Lives] = [migrations, *(Lives(it, rng, plan, apply, auditor) for _ in range(rng.randint(1, 2)))]
         if rng.random() < 0.5:
             everybody.append(Lives(it, rng, plan, deschedule, auditor))
         if rng.random() < 0.5:
             everybody.append(Lives(it, rng, plan, lock, it.api))
-        alive = [asyncio.create_task(one.run()) for one in (schedulers, *everybody)]
+        alive = [asyncio.create_task(schedulers.run()), *(asyncio.create_task(one.run()) for one in everybody)]
         accidents = PlanAccidents(it, auditor, random.Random(seed + 1), thieves=thieves)
         for _ in range(STEPS):
             await accidents.strike()
@@ -277,7 +276,7 @@ async def run(seed: int) -> Counter[str]:
         await accidents.calm()
         auditor.life += 1
         migrations.plan = FaultPlan()
-        async with scheduler(auditor, it.clock, seed=99), locking(queues(it.api, it.clock)):
+        async with scheduler(auditor, it.clock, seed=99), running(queues(it.api, it.clock)):
             await migrations.once(None, 1200)
             await _is_at_rest(it, auditor)
         assert not auditor.faults, auditor.faults

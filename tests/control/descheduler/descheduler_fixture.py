@@ -36,7 +36,7 @@ TROUBLE = FaultPlan(
     dropped=0.02, repeated=0.05, late=0.05, stale=0.1, conflict=0.1, busy=0.1, refused=0.1, unknown=0.15, slow=0.1
 )
 
-QUICKLY = {"objectLimiters": {"workload": {"duration": "0s"}}, "maxMigratingPerWorkload": 4}
+QUICKLY: dict[str, Any] = {"objectLimiters": {"workload": {"duration": "0s"}}, "maxMigratingPerWorkload": 4}
 
 
 def packing(**fields: Any) -> Document:
@@ -100,7 +100,9 @@ class Measuring:
             raise OutcomeUnknown.because(503, "ServiceUnavailable", "the server is currently unable to answer")
         pods = [one for one in await self._it.pods() if one.spec.node_name]
         if request.resource.plural == "pods":
-            usage = {one.metadata.name: {"containers": [{"name": "main", "usage": self._cpu([one])}]} for one in pods}
+            usage: dict[str, dict[str, Any]] = {
+                one.metadata.name: {"containers": [{"name": "main", "usage": self._cpu([one])}]} for one in pods
+            }
         else:
             nodes = [one.metadata.name for one in (await self._it.client.list(kinds.NODE)).items]
             usage = {

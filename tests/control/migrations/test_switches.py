@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from restow.control.migrations import arbitrator
+from restow.migration import arbitration
 from restow.model import kinds
 from restow.sim.loop import run_virtual
 from tests.control.migrations.migration_cluster import (
@@ -95,7 +96,7 @@ def test_an_arbitration_that_fails_is_held_again(monkeypatch: pytest.MonkeyPatch
             await pass_time(40)
             assert (await it.told())[0] == "Succeed"
 
-    arbitrate = arbitrator.arbitrate
+    arbitrate = arbitration.arbitrate
     monkeypatch.setattr(arbitrator, "arbitrate", fail_once)
     run_virtual(move())
     assert len(calls) > 1

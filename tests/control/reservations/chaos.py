@@ -16,15 +16,17 @@ import os
 import random
 from collections import Counter
 from contextlib import suppress
-from typing import Any
+from typing import Any, Protocol
 
 from msgspec.structs import replace
 
 from restow.client.leader_election import Fenced
 from restow.control.scheduler import Scheduler, SchedulerSettings
 from restow.model import kinds
-from restow.model.cluster.seat import is_ended, migrating_pod, wanted
 from restow.model.objects import Document, Pod
+from restow.model.reservations.observed import is_ended
+from restow.model.reservations.reservation_annotations import migrating_pod
+from restow.model.reservations.spec import wanted
 from restow.model.times import format_time
 from restow.ports import Api, ApiError, Request, Response
 from restow.sim.faults import FaultPlan, FaultyApi, run_until_crash
@@ -56,10 +58,16 @@ class Fence:
         return await self._api.call(request)
 
 
+class CountsLives(Api, Protocol):
+    """An auditor that is told which scheduler in a row writes."""
+
+    life: int
+
+
 class Leaders:
     """One scheduler after the other: each dies after some write, or is deposed and goes on with what it knows."""
 
-    def __init__(self, it: Stage, api: Auditor, rng: random.Random, plan: FaultPlan) -> None:
+    def __init__(self, it: Stage, api: CountsLives, rng: random.Random, plan: FaultPlan) -> None:
         self.lives = 0
         self._it = it
         self._api = api

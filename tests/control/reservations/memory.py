@@ -41,9 +41,10 @@ from restow.adapters.memory.store import Change, Collection, Stored
 from restow.control.scheduler import Scheduler, SchedulerSettings
 from restow.control.scheduler.monotonic_clock import monotonic_time
 from restow.model import kinds
-from restow.model.cluster.names import Key, key_of
-from restow.model.cluster.seat import is_ended, is_expired, wanted
+from restow.model.object_key import Key, key_of
 from restow.model.objects import Node, Placement, Pod, Reservation
+from restow.model.reservations.observed import is_ended
+from restow.model.reservations.spec import is_expired, wanted
 from restow.model.resources import PODS, Vector, add, amounts, pod_requests, subtract
 from restow.ports import Clock
 from restow.scheduling.registry import Profile
@@ -54,20 +55,18 @@ from tests.control.reservations.successor import Known, Lists, Steps, Successor,
 LONGEST = 10.0
 """Seconds that a scheduler may take for what is to be written, if writes fail every now and then."""
 _NODES, _PODS, _RESERVATIONS = (kind.qualified_name for kind in (kinds.NODE, kinds.POD, kinds.RESERVATION))
-_KINDS: dict[str, Any] = {
-    kind.qualified_name: kind.type
-    for kind in (
-        kinds.NODE,
-        kinds.POD,
-        kinds.RESERVATION,
-        kinds.NAMESPACE,
-        kinds.PRIORITY_CLASS,
-        kinds.QUEUE,
-        kinds.POD_GROUP,
-        *kinds.OWNERS,
-        *kinds.STORAGE,
-    )
-}
+_WATCHED: tuple[kinds.Kind[Any], ...] = (
+    kinds.NODE,
+    kinds.POD,
+    kinds.RESERVATION,
+    kinds.NAMESPACE,
+    kinds.PRIORITY_CLASS,
+    kinds.QUEUE,
+    kinds.POD_GROUP,
+    *kinds.OWNERS,
+    *kinds.STORAGE,
+)
+_KINDS: dict[str, Any] = {kind.qualified_name: kind.type for kind in _WATCHED}
 
 
 class Memory:
@@ -165,7 +164,7 @@ class Memory:
         """Everything that takes room is a pod, or a seat beyond the pod in it."""
         pods = [one for one in self._pods if takes_room(one)]
         free: dict[str, Vector] = {one.metadata.name: dict(amounts(one.status.allocatable)) for one in self._nodes}
-        taken = [(one.spec.node_name or "", pod_requests(one)) for one in pods]
+        taken: list[tuple[str, Vector]] = [(one.spec.node_name or "", pod_requests(one)) for one in pods]
         for one in self._reservations:
             taken += [*held_by(one, pods, sizes_of(one)), *kept_by(one, pods, sizes_of(one))]
         for node, request in taken:

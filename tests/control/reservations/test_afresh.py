@@ -12,7 +12,7 @@ import pytest
 from restow.control.scheduler import SchedulerSettings
 from restow.model import kinds
 from restow.model.kinds import Kind
-from restow.model.tenancy import QUEUE_ANNOTATION
+from restow.model.queues import QUEUE_ANNOTATION
 from restow.ports import Api, Gone, Request, Response
 from tests.control.reservations.stage import THEIRS, over_committed, phase, reservation
 from tests.control.stage import places, stage
@@ -182,7 +182,7 @@ async def test_what_a_list_lacks_is_gone_though_the_watch_never_showed_what_we_k
     behind = Behind(kind.plural, "ADDED", name, ends=True)
     async with stage(nodes=1, around=behind.around, settings=ALL) as it:
         await happens(it)
-        await it.delete(kind, name, **({"grace_seconds": 0} if kind is kinds.POD else {}))
+        await it.delete(kind, name, grace_seconds=0 if kind is kinds.POD else None)
         behind.caught_up.set()
         await pass_time(5)
         await it.create(kinds.POD, pod("big", "3", app="other"))

@@ -12,9 +12,9 @@ from prometheus_client import CollectorRegistry
 from restow.client.shared_informers import SharedInformers
 from restow.client.verbs import Client
 from restow.model import kinds
+from restow.running.component_runner import ComponentDependencies
+from restow.running.components import COMPONENTS
 from restow.running.configuration import Configuration
-from restow.running.parts import PARTS
-from restow.running.posts import Means
 from tests.control.reservations.stage import reservation
 from tests.control.stage import world
 from tests.sim.stage import Stage, pass_time, running, virtual
@@ -24,11 +24,11 @@ from tests.sim.stage import Stage, pass_time, running, virtual
 async def looked_after(it: Stage, section: dict[str, str]) -> AsyncIterator[None]:
     """A scheduler and a collector, as `restow run` makes them."""
     rng = random.Random(1)
-    means = Means(it.api, it.clock, rng, SharedInformers(Client(it.api), rng))
+    means = ComponentDependencies(it.api, it.clock, rng, SharedInformers(Client(it.api), rng))
     async with AsyncExitStack() as acting:
         for name in ("scheduler", "reservations"):
-            part = PARTS[name](CollectorRegistry(), "restow-system")
-            await acting.enter_async_context(running(part.make(means, Configuration(reservations=section))))
+            part = COMPONENTS[name](CollectorRegistry(), "restow-system")
+            await acting.enter_async_context(running(part.build(means, Configuration(reservations=section))))
         yield
 
 
@@ -36,7 +36,7 @@ async def phases(it: Stage) -> list[str | None]:
     return [one.status.state.phase for one in (await it.client.list(kinds.RESERVATION)).items]
 
 
-AVAILABLE, FAILED, GONE = ["Available"], ["Failed"], []
+AVAILABLE, FAILED, GONE = ["Available"], ["Failed"], list[str]()
 
 
 @pytest.mark.parametrize(

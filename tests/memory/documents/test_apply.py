@@ -226,21 +226,15 @@ def test_kubectl_takes_over_what_its_annotation_says_it_applied() -> None:
 
 # --- laws ---
 
+variables = st.fixed_dictionaries({"name": st.sampled_from("XYZ"), "value": st.sampled_from("12")})
+fields: dict[str, st.SearchStrategy[Any]] = {
+    "image": st.sampled_from(["i", "j"]),
+    "args": st.lists(st.sampled_from("xy"), max_size=2),
+    "env": st.lists(variables, unique_by=lambda each: each["name"], max_size=3),
+}
+named: dict[str, st.SearchStrategy[Any]] = {"name": st.sampled_from("abc")}
 containers = st.lists(
-    st.fixed_dictionaries(
-        {"name": st.sampled_from("abc")},
-        optional={
-            "image": st.sampled_from(["i", "j"]),
-            "args": st.lists(st.sampled_from("xy"), max_size=2),
-            "env": st.lists(
-                st.fixed_dictionaries({"name": st.sampled_from("XYZ"), "value": st.sampled_from("12")}),
-                unique_by=lambda each: each["name"],
-                max_size=3,
-            ),
-        },
-    ),
-    unique_by=lambda each: each["name"],
-    max_size=3,
+    st.fixed_dictionaries(named, optional=fields), unique_by=lambda each: str(each["name"]), max_size=3
 )
 labels = st.dictionaries(st.sampled_from("ab"), st.sampled_from("12"), min_size=1, max_size=2)
 intents = st.builds(

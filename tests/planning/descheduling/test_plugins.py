@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from restow.model.cluster import Occupant
 from restow.model.objects import (
     Affinity,
     NodeAffinity,
@@ -121,20 +122,20 @@ def averse(to: str) -> Affinity:
 
 
 def test_of_two_pods_that_want_to_be_apart_one_leaves() -> None:
-    db = {"labels": {"app": "db"}, "affinity": averse("db")}
+    db: dict[str, Any] = {"labels": {"app": "db"}, "affinity": averse("db")}
     pods = [aged(app("old", on="a", **db), 500), aged(app("new", on="a", **db), 100)]
     found = ask(cluster([host("a"), host("b")], pods), ANTI)
     assert moves(found.plan) == [("new", "a", "b")]
 
 
 def test_the_pod_of_lower_priority_leaves() -> None:
-    db = {"labels": {"app": "db"}, "affinity": averse("db")}
+    db: dict[str, Any] = {"labels": {"app": "db"}, "affinity": averse("db")}
     pods = [aged(app("low", on="a", priority=1, **db), 500), aged(app("high", on="a", priority=9, **db), 100)]
     assert moves(ask(cluster([host("a"), host("b")], pods), ANTI).plan) == [("low", "a", "b")]
 
 
 def test_three_pods_on_two_nodes_cannot_all_be_apart() -> None:
-    db = {"labels": {"app": "db"}, "affinity": averse("db")}
+    db: dict[str, Any] = {"labels": {"app": "db"}, "affinity": averse("db")}
     found = ask(cluster([host("a"), host("b")], [app(f"p{n}", on="a", **db) for n in range(3)]), ANTI)
     assert len(found.plan.moves) == 1
     assert "whose anti-affinity rules that out, but no other node takes it" in reasons(found.plan)["p1"]
@@ -278,7 +279,12 @@ def test_who_stays_is_looked_at_a_few_times_and_not_once_for_each_of_the_others(
 ) -> None:
     looks: list[str] = []
     look = MoveSimulation.occupant
-    monkeypatch.setattr(MoveSimulation, "occupant", lambda self, uid: looks.append(uid) or look(self, uid))
+
+    def counted_look(simulation: MoveSimulation, uid: str) -> Occupant | None:
+        looks.append(uid)
+        return look(simulation, uid)
+
+    monkeypatch.setattr(MoveSimulation, "occupant", counted_look)
     pods = [web(f"p{number}", on=f"n{number // 20}", cpu="10m", memory="1Mi") for number in range(200)]
     nodes = [ten(f"n{number}", labels={"zone": "x" if number < 10 else "y"}) for number in range(20)]
     found = ask(cluster(nodes, pods), name, busy={one.metadata.uid: "it stays" for one in pods})

@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from restow.model.wire import WireError
+from restow.planning.descheduling.framework import Planner, Remover
 from restow.planning.descheduling.policy import read_policy
 from tests.planning.descheduling.plugin_requests import PLUGINS
 
@@ -82,7 +83,8 @@ def test_so_are_the_arguments_of_its_plugins(name: str) -> None:
     config = {"name": name} if arguments is None else {"name": name, "args": arguments}
     written = {"profiles": [{"name": "p", "pluginConfig": [config], "plugins": {point: {"enabled": [name]}}}]}
     [profile] = read_policy(written, PLUGINS).profiles
-    assert [one.name for one in (*profile.planners, *profile.removers)] == [name]
+    enabled: list[Planner | Remover] = [*profile.planners, *profile.removers]
+    assert [one.name for one in enabled] == [name]
 
 
 def test_without_profiles_there_is_one_that_waits_to_be_told() -> None:

@@ -9,7 +9,8 @@ from msgspec.structs import replace
 
 from restow.eviction.protections import PREFER_NO_EVICTION as RELUCTANT
 from restow.eviction.protections import Protections
-from restow.model.objects import ClaimVolume, Namespace, ObjectMeta, Pod, Taint, Volume
+from restow.model.cluster.storage.storage import StorageObject
+from restow.model.objects import ClaimVolume, EmptyDirVolume, Namespace, ObjectMeta, Pod, Taint, Volume
 from restow.model.snapshot import Snapshot
 from restow.model.times import format_time
 from restow.planning.cycle_limits import CycleLimits
@@ -133,7 +134,7 @@ def test_the_snapshot_is_left_as_it_was() -> None:
         pytest.param({"maxNoOfPodsToEvictTotal": 0}, [], id="none"),
     ],
 )
-def test_no_more_pods_move_than_allowed(limits: dict[str, int], moved: list[str]) -> None:
+def test_no_more_pods_move_than_allowed(limits: dict[str, Any], moved: list[str]) -> None:
     pods = [aged(app(f"p{n}", on="a" if n < 3 else "b"), 300 - n) for n in range(1, 5)]
     found = ask(cluster([ten("a"), ten("b"), ten("c")], pods), LIFE, arguments=OLD, **limits)
     assert sorted(move.pod for move in found.plan.moves) == moved
@@ -166,7 +167,7 @@ def two_sources() -> list[Pod]:
     ],
 )
 def test_a_source_that_limits_do_not_let_be_emptied_is_not_begun(
-    limits: dict[str, int], moved: list[str], told: str
+    limits: dict[str, Any], moved: list[str], told: str
 ) -> None:
     snapshot = cluster([ten("a"), ten("b"), ten("t")], two_sources())
     found = ask(snapshot, "Defragmentation", arguments=EMPTIED, **limits)
@@ -199,7 +200,7 @@ def test_a_source_whose_pods_cannot_all_leave_in_order_is_not_begun() -> None:
     ],
     ids=["of a node", "in all"],
 )
-def test_limits_count_removals_too(limits: dict[str, int], why: str) -> None:
+def test_limits_count_removals_too(limits: dict[str, Any], why: str) -> None:
     ended = [failed(app(f"f{n}", on="a")) for n in range(3)]
     found = ask(cluster([ten("a")], []), "RemoveFailedPods", ended=ended, **limits)
     assert len(found.removals) == 2
@@ -243,7 +244,7 @@ def test_the_default_evictor_protects(arguments: dict[str, Any], why: str) -> No
     assert not found.plan.moves and why in reasons(found.plan)["p"]
 
 
-CLAIMED = {"volumes": [Volume(name="disk", persistent_volume_claim=ClaimVolume(claim_name="data"))]}
+CLAIMED: dict[str, Any] = {"volumes": [Volume(name="disk", persistent_volume_claim=ClaimVolume(claim_name="data"))]}
 ONLY_FAST = {"protectedStorageClasses": [{"name": "fast"}]}
 
 
@@ -269,7 +270,7 @@ ONLY_FAST = {"protectedStorageClasses": [{"name": "fast"}]}
 )
 def test_the_default_evictor_protects_pods_with_claims(arguments: dict[str, Any], kind: str, moved: bool) -> None:
     disk = volume("v", of=kind, claim="data", claim_uid="uid-data", phase="Bound", handle="v")
-    stored = [disk, claim("data", of=kind, to="v", phase="Bound")]
+    stored: list[StorageObject] = [disk, claim("data", of=kind, to="v", phase="Bound")]
     one = app("p", on="a", **CLAIMED)
     found = ask(
         cluster([ten("a", taints=TAINT), ten("b")], [one], stored), "DefaultEvictor", TAINTS, arguments=arguments
@@ -304,7 +305,7 @@ def begun(one: Pod, seconds: float) -> Pod:
         ),
         pytest.param(
             {"evictLocalStoragePods": False},
-            app("p", on="a", volumes=[Volume(name="tmp", empty_dir={})]),
+            app("p", on="a", volumes=[Volume(name="tmp", empty_dir=EmptyDirVolume())]),
             "it has local storage: tmp (evictLocalStoragePods is false)",
             id="local storage",
         ),

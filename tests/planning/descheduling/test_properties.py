@@ -27,7 +27,7 @@ LIMITS = st.fixed_dictionaries(
 )
 
 
-def cycle(snapshot: Snapshot, *names: str, **limits: int) -> CycleOutcome:
+def cycle(snapshot: Snapshot, *names: str, **limits: Any) -> CycleOutcome:
     arguments = ARGUMENTS if names[0] == "Defragmentation" else None
     return ask(snapshot, *names, arguments=arguments, **limits)
 

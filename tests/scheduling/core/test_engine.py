@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from restow.model.cluster import Mask, Which
 from restow.model.objects import Pod, PodStatus, Taint
 from restow.model.snapshot import Snapshot
+from restow.scheduling.accelerated import NodeNameFilter
 from restow.scheduling.engine import Engine
 from restow.scheduling.framework import (
     SKIP,
@@ -91,15 +92,15 @@ def test_the_first_failing_plugin_wins_for_a_node() -> None:
     assert result.plugins == {"First", "Second"}
 
 
-class RulesOut(Says):
-    """Rules out what its filter refuses, before any filter runs."""
+class ExcludesByName(Says, NodeNameFilter):
+    """Excludes before any filter runs the nodes that its filter refuses."""
 
-    def ruled_out(self, cycle: Cycle, rows: Which) -> Mask:
+    def excluded_by_name(self, cycle: Cycle, rows: Which) -> Mask:
         return ~self.filter(cycle, rows)
 
 
-def test_a_plugin_may_rule_nodes_out_before_any_is_asked() -> None:
-    first, second = Says(refuses=["n0", "n1"], name="First"), RulesOut(refuses=["n1"], name="Second")
+def test_a_node_excluded_by_name_is_counted_before_the_filters_run() -> None:
+    first, second = Says(refuses=["n0", "n1"], name="First"), ExcludesByName(refuses=["n1"], name="Second")
     result = refused(place(Engine([first, second]), cluster(*nodes(2))))
     assert result.message == "0/2 nodes are available: 1 First said no, 1 Second said no."
 
@@ -151,7 +152,7 @@ def test_weights_decide() -> None:
 
 def test_a_score_out_of_range_is_a_broken_promise() -> None:
     class Wild(Numbered):
-        def normalize(self, cycle: Cycle, raw: Scores) -> Scores:
+        def normalize_score(self, cycle: Cycle, raw: Scores) -> Scores:
             return raw * 101
 
     with pytest.raises(ScoreOutOfRange, match="Numbered"):

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from restow.model.cluster import Which, states
 from restow.model.objects import Taint
-from restow.scheduling import engine as engine_module
+from restow.scheduling.accelerated import RoomOnly
 from restow.scheduling.engine import Engine
 from restow.scheduling.framework import Cycle, Plugin, Reach, ScorePlugin, Scores
-from restow.scheduling.ranking import key_blocks, topology_buckets
+from restow.scheduling.ranking import key_blocks, rankings, topology_buckets
 from restow.scheduling.schedule_result import Placed
 from tests.model.cluster.builders import node, pod
 from tests.scheduling.core.doubles import Apart, Eligible, Fit, Numbered, cluster, cycle, node_of
@@ -30,7 +30,7 @@ class Crowded(ScorePlugin):
         names = [cycle.snapshot.rows.name(row) for row in cycle.snapshot.rows.numbers(rows)]
         return np.array([len(cycle.snapshot.occupants(name)) if name else 0 for name in names], np.int64)
 
-    def normalize(self, cycle: Cycle, raw: Scores) -> Scores:
+    def normalize_score(self, cycle: Cycle, raw: Scores) -> Scores:
         return 100 - raw * 100 // max(1, int(raw.max()))
 
 
@@ -45,15 +45,14 @@ def naive(engine: Engine, story: Cycle) -> str | None:
         return None
     total = np.zeros(len(rows), np.int64)
     for plugin, weight in engine.scores:
-        total += weight * plugin.normalize(story, plugin.score(story, rows))
+        total += weight * plugin.normalize_score(story, plugin.score(story, rows))
     return min((-score, snapshot.rows.name(row)) for score, row in zip(total.tolist(), rows.tolist(), strict=True))[1]
 
 
-class ByRoom(Fit):
-    """The same, asked about one row of those that have the same room."""
+class FitByRoom(Fit, RoomOnly):
+    """The same, asked about one row of all that have the same room."""
 
-    name: ClassVar[str] = "ByRoom"
-    by_room: ClassVar[bool] = True
+    name: ClassVar[str] = "FitByRoom"
 
 
 NAMES = st.sampled_from([f"n{number}" for number in range(12)])
@@ -70,8 +69,8 @@ EVENTS = st.lists(
 )
 PLUGINS = {
     "rows only": [Eligible, Fit],
-    "rooms only": [Eligible, ByRoom],
-    "rooms and rows": [ByRoom, Eligible, Fit],
+    "rooms only": [Eligible, FitByRoom],
+    "rooms and rows": [FitByRoom, Eligible, Fit],
     "asked of the cluster": [Eligible, Fit, Apart],
     "compared by node": [Eligible, Fit, Numbered],
     "compared in the cluster": [Eligible, Fit, Apart, Numbered, Crowded],
@@ -82,7 +81,7 @@ PLUGINS = {
 def _small_blocks(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
     """Blocks of four, so that a few nodes already fill several."""
     monkeypatch.setattr(key_blocks, "BLOCK", 4)
-    monkeypatch.setattr(engine_module, "BLOCK", 4)
+    monkeypatch.setattr(rankings, "BLOCK", 4)
     monkeypatch.setattr(topology_buckets, "_ROWS_PER_BUCKET", request.param)
     monkeypatch.setattr(states, "_SPARE", 8 * request.param)  # rows share states now and then, or always
 

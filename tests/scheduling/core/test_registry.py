@@ -40,14 +40,14 @@ class Foreign(FilterPlugin):
 class ShortestFirst(QueueSortPlugin):
     name: ClassVar[str] = "ShortestFirst"
 
-    def key(self, pod: Pod) -> int:
+    def sort_key(self, pod: Pod) -> int:
         return len(pod.metadata.name)
 
 
 class LongestFirst(ShortestFirst):
     name: ClassVar[str] = "LongestFirst"
 
-    def key(self, pod: Pod) -> int:
+    def sort_key(self, pod: Pod) -> int:
         return -len(pod.metadata.name)
 
 

@@ -111,7 +111,7 @@ def test_nodes_that_share_a_host_name_are_not_told_apart_by_a_screen() -> None:
         one = pod(f"p{number}", labels={"app": "x"}, **apart())
         assert node_of(kept.place(cycle(snapshot, one))) == where
         snapshot.assume(one, where, at=0.0)
-    (ranking,) = kept._rankings.values()
+    (ranking,) = kept._rankings._rankings.values()
     assert ranking.has_mask_cache
     for name in ("n1", "n2"):
         snapshot.apply_node(host(name, "shared", version=90))

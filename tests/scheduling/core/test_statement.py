@@ -17,7 +17,7 @@ from restow.model.snapshot import Snapshot, UnknownNode
 from restow.scheduling.decisions import Assign, HoldSeats, Nominate
 from restow.scheduling.engine import Engine
 from restow.scheduling.expected_ends import terminating_pods
-from restow.scheduling.framework import SUCCESS, Cycle, Plugin, Verdict, error, unschedulable, wait
+from restow.scheduling.framework import SUCCESS, Cycle, Plugin, error, unschedulable, wait
 from restow.scheduling.schedule_result import Unplaced
 from restow.scheduling.statement import Statement
 from tests.model.cluster.builders import node, placements_of, pod, reservation

@@ -274,7 +274,7 @@ def scores(snapshot: Snapshot, incoming: Pod, **arguments: Any) -> list[int] | N
     if plugin.pre_score(cycle).code is Code.SKIP:
         return None
     rows = np.array([snapshot.rows.find(name) for name in NODES])
-    return list(map(int, plugin.normalize(cycle, plugin.score(cycle, rows))))
+    return list(map(int, plugin.normalize_score(cycle, plugin.score(cycle, rows))))
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from restow.scheduling.framework import Cycle
 from restow.scheduling.plugins.queue_node_lock import NodeReservation
 from restow.scheduling.registry import read_profile
 from tests.model.cluster.builders import node, of_queue, pod, queue
+from tests.scheduling.core.doubles import node_of, refused
 from tests.scheduling.plugins.asking import reasons
 
 DAEMONS = OwnerReference(kind="DaemonSet", name="d", uid="d", controller=True)
@@ -56,7 +57,7 @@ def test_without_locks_the_plugin_has_no_say() -> None:
 
 
 def message(one: Pod, snapshot: Snapshot) -> str:
-    return read_profile({}).engine.place(Cycle(one, snapshot, 0.0)).message
+    return refused(read_profile({}).engine.place(Cycle(one, snapshot, 0.0))).message
 
 
 def test_the_refusal_is_one_counted_sentence() -> None:
@@ -81,7 +82,7 @@ def test_what_an_engine_remembers_follows_the_locks(again: bool) -> None:
     snapshot, engine = cluster(names=("n1", "n2")), read_profile({}).engine
 
     def where() -> str:
-        return engine.place(Cycle(pod("p"), snapshot, 0.0)).node
+        return node_of(engine.place(Cycle(pod("p"), snapshot, 0.0)))
 
     assert where() == "n1"
     mark = snapshot.mark()
@@ -97,11 +98,11 @@ def test_what_an_engine_remembers_follows_the_locks(again: bool) -> None:
 def test_it_runs_by_default_and_can_be_switched_off() -> None:
     off = read_profile({"tiers": [{"plugins": [{"name": "NodeReservation", "enabled": False}]}]}).engine
     cycle = Cycle(pod("p"), cluster(queue("q", "n1"), names=("n1",)), 0.0)
-    assert off.place(cycle).node == "n1"
+    assert node_of(off.place(cycle)) == "n1"
 
 
 def test_what_an_engine_remembers_follows_a_lock_that_moves() -> None:
     snapshot, engine = cluster(queue("q", "n1"), names=("n1", "n2")), read_profile({}).engine
-    assert engine.place(Cycle(pod("p"), snapshot, 0.0)).node == "n2"
+    assert node_of(engine.place(Cycle(pod("p"), snapshot, 0.0))) == "n2"
     snapshot.apply_queue(queue("q", "n2"))
-    assert engine.place(Cycle(pod("p"), snapshot, 0.0)).node == "n1"
+    assert node_of(engine.place(Cycle(pod("p"), snapshot, 0.0))) == "n1"

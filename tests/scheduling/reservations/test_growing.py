@@ -7,16 +7,14 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from restow.model.objects import ObjectMeta, Placement, Quantities, Queue, QueueSpec, Reservation
+from restow.model.objects import ObjectMeta, Placement, Queue, QueueSpec, Reservation
 from restow.model.reservations.observed import has_grown
 from restow.scheduling.seat_checks.spec_increase import beyond_limits
-from tests.model.cluster.builders import pod
+from tests.model.cluster.builders import Amounts, pod
 from tests.scheduling.reservations.stage import Stage, booking, rooms, task
 
 
-def grown(
-    name: str, replicas: int, cpu: str, given: str, beside: Quantities | None = None, **fields: Any
-) -> Reservation:
+def grown(name: str, replicas: int, cpu: str, given: str, beside: Amounts | None = None, **fields: Any) -> Reservation:
     """One with two seats that were given so much each; its spec was changed to so many, of this size. If it has another
     task beside that one, that has one seat, and is as it was."""
     tasks = [task(replicas, {"cpu": cpu}), *([task(1, beside, name="u")] if beside else [])]
@@ -25,7 +23,7 @@ def grown(
         one.status,
         observed_generation=1,
         observed_queue="q",
-        observed_requests={"t": {"cpu": given}, "u": beside or {}},
+        observed_requests={"t": {"cpu": given}, "u": dict(beside or {})},
         placements=[
             *(one.status.placements or ()),
             *(Placement(task=each.name, index=0, node_name="n1") for each in tasks[1:]),
@@ -79,9 +77,7 @@ def test_seats_are_lost_until_the_rest_is_within_the_limit(
         pytest.param({"cpu": "1500m"}, [0, 1], id="there is not"),
     ],
 )
-def test_a_seat_behind_the_one_that_is_lost_stays_if_it_is_not_in_the_way(
-    beside: dict[str, str], expected: list[int]
-) -> None:
+def test_a_seat_behind_the_one_that_is_lost_stays_if_it_is_not_in_the_way(beside: Amounts, expected: list[int]) -> None:
     assert lost(grown("r", 2, "3", "1", beside)) == expected
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from msgspec.structs import replace
 
@@ -15,8 +17,9 @@ from restow.model.objects import (
     ReservationOwner,
     SelectorSpec,
 )
+from restow.scheduling.actions import seat_assignment
 from restow.scheduling.engine import Engine
-from restow.scheduling.framework import Code, Verdict
+from restow.scheduling.framework import Code, Cycle, Verdict
 from tests.model.cluster.builders import node, pod
 from tests.scheduling.core.doubles import Says
 from tests.scheduling.reservations.stage import (
@@ -209,6 +212,19 @@ def test_a_fit_seat_is_found_however_many_reservations_have_only_unfit_ones() ->
     assert outcome.seats == {"a": "r38/t/0", "b": "r39/t/0"}
 
 
+def nodes_asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The node of every call of Engine.fits from now on."""
+    asked: list[str] = []
+    fits = Engine.fits
+
+    def counted_fits(engine: Engine, cycle: Cycle, node: str) -> Any:
+        asked.append(node)
+        return fits(engine, cycle, node)
+
+    monkeypatch.setattr(Engine, "fits", counted_fits)
+    return asked
+
+
 @pytest.mark.parametrize(
     ("is_small", "tries"),
     [
@@ -219,19 +235,15 @@ def test_a_fit_seat_is_found_however_many_reservations_have_only_unfit_ones() ->
 def test_seats_that_refused_a_pod_are_not_tried_by_all_that_are_like_it(
     monkeypatch: pytest.MonkeyPatch, is_small: bool, tries: int
 ) -> None:
-    asked: list[str] = []
-    fits = Engine.fits
-    monkeypatch.setattr(Engine, "fits", lambda engine, cycle, node: asked.append(node) or fits(engine, cycle, node))
+    asked = nodes_asked(monkeypatch)
     held = booking("r", task(90), at={n: f"n{n:02d}" for n in range(90)}, **FITS)
     outcome = Stage(*many(90, fit=0, is_small=is_small), held).session(*(user(f"p{n}", {"cpu": "8"}) for n in range(3)))
     assert (outcome.seats, len(asked)) == ({}, tries)
 
 
 def test_of_too_many_pods_that_find_no_seat_the_last_ones_try_only_some(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[str] = []
-    fits = Engine.fits
-    monkeypatch.setattr(Engine, "fits", lambda engine, cycle, node: asked.append(node) or fits(engine, cycle, node))
-    monkeypatch.setattr(seating, "_MANY", 90)
+    asked = nodes_asked(monkeypatch)
+    monkeypatch.setattr(seat_assignment, "_MANY", 90)
     held = booking("r", task(90), at={n: f"n{n:02d}" for n in range(90)}, **FITS)
     outcome = Stage(*many(90, fit=0, is_small=True), held).session(*(user(f"p{n}", {"cpu": str(n)}) for n in (7, 8)))
     assert (outcome.seats, len(asked)) == ({}, 90 + 32)

@@ -23,7 +23,6 @@ from restow.model.objects import (
     QueueSpec,
     SelectorRequirement,
     SelectorSpec,
-    TaskSpec,
     TopologySpreadConstraint,
 )
 from tests.model.cluster.builders import ROOM, node, pod, queue

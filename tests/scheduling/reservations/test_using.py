@@ -20,6 +20,7 @@ from restow.model.reservations.seat_name import SeatName
 from restow.scheduling.cluster_events import RESERVATION
 from restow.scheduling.decisions import RefusePod
 from tests.model.cluster.builders import ROOM, node, pod
+from tests.narrowing import present
 from tests.scheduling.reservations.stage import (
     ALL,
     FIRST,
@@ -183,8 +184,10 @@ def test_a_template_is_compared_a_fit_is_tried(policy: str, requests: dict[str, 
 
 def test_each_pod_gets_a_seat_of_its_own_task() -> None:
     held = booking("r", task(1, {"cpu": "1"}, name="a"), task(1, {"cpu": "2"}, name="b"), at={0: "n1"})
-    more = replace(held.status.placements[0], task="b")
-    stage = Stage(*rooms("n1"), replace(held, status=replace(held.status, placements=[*held.status.placements, more])))
+    more = replace(present(held.status.placements)[0], task="b")
+    stage = Stage(
+        *rooms("n1"), replace(held, status=replace(held.status, placements=[*present(held.status.placements), more]))
+    )
     outcome = stage.session(user("large", {"cpu": "2"}), user("small", {"cpu": "1"}))
     assert outcome.seats == {"large": "r/b/0", "small": "r/a/0"}
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -29,7 +28,7 @@ ALONE = ["ReadWriteOncePod"]
 DATA = [Volume(name="v", persistent_volume_claim=ClaimVolume(claim_name="data"))]
 
 
-def stage(*things: Pod | Reservation, modes: Sequence[str] = ALONE) -> Stage:
+def stage(*things: Pod | Reservation, modes: list[str] = ALONE) -> Stage:
     made = Stage(*(node(name, labels={"zone": name[0]}) for name in ("a1", "a2", "b1")))
     reachable = on_label("zone", "a")
     made.snapshot.apply_storage(

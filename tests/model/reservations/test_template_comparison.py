@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from random import Random
 from typing import Any
 
@@ -23,6 +22,7 @@ from restow.model.objects import (
     PodAffinityTerm,
     PodSpec,
     PreferredSchedulingTerm,
+    Quantities,
     ResourceRequirements,
     SelectorRequirement,
     SelectorSpec,
@@ -39,8 +39,8 @@ def made(**fields: Any) -> Pod:
 def container(
     name: str = "main",
     image: str = "a",
-    requests: Mapping[str, str] | None = None,
-    limits: Mapping[str, str] | None = None,
+    requests: Quantities | None = None,
+    limits: Quantities | None = None,
     **more: Any,
 ) -> Container:
     return Container(name=name, image=image, resources=ResourceRequirements(requests=requests, limits=limits), **more)
@@ -144,8 +144,16 @@ def test_alike(one: dict[str, Any], other: dict[str, Any]) -> None:
             id="all pods are not none",
         ),
         pytest.param(
-            {"affinity": Affinity(node_affinity=NodeAffinity(preferred=[PreferredSchedulingTerm(1, A)]))},
-            {"affinity": Affinity(node_affinity=NodeAffinity(preferred=[PreferredSchedulingTerm(2, A)]))},
+            {
+                "affinity": Affinity(
+                    node_affinity=NodeAffinity(preferred=[PreferredSchedulingTerm(weight=1, preference=A)])
+                )
+            },
+            {
+                "affinity": Affinity(
+                    node_affinity=NodeAffinity(preferred=[PreferredSchedulingTerm(weight=2, preference=A)])
+                )
+            },
             "affinity",
             id="another weight",
         ),

@@ -31,6 +31,7 @@ from restow.model.snapshot import Snapshot
 from restow.model.times import format_time
 from tests.model.cluster.builders import node, placements_of, pod, reservation, spec
 from tests.model.cluster.reading import amount
+from tests.narrowing import present
 
 SEAT = SeatName("default", "r", "t", 0)
 WEB = {"app": "web"}
@@ -256,7 +257,7 @@ UNREADABLE = SelectorSpec(match_expressions=[SelectorRequirement(key="app", oper
 )
 def test_who_owns_a_seat(snapshot: Snapshot, owner: ReservationOwner, matches: bool) -> None:
     taker = pod("p", on="n1", labels=WEB, seat="default/r/t/0", owner=REPLICA_SET)
-    taker.metadata.annotations["scheduling.k8s.io/group-name"] = "gang"
+    present(taker.metadata.annotations)["scheduling.k8s.io/group-name"] = "gang"
     snapshot.apply_reservation(reservation("r", {0: "n1"}, owners=[owner]))
     snapshot.apply_pod(taker)
     snapshot.apply_owner(ObjectMeta(uid="rs", owner_references=[DEPLOYMENT]))
@@ -269,7 +270,8 @@ def test_match_label_keys_of_a_template_are_written_into_its_selectors() -> None
         label_selector=SelectorSpec(match_labels=WEB), match_label_keys=["hash", "no"], mismatch_label_keys=["tenant"]
     )
     written = spec(affinity=Affinity(pod_anti_affinity=PodAffinity(required=[term])))
-    folded = fold_label_keys(written, {"hash": "1", "tenant": "x"}).affinity.pod_anti_affinity.required[0]
+    apart = present(present(fold_label_keys(written, {"hash": "1", "tenant": "x"}).affinity).pod_anti_affinity)
+    (folded,) = present(apart.required)
     selector = label_selector(folded.label_selector)
     assert str(selector) == "app=web,hash=1,tenant!=x"
 

@@ -127,11 +127,11 @@ class Snapshot:
     def apply_owner(self, metadata: ObjectMeta) -> None:
         """An object that pods, or their owners, name as their owner, such as a ReplicaSet."""
         if self.owner_chains.put(metadata):
-            self.reservations.kinship_changed()
+            self.reservations.owners_changed()
 
     def remove_owner(self, metadata: ObjectMeta) -> None:
         self.owner_chains.drop(metadata.uid)
-        self.reservations.kinship_changed()
+        self.reservations.owners_changed()
 
     def apply_namespace(self, namespace: Namespace) -> None:
         self.namespaces.apply(namespace)
@@ -141,11 +141,11 @@ class Snapshot:
 
     def apply_group(self, group: PodGroup) -> None:
         if self.owner_chains.put_group(group):
-            self.reservations.kinship_changed()
+            self.reservations.owners_changed()
 
     def remove_group(self, group: PodGroup) -> None:
         self.owner_chains.drop_group(*key_of(group))
-        self.reservations.kinship_changed()
+        self.reservations.owners_changed()
 
     def apply_queue(self, queue: Queue) -> None:
         """A queue, of which only the locks matter here."""
@@ -243,7 +243,7 @@ class Snapshot:
         named = (SeatName.parse(one.key) for one in there if one.ledger == "reserved")
         hopes = [name for name in named if name is not None and self.reservations.is_unguaranteed(name)]
         seated = there if taken is not None else ()
-        rests = [one.seat for one in seated if one.seat is not None and self.reservations.rest(one)]
+        rests = [one.seat for one in seated if one.seat is not None and self.reservations.unrecorded_remainder(one)]
         mark = self.mark()
         try:
             for name in hopes:

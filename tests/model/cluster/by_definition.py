@@ -10,6 +10,7 @@ from restow.model.objects import Node, Placement, Pod, Reservation
 from restow.model.resources import add, amounts, pod_requests, scored_requests, subtract
 from restow.model.taints import UNSCHEDULABLE, untolerated
 from tests.model.cluster.reading import LEDGERS, Table
+from tests.narrowing import present
 
 
 class Reference:
@@ -80,7 +81,11 @@ class Reference:
     def held(self) -> list[tuple[str, str, Pod]]:
         """(seat, node, a pod like the one it is kept for) of every seat that holds room."""
         return [
-            (f"default/{name}/t/{placement.index}", placement.node_name, Pod(spec=one.spec.tasks[0].template.spec))
+            (
+                f"default/{name}/t/{placement.index}",
+                placement.node_name,
+                Pod(spec=present(one.spec.tasks)[0].template.spec),
+            )
             for name, one in self.reservations.items()
             for placement in (*(one.status.placements or ()), *self.assumed_placements.get(name, {}).values())
             if self._holds(name, one, placement)
@@ -111,7 +116,7 @@ class Reference:
         """(node, amounts) of what seats hold beyond the pods in them, or on their way there."""
         found = []
         for name, one in self.reservations.items():
-            size = pod_requests(Pod(spec=one.spec.tasks[0].template.spec))
+            size = pod_requests(Pod(spec=present(one.spec.tasks)[0].template.spec))
             for placement in (*(one.status.placements or ()), *self.assumed_placements.get(name, {}).values()):
                 is_open = placement.pod_ref is None and one.status.state.phase not in ("Succeeded", "Failed")
                 takers = self._takers(name, placement) if is_open else []
@@ -126,8 +131,8 @@ class Reference:
         def count(ledger: str, where: str, vector: dict[str, int]) -> None:
             tables[ledger][where] = add(tables[ledger].get(where, {}), vector)
 
-        for name, one in self.nodes.items():
-            count("allocatable", name, amounts(one.status.allocatable))
+        for name, node in self.nodes.items():
+            count("allocatable", name, amounts(node.status.allocatable))
         for one, where, _, _ in self.placed():
             count("requested", where, {**pod_requests(one), "pods": 1})
             count("nonzero", where, scored_requests(one))

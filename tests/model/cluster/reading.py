@@ -59,7 +59,7 @@ def everything(snapshot: Snapshot) -> dict[str, Any]:
         snapshot.pods,
         snapshot.reservations,
     )
-    placements, promises = reservations._placements, reservations.promises
+    placements, promises = reservations._placements, reservations.assigned
     size = rows.size
     return {
         "rows": (dict(rows._rows), list(rows._names), list(rows._free)),
@@ -83,9 +83,9 @@ def everything(snapshot: Snapshot) -> dict[str, Any]:
         },
         "promises": [dict(one) for one in (promises._lives, promises._coming, promises._count)],
         "aside": dict(snapshot.occupancy._aside),
-        "vacancies": copy.deepcopy((reservations.vacancies._seats, reservations.vacancies.directory._listed)),
-        "living": copy.deepcopy(reservations.living._listed),
-        "holdings": copy.deepcopy(reservations.holdings._sums),
+        "vacancies": copy.deepcopy((reservations.free._seats, reservations.free.owner_index._listed)),
+        "living": copy.deepcopy(reservations.live._listed),
+        "holdings": copy.deepcopy(reservations.reserved_usage._sums),
         "ports": copy.deepcopy(snapshot.ports._held),
         "mounts": copy.deepcopy((snapshot.mounts._on, snapshot.mounts._claims, snapshot.mounts._disks)),
         "crowd": {group.key: dict(group.rows) for group in snapshot.affinity._groups.values() if group.rows},

@@ -35,6 +35,7 @@ from restow.model.objects import (
 )
 from restow.model.snapshot import Snapshot
 from tests.model.cluster.builders import node, pod, reservation
+from tests.narrowing import present
 
 
 def spread(*keys: str, selector: SelectorSpec | None = None) -> dict[str, Any]:
@@ -85,7 +86,8 @@ def reporting(status: PodStatus) -> Pod:
 TOLERANT = [Toleration(key="x", value="1"), Toleration(key="y", operator="Exists")]
 SPELLED_OUT = [Toleration(key="y", operator="Exists"), Toleration(key="x", operator="Equal", value="1", effect="")]
 OTHERWISE = [Toleration(key="x", value="2")]
-TOKEN, OTHER_TOKEN = ({"volumes": [Volume(name=f"kube-api-access-{end}")]} for end in ("x7k", "9fd"))
+TOKEN: dict[str, Any] = {"volumes": [Volume(name="kube-api-access-x7k")]}
+OTHER_TOKEN: dict[str, Any] = {"volumes": [Volume(name="kube-api-access-9fd")]}
 SELECTOR, REVERSED = {"a": "1", "b": "2"}, {"b": "2", "a": "1"}
 CLAIMING: dict[str, Any] = {"resource_claims": [PodResourceClaim(name="gpu", resource_claim_template_name="gpus")]}
 EPHEMERAL: dict[str, Any] = {"volumes": [Volume(name="data", ephemeral=EphemeralVolume())]}
@@ -217,7 +219,7 @@ def test_what_nobody_reads_any_more_splits_no_classes_in_the_long_run() -> None:
         snapshot.class_of(pod(f"p{number}", **spread(f"run-{number}")))
     labels = {f"run-{number}": "x" for number in range(100)}
     one, other, another = (pod("p", labels={**labels, "app": app}) for app in "xyx")
-    another.metadata.labels["run-7"] = "y"
+    present(another.metadata.labels)["run-7"] = "y"
     assert snapshot.class_of(one) is not snapshot.class_of(other)
     assert snapshot.class_of(one) is snapshot.class_of(another)
 
@@ -241,11 +243,13 @@ def test_pods_share_a_class_exactly_when_everything_read_is_equal(pods: list[Pod
     read: dict[str, set[str]] = {}
     for one in pods:
         for constraint in one.spec.topology_spread_constraints or ():
-            read.setdefault(one.metadata.namespace, set()).update(constraint.label_selector.match_labels)
+            read.setdefault(present(one.metadata.namespace), set()).update(
+                present(present(constraint.label_selector).match_labels)
+            )
 
     def naive(one: Pod) -> tuple[Any, ...]:
-        keys = read.get(one.metadata.namespace)
-        labels = {key: value for key, value in one.metadata.labels.items() if key in (keys or ())}
+        keys = read.get(present(one.metadata.namespace))
+        labels = {key: value for key, value in present(one.metadata.labels).items() if key in (keys or ())}
         shape = snapshot.shapes.of(one).facts.requests["cpu"], str(one.spec.topology_spread_constraints)
         return shape, labels, one.metadata.namespace if keys is not None else None
 

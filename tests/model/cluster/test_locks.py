@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from restow.model.objects import ObjectMeta, OwnerReference, PodGroup, PodGroupSpec
 from restow.model.snapshot import Snapshot
 from tests.model.cluster.builders import node, of_queue, pod, queue, reservation
+from tests.narrowing import present
 
 DAEMONS = OwnerReference(kind="DaemonSet", name="d", uid="d", controller=True)
 GANG = PodGroup(metadata=ObjectMeta(name="g", namespace="default"), spec=PodGroupSpec(queue="q"))
@@ -135,8 +136,9 @@ def test_a_lock_touches_the_rows_of_its_nodes_alone() -> None:
 def test_a_seat_belongs_to_the_queue_of_its_reservation_whatever_its_template_says(written: str) -> None:
     snapshot = snapshot_of(queue(written or "default", "n1"))
     held = reservation("r", {0: "n2"})
-    template = replace(held.spec.tasks[0].template, metadata=member("g").metadata)
-    asked = replace(held.spec, queue=written, tasks=[replace(held.spec.tasks[0], template=template)])
+    (only,) = present(held.spec.tasks)
+    template = replace(only.template, metadata=member("g").metadata)
+    asked = replace(held.spec, queue=written, tasks=[replace(only, template=template)])
     snapshot.apply_reservation(replace(held, spec=asked))
     (seat,) = snapshot.reservations.seats("default", "r")
     assert snapshot.class_of(seat.reserved_pod).queue_lock_class == (written or "default")

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from restow.model.objects import Container, ContainerPort, ObjectMeta, Pod, PodSpec
 from restow.model.snapshot import Snapshot
+from tests.narrowing import present
 
 NODES = ["a", "b", "c"]
 PORTS = st.lists(
@@ -28,7 +29,7 @@ def listening(number: int, ports: list[ContainerPort], node: str | None = None) 
 
 
 def is_vacant(snapshot: Snapshot, node: str, wanted: list[ContainerPort]) -> bool:
-    held = [port for one in snapshot.occupants(node) for port in one.pod.spec.containers[0].ports or ()]
+    held = [port for one in snapshot.occupants(node) for port in present(one.pod.spec.containers)[0].ports or ()]
     return not any(_collide(one, other) for one in held for other in wanted)
 
 

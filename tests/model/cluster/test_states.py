@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -41,7 +43,7 @@ def happen(room: Room, log: UndoLog, event: str, row: int, amount: int) -> None:
 
 @pytest.mark.parametrize("spare", [8, 1024], ids=["numbers run out", "there are enough"])
 @given(events=EVENTS)
-def test_rows_are_in_one_state_exactly_while_they_have_the_same_room(spare: int, events: list) -> None:
+def test_rows_are_in_one_state_exactly_while_they_have_the_same_room(spare: int, events: list[Any]) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(states, "_SPARE", spare)
         log = UndoLog()

@@ -349,7 +349,7 @@ def test_seats_that_are_nobodys_come_and_go_beside_those_that_are_somebodys(snap
 
 def test_a_seat_that_is_only_assumed_is_not_vacant_until_the_status_shows_it(snapshot: Snapshot) -> None:
     def vacant() -> list[int]:
-        return [seat.name.index for seat in snapshot.reservations.vacant("default", "r")]
+        return [seat.name.index for seat in snapshot.reservations.free_seats("default", "r")]
 
     one = reservation("r", {0: "n1"}, version=1)
     snapshot.apply_reservation(one)
@@ -370,11 +370,11 @@ def test_a_spent_seat_is_held_for_nobody_until_it_is_marked(snapshot: Snapshot) 
     snapshot.apply_reservation(reservation("r", {0: "n1"}, phase="Available"))
     book = snapshot.reservations
     book.spend(SEAT)
-    book.kinship_changed()
-    assert (held(snapshot), list(book.vacant("default", "r"))) == (1000, [])
+    book.owners_changed()
+    assert (held(snapshot), list(book.free_seats("default", "r"))) == (1000, [])
     snapshot.remove_reservation(reservation("r", {0: "n1"}, phase="Available", version=9))
     snapshot.apply_reservation(reservation("r", {0: "n1"}, phase="Available", version=10))
-    assert [seat.name for seat in book.vacant("default", "r")] == [SEAT]
+    assert [seat.name for seat in book.free_seats("default", "r")] == [SEAT]
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,7 @@ OLD = user("old", {"cpu": "1"}, on="n1")
 def asked(stage: Stage, comes: Pod = OLD, *before: Pod, of: str = "default") -> str:
     """What the last seat that is asked about says."""
     snapshot: Snapshot = stage.snapshot
-    seats = [one for one in snapshot.reservations.seats("default", "r") if one.open]
+    seats = [one for one in snapshot.reservations.seats("default", "r") if one.is_open]
     was = snapshot.reservations.held(), snapshot.room.free.tolist(), snapshot.pods.known.keys() | ()
     last, others = Arrival(comes, of, OLD.metadata.uid), [Arrival(one, of, one.metadata.uid) for one in before]
     answers = why_shut_out(snapshot, PROFILE.engine, seats, last, others, now=0.0)

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from restow.model.objects import ObjectMeta, Placement, Queue, QueueSpec, Reservation
-from restow.model.reservations.observed import has_grown
+from restow.model.reservations.observed import has_undecided_increase
 from restow.scheduling.seat_checks.spec_increase import beyond_limits
 from tests.model.cluster.builders import Amounts, pod
 from tests.scheduling.reservations.stage import Stage, booking, rooms, task
@@ -50,7 +50,7 @@ def lost(one: Reservation, *others: Any, share: int = 100) -> list[int]:
 )
 def test_a_reservation_has_grown_by_what_nobody_took(cpu: str, taken: tuple[int, ...], more: bool) -> None:
     one = grown("r", 2, cpu, "1", taken={index: f"uid-{index}" for index in taken})
-    assert has_grown(one) is more
+    assert has_undecided_increase(one) is more
 
 
 @pytest.mark.parametrize(

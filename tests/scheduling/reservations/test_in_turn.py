@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
-from restow.model.objects import Placement, Pod, PodStatus, ReservationState
-from tests.model.cluster.builders import node
+from restow.model.objects import Placement, Pod, PodGroup, PodStatus, ReservationState
+from tests.model.cluster.builders import Amounts, node
 from tests.scheduling.reservations.stage import FITS, Stage, booking, gang, task, user
 
 ONE, TWO, THREE = ({"cpu": cpu} for cpu in "123")
@@ -16,7 +17,7 @@ SEAT = booking("r", task(1, ONE), at={0: "n1"}, **FITS)
 OTHERS = {"app": "vip"}
 
 
-def vip(requests: dict[str, str] = THREE, **fields: object) -> Pod:
+def vip(requests: Amounts = THREE, **fields: Any) -> Pod:
     return user("vip", requests, labels=OTHERS, priority=1000, **fields)
 
 
@@ -40,7 +41,7 @@ def test_nor_does_a_gang_that_has_too_few_seats(uses: str | None) -> None:
         pytest.param([gang("g", 3)], [user(name, ONE, group="g") for name in "pqr"], id="a gang with too few"),
     ],
 )
-def test_when_it_is_its_turn_it_has_its_seat_and_what_is_beside_it(groups: Sequence[object], low: list[Pod]) -> None:
+def test_when_it_is_its_turn_it_has_its_seat_and_what_is_beside_it(groups: Sequence[PodGroup], low: list[Pod]) -> None:
     outcome = Stage(node("n1"), SEAT, *groups).session(*low, vip(TWO))
     assert (outcome.seats, list(outcome.nodes)) == ({}, ["vip"])
     outcome = Stage(node("n1"), SEAT, *groups).session(*low)

@@ -206,7 +206,7 @@ class Cluster(RuleBasedStateMachine):
         before = everything(snapshot)
         with Statement(snapshot, engine, 0.0) as statement:
             for one in self.pending.values():
-                for reservation, seat in list(snapshot.reservations.candidates(one)):
+                for reservation, seat in list(snapshot.reservations.with_free_seat(one)):
                     if statement.occupy(Cycle(one, snapshot, 0.0), seat).reasons == ():
                         break
                     assert reservation.metadata.name == seat.name.reservation
@@ -230,7 +230,7 @@ class Cluster(RuleBasedStateMachine):
     def no_consumed_seat_is_vacant(self) -> None:
         book = self.stage.snapshot.reservations
         for reservation, name, index in self.consumers:
-            vacant = {(seat.name.task, seat.name.index) for seat in book.vacant("default", reservation)}
+            vacant = {(seat.name.task, seat.name.index) for seat in book.free_seats("default", reservation)}
             assert (name, index) not in vacant
 
 

@@ -14,13 +14,13 @@ from __future__ import annotations
 import msgspec
 from msgspec.structs import replace
 
-from restow.model.cluster import SeatName
-from restow.model.cluster.names import Key
-from restow.model.cluster.owners import group_name
-from restow.model.cluster.reservations import Reservations
-from restow.model.cluster.seat import named_seat
+from restow.model.object_key import Key
+from restow.model.cluster.owner_chains import group_name
+from restow.model.reservations.reservation_index import ReservationIndex
 from restow.model.kinds import POD_GROUP
 from restow.model.objects import ObjectReference, Pod
+from restow.model.reservations.reservation_annotations import named_seat
+from restow.model.reservations.seat_name import SeatName
 
 
 class _Seats(msgspec.Struct):
@@ -40,7 +40,7 @@ class _Seats(msgspec.Struct):
 
 
 class Takers:
-    def __init__(self, book: Reservations) -> None:
+    def __init__(self, book: ReservationIndex) -> None:
         self._book = book
         self._known: dict[Key, _Seats] = {}
         self._seat_of: dict[str, SeatName] = {}
@@ -93,7 +93,7 @@ class Takers:
         """Whether nobody has to remember who took a seat: its reservation says so, or is gone."""
         seat = self._book.seat(name)
         if seat is not None:
-            return seat.consumer is not None
+            return seat.recorded_consumer is not None
         return self._book.get(name.namespace, name.reservation) is None
 
     def of(self, name: SeatName) -> Pod | None:

@@ -21,12 +21,12 @@ _TASK = attrgetter("task")
 
 
 class FreeSeats:
-    __slots__ = ("_log", "_seats", "directory")
+    __slots__ = ("_log", "_seats", "owner_index")
 
     def __init__(self, log: UndoLog) -> None:
         self._log = log
         self._seats: dict[Key, tuple[SeatName, ...]] = {}
-        self.directory = OwnerIndex(log)
+        self.owner_index = OwnerIndex(log)
 
     def seats(self, namespace: str, name: str) -> tuple[SeatName, ...]:
         """The vacant seats of a reservation, by task and index."""
@@ -46,7 +46,7 @@ class FreeSeats:
         if not more:
             return
         if not seats:
-            self.directory.put(reservation, owners)
+            self.owner_index.put(reservation, owners)
         self._log.put(self._seats, key, tuple(sorted((*seats, *more))))
 
     def close(self, name: SeatName) -> None:
@@ -72,7 +72,7 @@ class FreeSeats:
             self._log.put(self._seats, key, left)
         else:
             self._log.drop(self._seats, key)
-            self.directory.drop(key)
+            self.owner_index.drop(key)
 
 
 def _place(seats: tuple[SeatName, ...], name: SeatName) -> int | None:

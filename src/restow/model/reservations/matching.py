@@ -22,9 +22,9 @@ import msgspec
 
 from restow.model.objects import MatchPolicy, Pod, PodGroup, Reservation, ReservationPhase
 from restow.model.reservations.reservation_annotations import awaited_pods, requested_reservation_name, migrating_pod
-from restow.model.reservations.observed import is_available, is_changed, is_for_whom_it_says
+from restow.model.reservations.observed import is_available, has_undecided_change, status_names_all_owners
 from restow.model.reservations.seat import Seat
-from restow.model.reservations.spec import is_expired, is_for, schedulers
+from restow.model.reservations.spec import is_expired, is_for_scheduler, named_schedulers
 from restow.model.reservations.task_sizes import Sizes
 from restow.model.reservations.template_comparison import differences, in_detail
 from restow.model.resources import fits, pod_requests
@@ -63,11 +63,11 @@ def usable_reservations(pod: Pod, index: ReservationIndex, names: frozenset[str]
     """The reservations a pod may try without naming one: its owner's, usable now, in order. Only whoever looks after a
     reservation gives its seats away, or two pods would be given the same."""
     look_alikes_first: list[Reservation] = []
-    for reservation, seat in index.candidates(pod):
-        if not is_for(reservation, names):
+    for reservation, seat in index.with_free_seat(pod):
+        if not is_for_scheduler(reservation, names):
             continue
         mover = migrating_pod(reservation)
-        if _is_expired(reservation, now) or (mover and not index.is_mover_gone(seat, mover)):
+        if _is_expired(reservation, now) or (mover and not index.has_migrating_pod_left(seat, mover)):
             continue
         if mover is None:
             yield from look_alikes_first
@@ -86,8 +86,8 @@ def why_none_usable(pods: Sequence[Pod], index: ReservationIndex, names: frozens
     long as they have not left; those of other schedulers are for theirs. Where a plan still makes the room, there is
     nothing to do but to wait for it."""
     for pod in pods:
-        for one in index.owned(pod):
-            if migrating_pod(one) is None and not _is_being_cleared(one) and is_for(one, names):
+        for one in index.live_reservations(pod):
+            if migrating_pod(one) is None and not _is_being_cleared(one) and is_for_scheduler(one, names):
                 mismatch = why_unusable(one.metadata.namespace or "", one.metadata.name, index, names, now)
                 return mismatch or why_template_exceeded(one, pods, index)
     return None
@@ -123,7 +123,7 @@ def matching_seats(
         return
     by_task: dict[str, tuple[str, ...]] = {}
     stand_ins: dict[str, Pod] = {}
-    for seat in index.vacant(reservation.metadata.namespace or "", reservation.metadata.name):
+    for seat in index.free_seats(reservation.metadata.namespace or "", reservation.metadata.name):
         task = seat.name.task
         if task not in by_task:
             by_task[task] = differences(pod, seat.reserved_pod, default_class)
@@ -139,7 +139,7 @@ def matching_seats(
 def _large_enough_first(reservation: Reservation, pod: Pod, index: ReservationIndex, sizes: Sizes) -> Iterator[Seat]:
     """Of the seats in which a pod fits by itself the smallest first, because larger pods may come for the others; then
     those that it needs room beside, the largest first."""
-    key, vacant = (reservation.metadata.namespace or "", reservation.metadata.name), index.vacant
+    key, vacant = (reservation.metadata.namespace or "", reservation.metadata.name), index.free_seats
     if len(reservation.spec.tasks or ()) <= 1:
         yield from vacant(*key)
         return
@@ -156,7 +156,7 @@ def _large_enough_first(reservation: Reservation, pod: Pod, index: ReservationIn
 
 def why_too_many_pods(reservation: Reservation, pods: Sequence[Pod], index: ReservationIndex) -> Mismatch | None:
     """Fewer pods than seats may use a reservation, more may not."""
-    seats = len(index.vacancies.seats(reservation.metadata.namespace or "", reservation.metadata.name))
+    seats = len(index.free.seats(reservation.metadata.namespace or "", reservation.metadata.name))
     if len(pods) <= seats:
         return None
     left = f"{number_of(len(pods), 'pod')}, {number_of(seats, 'seat', 'are')} left"
@@ -176,8 +176,8 @@ def why_template_exceeded(reservation: Reservation, pods: Sequence[Pod], index: 
 def _unavailable(reservation: Reservation | None, index: ReservationIndex, names: frozenset[str], now: float) -> str:
     if reservation is None:
         return "it does not exist"
-    if not is_for(reservation, names):
-        theirs = schedulers(reservation)
+    if not is_for_scheduler(reservation, names):
+        theirs = named_schedulers(reservation)
         return f"it is for the pods of {'scheduler' if len(theirs) == 1 else 'schedulers'} {' and '.join(theirs)}"
     state = reservation.status.state
     if state.phase != ReservationPhase.AVAILABLE:
@@ -185,9 +185,9 @@ def _unavailable(reservation: Reservation | None, index: ReservationIndex, names
         return f"{said}: {state.message}" if state.message else said
     if _is_expired(reservation, now):
         return "it has expired"
-    if not is_for_whom_it_says(reservation):
+    if not status_names_all_owners(reservation):
         return "its owners were changed, and its status does not name them yet"
-    if _first(index, reservation) is None and is_changed(reservation):
+    if _first(index, reservation) is None and has_undecided_change(reservation):
         return "it was changed, and its status does not say so yet"
     if _first(index, reservation) is None:
         seats = len(reservation.status.placements or ())
@@ -200,7 +200,7 @@ def _unavailable(reservation: Reservation | None, index: ReservationIndex, names
 def _awaits(reservation: Reservation, index: ReservationIndex) -> bool:
     """Whether a reservation made for a migration is closed: the pod that moves is still where it was."""
     mover, seat = migrating_pod(reservation), _first(index, reservation)
-    return mover is not None and seat is not None and not index.is_mover_gone(seat, mover)
+    return mover is not None and seat is not None and not index.has_migrating_pod_left(seat, mover)
 
 
 def _is_being_cleared(reservation: Reservation) -> bool:
@@ -217,7 +217,7 @@ def _is_expired(reservation: Reservation, now: float) -> bool:
 
 def _first(index: ReservationIndex, reservation: Reservation) -> Seat | None:
     """The first vacant seat; what does not depend on the task is the same for all of them."""
-    return next(index.vacant(reservation.metadata.namespace or "", reservation.metadata.name), None)
+    return next(index.free_seats(reservation.metadata.namespace or "", reservation.metadata.name), None)
 
 
 def _name(item: Reservation | Pod) -> str:

@@ -23,7 +23,7 @@ from restow.model.quantity import QuantityError
 from restow.model.reservations.reservation_annotations import migrating_pod
 from restow.model.reservations.observed import is_ended
 from restow.model.reservations.seat_name import SeatName
-from restow.model.reservations.spec import wanted
+from restow.model.reservations.spec import seats_per_task
 
 
 class Placements:
@@ -172,26 +172,26 @@ class Placements:
         """Later versions of the reservation say nothing new about when a consumer was named. A seat of which nothing
         else is new, either, stays the very same."""
         old = self._seats.get(seat.name)
-        if old is None or (old.reservation_uid, old.consumer) != (seat.reservation_uid, seat.consumer):
+        if old is None or (old.reservation_uid, old.recorded_consumer) != (seat.reservation_uid, seat.recorded_consumer):
             return seat
-        same = old.reserved_pod is seat.reserved_pod and old.node == seat.node and old.open == seat.open
+        same = old.reserved_pod is seat.reserved_pod and old.node == seat.node and old.is_open == seat.is_open
         return old if same else replace(seat, version=old.version)
 
     def _set_seat(self, name: SeatName, seat: Seat | None) -> None:
         old = self._seats.get(name)
-        if old and old.consumer is not None:
-            left = self.consumed[old.consumer] - {name}
+        if old and old.recorded_consumer is not None:
+            left = self.consumed[old.recorded_consumer] - {name}
             if left:
-                self._log.put(self.consumed, old.consumer, left)
+                self._log.put(self.consumed, old.recorded_consumer, left)
             else:
-                self._log.drop(self.consumed, old.consumer)
+                self._log.drop(self.consumed, old.recorded_consumer)
         if seat is None:
             self._log.drop(self._seats, name)
             self._log.drop(self.shapes, name)
             return
         self._log.put(self._seats, name, seat)
-        if seat.consumer is not None:
-            self._log.put(self.consumed, seat.consumer, self.consumed.get(seat.consumer, frozenset()) | {name})
+        if seat.recorded_consumer is not None:
+            self._log.put(self.consumed, seat.recorded_consumer, self.consumed.get(seat.recorded_consumer, frozenset()) | {name})
 
     def _note_mover(self, key: Key, old: Reservation | None, new: Reservation | None) -> None:
         left = migrating_pod(old) if old is not None else None
@@ -224,7 +224,7 @@ def _not_shown(reservation: Reservation, assumed: Mapping[SeatName, Placement]) 
 
 def _still_wanted(reservation: Reservation, assumed: Mapping[SeatName, Placement]) -> dict[SeatName, Placement]:
     """Those of them that the spec (still) has: nobody would write the others down, or give them back."""
-    wants, left = wanted(reservation), _not_shown(reservation, assumed)
+    wants, left = seats_per_task(reservation), _not_shown(reservation, assumed)
     return {name: one for name, one in left.items() if name.index < wants.get(name.task, 0)}
 
 

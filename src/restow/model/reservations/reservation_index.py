@@ -33,7 +33,7 @@ from restow.model.cluster.shapes import Shape
 from restow.model.cluster.undo import UndoLog
 from restow.model.reservations.free_seats import FreeSeats
 from restow.model.objects import Placement, Pod, Reservation
-from restow.model.reservations.observed import given_away, is_available, is_being_deleted, is_ended, is_for_whom_it_says
+from restow.model.reservations.observed import assignable_seats, is_available, is_being_deleted, is_ended, status_names_all_owners
 from restow.model.reservations.owners import Owners
 from restow.model.reservations.seat_name import SeatName
 
@@ -51,11 +51,11 @@ class ReservationIndex:
         self._unseen: dict[SeatName, None] = {}
         self._vacated: dict[SeatName, None] = {}
         self._claims = SeatConsumers(log, self._placements, pods, owner_chains)
-        self.promises = self._claims.promises
+        self.assigned = self._claims.assigned
         self._held = ReservedPods(log, occupancy, classes.shapes.resources, self._placements.shapes)
-        self.holdings = self._held.holdings
-        self.vacancies = FreeSeats(log)
-        self.living = OwnerIndex(log)
+        self.reserved_usage = self._held.holdings
+        self.free = FreeSeats(log)
+        self.live = OwnerIndex(log)
         """The reservations that have not ended, whether they have a seat for anybody or not."""
 
     # --- reading ------------------------------------------------------------------------------------------------------
@@ -78,17 +78,17 @@ class ReservationIndex:
         """Whether a seat takes room on its node now."""
         return name in self._held
 
-    def keeps(self, name: SeatName) -> bool:
+    def has_remainder(self, name: SeatName) -> bool:
         """Whether a seat takes room beside the pod in it, because nothing says yet that it was taken."""
         return bool(self._held.aside(name))
 
-    def rest(self, occupant: Occupant) -> Amounts:
+    def unrecorded_remainder(self, occupant: Occupant) -> Amounts:
         """What is kept of a seat beside the pod that is there, until that is written down. It is for nobody: room that
         was promised is had before it."""
         if occupant.seat is None or occupant.assumed_at is not None:
             return ()
         kept = self._held.aside(occupant.seat)
-        return kept if kept and self.taker(occupant.seat) is occupant else ()
+        return kept if kept and self.occupant_of(occupant.seat) is occupant else ()
 
     def held(self) -> list[SeatName]:
         """Every seat that takes room now, sorted."""
@@ -98,32 +98,32 @@ class ReservationIndex:
         """Whether a seat takes room that is promised to nobody yet."""
         return name in self._held and not self._is_promised(name)
 
-    def candidates(self, pod: Pod) -> Iterator[tuple[Reservation, Seat]]:
+    def with_free_seat(self, pod: Pod) -> Iterator[tuple[Reservation, Seat]]:
         """Available reservations of a pod's owner, in the order in which it tries them, each with its first vacant
         seat."""
         namespace = pod.metadata.namespace or ""
-        for name in self.vacancies.directory.find(pod, self.owner_chains):
-            seat = self._seats[self.vacancies.seats(namespace, name)[0]]
+        for name in self.free.owner_index.find(pod, self.owner_chains):
+            seat = self._seats[self.free.seats(namespace, name)[0]]
             if seat.owners.match(pod, self.owner_chains):
                 yield self._known[namespace, name], seat
 
-    def owned(self, pod: Pod) -> Iterator[Reservation]:
+    def live_reservations(self, pod: Pod) -> Iterator[Reservation]:
         """The reservations of a pod's owner that have not ended, in the same order."""
         namespace = pod.metadata.namespace or ""
-        for name in self.living.find(pod, self.owner_chains):
+        for name in self.live.find(pod, self.owner_chains):
             reservation = self._known[namespace, name]
             if Owners.of(reservation.spec.owners or ()).match(pod, self.owner_chains):
                 yield reservation
 
-    def vacant(self, namespace: str, name: str, task: str | None = None) -> Iterator[Seat]:
+    def free_seats(self, namespace: str, name: str, task: str | None = None) -> Iterator[Seat]:
         """The seats of a reservation, or of one task of it, that a pod may take now, by task and index."""
-        vacant = self.vacancies
+        vacant = self.free
         names = vacant.seats(namespace, name) if task is None else vacant.seats_of(namespace, name, task)
         return map(self._seats.__getitem__, names)
 
-    def taker(self, name: SeatName) -> Occupant | None:
+    def occupant_of(self, name: SeatName) -> Occupant | None:
         """The pod that is believed to sit in a seat that is not marked as consumed yet."""
-        return self._claims.taker(name)
+        return self._claims.occupant_of(name)
 
     def is_given(self, name: SeatName) -> bool:
         """Whether a seat cannot be placed, once more: it is there, or a pod was given it or has taken it, and nothing
@@ -133,18 +133,18 @@ class ReservationIndex:
     def believes(self, pod: Pod, name: SeatName, *, given: bool = False) -> bool:
         """Whether a bound pod that names a seat has taken it: it speaks of this very reservation, and was given the
         seat or may have been. Where the API says where the seat is, the pod must be there."""
-        return self._claims.believes(pod, name, given=given)
+        return self._claims.has_consumed(pod, name, given=given)
 
-    def expects(self, name: SeatName) -> bool:
+    def is_assigned(self, name: SeatName) -> bool:
         """Whether a pod is on its way into a seat. It and what is set aside beside it take the room of the seat."""
-        taker = self.taker(name)
+        taker = self.occupant_of(name)
         return taker is not None and taker.assumed_at is not None
 
     def made_to_move(self, uid: str) -> list[Reservation]:
         """The reservations that were made to move a pod, by namespace and name."""
         return [self._known[key] for key in sorted(self._placements.movers.get(uid, ()))]
 
-    def is_mover_gone(self, seat: Seat, uid: str) -> bool:
+    def has_migrating_pod_left(self, seat: Seat, uid: str) -> bool:
         """Whether the pod that a seat's reservation was made to move is leaving, or gone: not merely unknown, because
         our view of pods may be older than the reservation."""
         mover = self._pods.known.get(uid)
@@ -200,14 +200,14 @@ class ReservationIndex:
         if self._claims.count(name):
             return None
         held = self._held.exchangeable(name, shape)
-        return held if held is not None and self._seats[name].open else None
+        return held if held is not None and self._seats[name].is_open else None
 
     def exchanged(self, name: SeatName, uid: str) -> None:
         """A pod that is assumed in a seat was exchanged for what that held. Once it is forgotten, the seat is held
         again, as after any other."""
         self._claims.give(name, uid)
         self._held.exchanged(name)
-        self.vacancies.close(name)
+        self.free.close(name)
 
     def hold_again(self, name: SeatName) -> None:
         """Hold a seat that was vacated, unless somebody took it."""
@@ -217,15 +217,15 @@ class ReservationIndex:
     def spend(self, name: SeatName) -> None:
         """Whoever took this seat has left before that was written down: it is held until it is, for nobody."""
         self._claims.spend(name)
-        self.vacancies.close(name)
+        self.free.close(name)
 
     def _list(self, key: Key) -> None:
         """List a reservation among the living, or not."""
         reservation = self._known.get(key)
         if reservation is None or is_ended(reservation):
-            self.living.drop(key)
+            self.live.drop(key)
         else:
-            self.living.put(reservation, Owners.of(reservation.spec.owners or ()))
+            self.live.put(reservation, Owners.of(reservation.spec.owners or ()))
 
     # --- what happens around them -------------------------------------------------------------------------------------
 
@@ -260,16 +260,16 @@ class ReservationIndex:
         if self._unseen:
             self._settle(self._unseen)
 
-    def kinship_changed(self) -> None:
+    def owners_changed(self) -> None:
         """Owners that did not match may match now, or the other way round."""
-        self._settle(name for name in self._claims.named() if self._seats[name].open)
+        self._settle(name for name in self._claims.named() if self._seats[name].is_open)
 
     # --- deciding -----------------------------------------------------------------------------------------------------
 
     def _review(self, names: Iterable[SeatName]) -> None:
         """Seats have come, changed or gone; what is vacant is listed anew, since its turn may be another."""
         for key, own in _by_reservation(names):
-            self.vacancies.close_all(key, own)
+            self.free.close_all(key, own)
         for name in names:
             seat = self._seats.get(name)
             if seat is not None:
@@ -288,43 +288,43 @@ class ReservationIndex:
         self._advertise((name,))
 
     def _hold_or_not(self, name: SeatName) -> None:
-        seat, taker = self._seats.get(name), self._claims.taker(name)
+        seat, taker = self._seats.get(name), self._claims.occupant_of(name)
         if seat is not None and self._should_hold(seat, taker):
             self._held.hold(seat)
         else:
             self._held.let_go(name)
-        if seat is not None and seat.consumer is not None and name in self._held:
+        if seat is not None and seat.recorded_consumer is not None and name in self._held:
             self._log.put(self._unseen, name, None)
         else:
             self._log.drop(self._unseen, name)
         self._held.set_aside(name, seat, taker)
 
     def _should_hold(self, seat: Seat, taker: Occupant | None) -> bool:
-        if seat.consumer is not None:
-            return not self._pods.was_seen(seat.consumer, seat.version)
-        return seat.open and taker is None
+        if seat.recorded_consumer is not None:
+            return not self._pods.was_seen(seat.recorded_consumer, seat.version)
+        return seat.is_open and taker is None
 
     def _hand_over(self, name: SeatName, taker: Occupant) -> None:
         """`_settle_one` of a seat that was vacated for this very pod."""
         self._log.drop(self._vacated, name)
         seat = self._seats[name]
-        if not self._claims.may_take(seat, taker):
+        if not self._claims.may_occupy(seat, taker):
             self._settle_one(name)
             return
         self._held.let_go(name)
         self._held.set_aside(name, seat, taker)
-        self.vacancies.close(name)
+        self.free.close(name)
 
     def _still_sits(self, name: SeatName, taker: Occupant) -> bool:
         """Whether a pod sits where it sat and nothing is to be settled, as when the API shows what was assumed."""
         seat = self._seats.get(name)
         return (
             seat is not None
-            and seat.open
+            and seat.is_open
             and name not in self._held
             and self._claims.count(name) == 1
             and self._held.is_filled(name, taker)
-            and self._claims.may_take(seat, taker)
+            and self._claims.may_occupy(seat, taker)
         )
 
     def _advertise(self, names: Iterable[SeatName]) -> None:
@@ -332,18 +332,18 @@ class ReservationIndex:
         whom, and they are as they were decided about."""
         for key, own in _by_reservation(names):
             reservation = self._known.get(key)
-            says = reservation is not None and is_for_whom_it_says(reservation)
+            says = reservation is not None and status_names_all_owners(reservation)
             vacant = [name for name in own if self._is_vacant(name)] if says else []
             if reservation is not None and vacant and not _is_as_decided(reservation):
-                given = given_away(reservation)
+                given = assignable_seats(reservation)
                 vacant = [name for name in vacant if name.index < given.get(name.task, 0)]
             if len(vacant) < len(own):
-                self.vacancies.close_all(key, set(own).difference(vacant))
+                self.free.close_all(key, set(own).difference(vacant))
             if reservation is not None and vacant:
-                self.vacancies.open(vacant, reservation, self._seats[vacant[0]].owners)
+                self.free.open(vacant, reservation, self._seats[vacant[0]].owners)
 
     def _is_vacant(self, name: SeatName) -> bool:
-        is_free = name in self._held and self._seats[name].open and not self._claims.is_spent(name)
+        is_free = name in self._held and self._seats[name].is_open and not self._claims.is_spent(name)
         return is_free and self._is_promised(name)
 
     def _is_promised(self, name: SeatName) -> bool:

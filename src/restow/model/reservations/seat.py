@@ -17,7 +17,7 @@ from restow.model.objects import (
     Pod,
     Reservation,
 )
-from restow.model.reservations.observed import is_ended, takers_of
+from restow.model.reservations.observed import is_ended, possible_consumers
 from restow.model.reservations.owners import Owners
 from restow.model.reservations.reserved_pod import reserved_pod_of
 from restow.model.reservations.seat_name import SeatName
@@ -31,15 +31,15 @@ class Seat(msgspec.Struct, frozen=True, kw_only=True):
     """The UID of its reservation."""
     node: str
     reserved_pod: Pod
-    open: bool
+    is_open: bool
     """Whether it is held for a consumer to come: nobody took it and the reservation has not ended."""
-    consumer: str | None
+    recorded_consumer: str | None
     """The UID (lacking that, the name) of the pod that took it, according to the reservation's status."""
     version: int
     """The version of the reservation that first named this consumer."""
     owners: Owners
     """Who may take it."""
-    takers: Owners
+    possible_consumers: Owners
     """Who may have taken it."""
     queue: str
     """The queue it is charged to, as written."""
@@ -52,7 +52,7 @@ def seats_of(
     of the same spec say is not read again."""
     key, metadata, spec = key_of(reservation), reservation.metadata, reservation.spec
     tasks = {task.name: task for task in spec.tasks or ()}
-    ended, owners, takers = is_ended(reservation), Owners.of(spec.owners or ()), takers_of(reservation)
+    ended, owners, takers = is_ended(reservation), Owners.of(spec.owners or ()), possible_consumers(reservation)
     for placement in placements:
         task = tasks.get(placement.task)
         if task is None:
@@ -67,10 +67,10 @@ def seats_of(
             reserved_pod=old.reserved_pod
             if old is not None
             else reserved_pod_of(name, task, spec.scheduler_name, spec.queue),
-            open=not ended and consumer is None,
-            consumer=consumer,
+            is_open=not ended and consumer is None,
+            recorded_consumer=consumer,
             version=version_number(metadata.resource_version) or UNKNOWN_VERSION,
             owners=old.owners if old is not None else owners,
-            takers=old.takers if old is not None else takers,
+            possible_consumers=old.possible_consumers if old is not None else takers,
             queue=spec.queue or "",
         )

@@ -24,7 +24,7 @@ from restow.model.reservations.seat import Seat
 from restow.model.cluster.undo import UndoLog
 from restow.model.objects import Pod, Reservation
 from restow.model.reservations.reservation_annotations import migrating_pod, named_reservation_uid
-from restow.model.reservations.observed import takers_of
+from restow.model.reservations.observed import possible_consumers
 from restow.model.reservations.seat_name import SeatName
 
 
@@ -40,29 +40,29 @@ class SeatConsumers:
         """The UIDs of pods that are assumed in a seat, or say that they took it."""
         self._spent: dict[SeatName, None] = {}
         """Taken by pods that are over or gone, which is not written down yet; whether the seats are there or not."""
-        self.promises = AssignedSeats(log)
+        self.assigned = AssignedSeats(log)
 
     # --- reading ------------------------------------------------------------------------------------------------------
 
-    def taker(self, name: SeatName) -> Occupant | None:
+    def occupant_of(self, name: SeatName) -> Occupant | None:
         """The pod that is believed to sit in a seat that is not marked as consumed yet."""
         seat = self._seats.get(name)
-        if seat is None or not seat.open:
+        if seat is None or not seat.is_open:
             return None
         for uid in sorted(self._namers.get(name, ())):
-            if self.may_take(seat, self._pods.known[uid]):
+            if self.may_occupy(seat, self._pods.known[uid]):
                 return self._pods.known[uid]
         return None
 
-    def may_take(self, seat: Seat, occupant: Occupant) -> bool:
+    def may_occupy(self, seat: Seat, occupant: Occupant) -> bool:
         """Whether a pod that is assumed in a seat, or names it, is believed to sit there."""
         if occupant.node != seat.node or occupant.pod.metadata.namespace != seat.name.namespace:
             return False
         if occupant.assumed_at is not None:
-            return self.promises.allows(seat, occupant.key)
-        return self.believes(occupant.pod, seat.name)
+            return self.assigned.allows(seat, occupant.key)
+        return self.has_consumed(occupant.pod, seat.name)
 
-    def believes(self, pod: Pod, name: SeatName, *, given: bool = False) -> bool:
+    def has_consumed(self, pod: Pod, name: SeatName, *, given: bool = False) -> bool:
         """Whether a bound pod that names a seat has taken it: it speaks of this very reservation, and was given the
         seat or may have been. Where the API says where the seat is, the pod must be there."""
         reservation = self._reservation(name)
@@ -73,9 +73,9 @@ class SeatConsumers:
             shown = None
         if named_reservation_uid(pod) != life or (shown is not None and shown.node != pod.spec.node_name):
             return False
-        if given or self.promises.gave(life, pod.metadata.uid):
+        if given or self.assigned.gave(life, pod.metadata.uid):
             return True
-        takers = shown.takers if shown is not None else takers_of(reservation)
+        takers = shown.possible_consumers if shown is not None else possible_consumers(reservation)
         return not self._is_shut(reservation) and takers.match(pod, self._kinship)
 
     def is_given(self, name: SeatName) -> bool:
@@ -99,9 +99,9 @@ class SeatConsumers:
 
     def _has_claim(self, occupant: Occupant, name: SeatName) -> bool:
         if occupant.assumed_at is None:
-            return self.believes(occupant.pod, name)
+            return self.has_consumed(occupant.pod, name)
         reservation = self._reservation(name)
-        return reservation is not None and self.promises.gave(reservation.metadata.uid, occupant.key)
+        return reservation is not None and self.assigned.gave(reservation.metadata.uid, occupant.key)
 
     def _is_shut(self, reservation: Reservation) -> bool:
         """Whether nobody can have been given a seat: the pod that it moves is known to be where it was."""
@@ -126,7 +126,7 @@ class SeatConsumers:
 
     def give(self, name: SeatName, uid: str) -> None:
         """A pod is assumed in a seat that nobody names."""
-        self.promises.give(uid, self._seats[name].reservation_uid)
+        self.assigned.give(uid, self._seats[name].reservation_uid)
         self._log.put(self._namers, name, frozenset((uid,)))
 
     def spend(self, name: SeatName) -> None:
@@ -135,9 +135,9 @@ class SeatConsumers:
 
     def written(self, seat: Seat) -> None:
         """Everybody can read who took a seat, if anybody did."""
-        if seat.consumer is not None:
+        if seat.recorded_consumer is not None:
             self._log.drop(self._spent, seat.name)
-            self.promises.end(seat.consumer)
+            self.assigned.end(seat.recorded_consumer)
 
     def forget(self, reservation: Reservation) -> None:
         """A reservation is gone, and so is what was taken of it."""
@@ -156,8 +156,8 @@ class SeatConsumers:
         """Remember whose seat a pod is on its way to: another reservation may get the name meanwhile."""
         if after is not None and after.assumed_at is not None:
             if before is None and after.seat is not None and after.seat in self._seats:
-                self.promises.give(uid, self._seats[after.seat].reservation_uid)
+                self.assigned.give(uid, self._seats[after.seat].reservation_uid)
         elif after is not None and before is not None and after.seat == before.seat and after.node == before.node:
-            self.promises.arrive(uid)
+            self.assigned.arrive(uid)
         else:
-            self.promises.end(uid)
+            self.assigned.end(uid)

@@ -14,14 +14,14 @@ from restow.model.resources import Vector, add, scale, template_requests
 from restow.model.times import format_duration, parse_duration, parse_time, time_of
 
 
-def replicas(task: TaskSpec) -> int:
+def seat_count(task: TaskSpec) -> int:
     """How many seats a task has; one where it does not say."""
     return 1 if task.replicas is None else max(task.replicas, 0)
 
 
-def wanted(reservation: Reservation) -> dict[str, int]:
+def seats_per_task(reservation: Reservation) -> dict[str, int]:
     """How many seats each task has."""
-    return {task.name: replicas(task) for task in reservation.spec.tasks or ()}
+    return {task.name: seat_count(task) for task in reservation.spec.tasks or ()}
 
 
 def ttl_until(reservation: Reservation, time: float) -> str:
@@ -51,12 +51,12 @@ def is_expired(reservation: Reservation, now: float) -> bool:
     return end is not None and now >= end
 
 
-def least(reservation: Reservation) -> int:
+def seats_needed(reservation: Reservation) -> int:
     """How many seats must be held at once: minAvailable, which is all of them where it does not say."""
-    return reservation.spec.min_available or sum(wanted(reservation).values())
+    return reservation.spec.min_available or sum(seats_per_task(reservation).values())
 
 
-def is_for(reservation: Reservation, names: frozenset[str]) -> bool:
+def is_for_scheduler(reservation: Reservation, names: frozenset[str]) -> bool:
     """Whether a scheduler of these names looks after it. One that names none anywhere is for any: it is our kind."""
     named = reservation.spec.scheduler_name
     if named and named not in names:
@@ -68,21 +68,21 @@ def is_for(reservation: Reservation, names: frozenset[str]) -> bool:
     return True
 
 
-def schedulers(reservation: Reservation) -> list[str]:
+def named_schedulers(reservation: Reservation) -> list[str]:
     """The schedulers that it names, by name: whoever plays all of them looks after it."""
     spec = reservation.spec
     named = {spec.scheduler_name, *(task.template.spec.scheduler_name for task in spec.tasks or ())}
     return sorted(name for name in named if name)
 
 
-def requests(reservation: Reservation) -> dict[str, Vector]:
+def requests_per_task(reservation: Reservation) -> dict[str, Vector]:
     """What a seat of each task asks for. Raises QuantityError."""
     return {task.name: template_requests(task.template.spec) for task in reservation.spec.tasks or ()}
 
 
-def asked_for(reservation: Reservation, placements: Iterable[Placement]) -> Vector:
+def total_requests(reservation: Reservation, placements: Iterable[Placement]) -> Vector:
     """What the seats at these placements ask for together. Raises QuantityError."""
-    each = requests(reservation)
+    each = requests_per_task(reservation)
     total: Vector = {}
     for task, count in Counter(one.task for one in placements).items():
         total = add(total, scale(each.get(task, {}), count))

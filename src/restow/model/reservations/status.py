@@ -46,9 +46,9 @@ from restow.model.objects import (
 )
 from restow.model.problems import Problem
 from restow.model.reservations.reservation_annotations import awaited_pods
-from restow.model.reservations.observed import is_changed, is_ended
+from restow.model.reservations.observed import has_undecided_change, is_ended
 from restow.model.reservations.seat_fault import FaultReason, SeatFault
-from restow.model.reservations.spec import asked_for, expires_at, least, replicas, requests, wanted
+from restow.model.reservations.spec import total_requests, expires_at, seats_needed, seat_count, requests_per_task, seats_per_task
 from restow.model.resources import quantities
 from restow.model.times import format_time
 
@@ -129,7 +129,7 @@ class _Verdict(msgspec.Struct, frozen=True):
 
 def next_status(reservation: Reservation, facts: ReservationObservation, now: float) -> ReservationStatus | None:
     """The status a reservation is to have now; None if it has it already."""
-    wants = wanted(reservation)
+    wants = seats_per_task(reservation)
     seats = [one for one in facts.seats if one.is_consumed or one.is_in_spec(wants)]
     verdict = _verdict(reservation, seats, facts, now)
     if verdict is not None and verdict.phase is AVAILABLE and _gives_up_hope(reservation):
@@ -144,7 +144,7 @@ def next_status(reservation: Reservation, facts: ReservationObservation, now: fl
     status = replace(
         old,
         state=state,
-        min_available=least(reservation),
+        min_available=seats_needed(reservation),
         conditions=_conditions(old.conditions or (), state),
         placements=sorted((one.placement for one in seats), key=lambda one: (one.task, one.index)) or None,
         current_owner=owners[0] if owners else None,
@@ -171,7 +171,7 @@ def _verdict(reservation: Reservation, seats: Sequence[SeatObservation], facts: 
     if is_ended(reservation):
         state = reservation.status.state
         return _Verdict(ReservationPhase(state.phase or ""), state.reason or "", state.message or "")
-    wants = wanted(reservation)
+    wants = seats_per_task(reservation)
     seats = [one for one in seats if one.is_in_spec(wants)]
     total, taken = sum(wants.values()), sum(one.is_consumed for one in seats)
     if total and taken == total:
@@ -190,19 +190,19 @@ def _end(reservation: Reservation, seats: Sequence[SeatObservation], facts: Rese
     if end is not None and now >= end:
         return _Verdict(FAILED, Reason.EXPIRED, f"it expired at {format_time(end)}; {sum_up}")
     lost = [one.fault for one in seats if one.is_lost and one.fault]
-    if lost and len(seats) - len(lost) < least(reservation):
+    if lost and len(seats) - len(lost) < seats_needed(reservation):
         return _Verdict(FAILED, lost[0].reason, f"{_together(lost)}; {sum_up}")
     return None
 
 
 def _life(reservation: Reservation, seats: Sequence[SeatObservation], facts: ReservationObservation, total: int) -> _Verdict | None:
     """How it goes on."""
-    old, needed = reservation.status.state, least(reservation)
+    old, needed = reservation.status.state, seats_needed(reservation)
     held = [one for one in seats if not one.is_lost]
     if len(held) < needed:
         if facts.refusal is not None:
             return _Verdict(PENDING, Reason.UNSCHEDULABLE, facts.refusal)
-        if old.phase == PENDING and not is_changed(reservation):
+        if old.phase == PENDING and not has_undecided_change(reservation):
             return _Verdict(PENDING, old.reason or "", old.message or "")
         counted = f"{len(held)} of the {needed} seats that are needed are held"
         message = counted if needed > 1 else "the seat that is needed is not held"
@@ -221,7 +221,7 @@ def _life(reservation: Reservation, seats: Sequence[SeatObservation], facts: Res
 def _told_amounts(reservation: Reservation, seats: Iterable[SeatObservation]) -> str:
     """What seats ask for together, unless that is too much to tell."""
     asked = {
-        name: amount for name, amount in asked_for(reservation, (one.placement for one in seats)).items() if amount
+        name: amount for name, amount in total_requests(reservation, (one.placement for one in seats)).items() if amount
     }
     if not 0 < len(asked) <= MOST_AMOUNTS:
         return ""
@@ -230,11 +230,11 @@ def _told_amounts(reservation: Reservation, seats: Iterable[SeatObservation]) ->
 
 def _asking_for_nothing(reservation: Reservation) -> list[str]:
     """That tasks ask for nothing, which somebody may have meant to write elsewhere."""
-    each = requests(reservation)
+    each = requests_per_task(reservation)
     paths = [
         f"spec.tasks[{number}].template"
         for number, task in enumerate(reservation.spec.tasks or ())
-        if replicas(task) and not any(each[task.name].values())
+        if seat_count(task) and not any(each[task.name].values())
     ]
     if not paths:
         return []
@@ -291,7 +291,7 @@ def _identity(reference: ObjectReference) -> tuple[str | None, ...]:
 
 
 def _counts(reservation: Reservation, seats: Sequence[SeatObservation], phase: ReservationPhase) -> dict[str, object]:
-    wants = wanted(reservation)
+    wants = seats_per_task(reservation)
     tasks = {task: Counter({PENDING: count}) for task, count in wants.items()}
     for one in seats:
         if one.is_in_spec(wants):
@@ -324,9 +324,9 @@ def _phase(seat: SeatObservation) -> ReservationPhase:
 
 def _amounts(reservation: Reservation, seats: Sequence[SeatObservation], phase: ReservationPhase) -> dict[str, object]:
     """What the seats hold or held, what was taken of it, and what each of them was given."""
-    taken = asked_for(reservation, (one.placement for one in seats if one.is_consumed))
-    held = taken if phase is FAILED else asked_for(reservation, (one.placement for one in seats))
-    each = {task: quantities(request) for task, request in requests(reservation).items()}
+    taken = total_requests(reservation, (one.placement for one in seats if one.is_consumed))
+    held = taken if phase is FAILED else total_requests(reservation, (one.placement for one in seats))
+    each = {task: quantities(request) for task, request in requests_per_task(reservation).items()}
     return {
         "allocatable": quantities(held) or None,
         "allocated": quantities(taken) or None,

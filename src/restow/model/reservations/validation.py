@@ -23,7 +23,7 @@ from restow.model.objects import (
     ReservationSpec,
 )
 from restow.model.problems import Problem, find_problems
-from restow.model.reservations.spec import replicas
+from restow.model.reservations.spec import seat_count
 from restow.model.resources import is_scheduled
 from restow.model.selectors import Operator, SelectorError, label_selector
 from restow.model.taints import NO_EXECUTE, NO_SCHEDULE, PREFER_NO_SCHEDULE
@@ -42,7 +42,7 @@ MOST_SEATS = 5000
 """More placements than this make an object that no API server stores."""
 
 
-def problems(reservation: Reservation) -> list[Problem]:
+def spec_problems(reservation: Reservation) -> list[Problem]:
     """Everything that is wrong with the spec, by path."""
     spec = reservation.spec
     found = find_problems(ReservationSpec, msgspec.to_builtins(spec), marks=True)
@@ -112,7 +112,7 @@ def _none_of(word: str | None, words: Iterable[str | None]) -> str:
 
 
 def _of_sums(spec: ReservationSpec) -> Iterator[Problem]:
-    seats = sum(replicas(task) for task in spec.tasks or ())
+    seats = sum(seat_count(task) for task in spec.tasks or ())
     if not seats:
         yield Problem("tasks", "there is no seat to hold")
     if seats > MOST_SEATS:

@@ -66,7 +66,7 @@ def _seat_one_of(snapshot: Snapshot, engine: Engine, seat: Seat, standing: list[
 
 
 def _why_not(snapshot: Snapshot, engine: Engine, seat: Seat, comes: Arrival, now: float) -> str:
-    taker = snapshot.reservations.taker(seat.name)
+    taker = snapshot.reservations.occupant_of(seat.name)
     if taker is not None:
         return f"pod {taker.pod.metadata.namespace}/{taker.pod.metadata.name} has taken it"
     mark = snapshot.mark()

@@ -32,7 +32,7 @@ from restow.model.cluster import Occupant, Shape
 from restow.model.cluster.listing import Amounts, Resources
 from restow.model.objects import Reservation, ReservationPhase, Taint
 from restow.model.quantity import quantity_of
-from restow.model.reservations.observed import has_grown, is_available
+from restow.model.reservations.observed import has_undecided_increase, is_available
 from restow.model.reservations.reservation_annotations import awaited_pods, migrating_pod
 from restow.model.reservations.seat import Seat
 from restow.model.reservations.seat_fault import FaultReason, SeatFault
@@ -52,7 +52,7 @@ def troubles(snapshot: Snapshot, engine: Engine, seats: Iterable[Seat], now: flo
     for seat in seats:
         row = snapshot.rows.find(seat.node)
         is_held = book.holds(seat.name)
-        if seat.consumer is not None or row is None or not (is_held or book.expects(seat.name)):
+        if seat.recorded_consumer is not None or row is None or not (is_held or book.is_assigned(seat.name)):
             continue
         if not snapshot.nodes.present[row]:
             if is_held:
@@ -87,7 +87,7 @@ def blocked(snapshot: Snapshot, engine: Engine, reservation: Reservation, now: f
     costs more: it is for reservations that wait, and for those that somebody is about to be moved for.
     """
     meta = reservation.metadata
-    seats = [seat for seat in snapshot.reservations.seats(meta.namespace or "", meta.name) if seat.consumer is None]
+    seats = [seat for seat in snapshot.reservations.seats(meta.namespace or "", meta.name) if seat.recorded_consumer is None]
     refused = refusals(snapshot, engine, reservation, seats, now)
     return {
         seat.name: turned_away(snapshot, reservation, seat.node, refused[seat.name])
@@ -139,7 +139,7 @@ def _unwelcome(snapshot: Snapshot, engine: Engine, reservation: Reservation, now
     little of what the seats ask for, `troubles` says who has to wait."""
     mover = migrating_pod(reservation)
     seats = snapshot.reservations.seats(reservation.metadata.namespace or "", reservation.metadata.name)
-    if mover is None or any(snapshot.reservations.is_mover_gone(seat, mover) for seat in seats):
+    if mover is None or any(snapshot.reservations.has_migrating_pod_left(seat, mover) for seat in seats):
         return {}
     asking = [(snapshot.rows.find(seat.node), engine.counted_resources(_there(seat, snapshot, now))) for seat in seats]
     if any(row is None or snapshot.room.lacks(row, amounts) for row, amounts in asking):
@@ -177,9 +177,9 @@ def _open(snapshot: Snapshot, node: str) -> Iterator[Seat]:
     for one in snapshot.occupants(node):
         name = SeatName.parse(one.key) if one.ledger == "reserved" else one.seat
         seat = book.seat(name) if name is not None else None
-        if seat is None or seat.consumer is not None:
+        if seat is None or seat.recorded_consumer is not None:
             continue
-        if one.ledger == "reserved" or (one.assumed_at is not None and book.taker(seat.name) is one):
+        if one.ledger == "reserved" or (one.assumed_at is not None and book.occupant_of(seat.name) is one):
             yield seat
 
 
@@ -249,7 +249,7 @@ def _kept(snapshot: Snapshot, node: str) -> Counter[int]:
     that."""
     found = Counter[int]()
     for one in snapshot.occupants(node):
-        for number, amount in snapshot.reservations.rest(one):
+        for number, amount in snapshot.reservations.unrecorded_remainder(one):
             found[number] += amount
     return found
 
@@ -260,7 +260,7 @@ def _coming(snapshot: Snapshot, node: str) -> Counter[int]:
     for one in snapshot.occupants(node):
         if one.ledger != "requested" or one.assumed_at is None:
             continue
-        seat = book.seat(one.seat) if one.seat is not None and book.taker(one.seat) is one else None
+        seat = book.seat(one.seat) if one.seat is not None and book.occupant_of(one.seat) is one else None
         held = dict(snapshot.shapes.of(seat.reserved_pod).amounts) if seat is not None else {}
         for number, amount in one.shape.amounts:
             found[number] += max(amount - held.get(number, 0), 0)
@@ -269,7 +269,7 @@ def _coming(snapshot: Snapshot, node: str) -> Counter[int]:
 
 def _is_promised(snapshot: Snapshot, reservation: Reservation, group: Iterable[_Asking]) -> bool:
     """Whether the API says of all of these seats that they can be relied on, as they are."""
-    is_firm = is_available(reservation) and not has_grown(reservation)
+    is_firm = is_available(reservation) and not has_undecided_increase(reservation)
     return is_firm and not any(snapshot.reservations.is_unguaranteed(name) for name, _ in group)
 
 
@@ -308,5 +308,5 @@ def _last_first(snapshot: Snapshot, node: str, seats: Iterable[_Asking]) -> Iter
 
 def _standing(snapshot: Snapshot, node: str, reservation: Reservation) -> tuple[bool, bool, bool, str, str, str]:
     meta, hopes = reservation.metadata, bool(_awaited(snapshot, reservation, node))
-    behind = has_grown(reservation), not is_available(reservation)
+    behind = has_undecided_increase(reservation), not is_available(reservation)
     return hopes, *behind, meta.creation_timestamp or "", meta.namespace or "", meta.name

@@ -66,7 +66,7 @@ def _as(pods: Mapping[str, Pod], seats: Iterable[Seat]) -> list[Seat]:
     found: list[Seat] = []
     for one in seats:
         pod, own = pods[one.name.task], one.reserved_pod.metadata
-        found.append(replace(one, stand_in=replace(pod, metadata=replace(pod.metadata, name=own.name, uid=own.uid))))
+        found.append(replace(one, reserved_pod=replace(pod, metadata=replace(pod.metadata, name=own.name, uid=own.uid))))
     return found
 
 

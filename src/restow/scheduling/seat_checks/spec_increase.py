@@ -17,11 +17,11 @@ from restow.model.object_key import key_of
 from restow.model.objects import Reservation
 from restow.model.quantity import QuantityError
 from restow.model.queues import DEFAULT_QUEUE
-from restow.model.reservations.observed import is_changed, is_ended
+from restow.model.reservations.observed import has_undecided_change, is_ended
 from restow.model.reservations.seat import Seat
 from restow.model.reservations.seat_fault import FaultReason, SeatFault
 from restow.model.reservations.seat_name import SeatName
-from restow.model.reservations.spec import wanted
+from restow.model.reservations.spec import seats_per_task
 from restow.model.resources import PODS, Vector, add, amounts, subtract
 from restow.model.snapshot import Snapshot
 from restow.scheduling.pod_group_cache import PodGroupCache, requests_of
@@ -113,14 +113,14 @@ class _Limits:
 
 def _growth(snapshot: Snapshot, reservation: Reservation, gone: Container[SeatName] = ()) -> _Growth | None:
     """How a reservation was changed; None if it was not, or if nobody can tell, which makes it invalid."""
-    if is_ended(reservation) or not is_changed(reservation):
+    if is_ended(reservation) or not has_undecided_change(reservation):
         return None
-    status, book, wants = reservation.status, snapshot.reservations, wanted(reservation)
+    status, book, wants = reservation.status, snapshot.reservations, seats_per_task(reservation)
     key, given, before = key_of(reservation), status.observed_requests or {}, dict[str, int]()
     shown = {SeatName.of(key, one) for one in status.placements or () if one.pod_ref is None}
     try:
         for name in sorted(shown):
-            if book.taker(name) is None:  # else a pod has it, or is on its way there, and counts itself
+            if book.occupant_of(name) is None:  # else a pod has it, or is on its way there, and counts itself
                 before = add(before, {**amounts(given.get(name.task)), PODS: 1})
     except QuantityError:
         return None
@@ -141,7 +141,7 @@ def _behind(snapshot: Snapshot, reservation: Reservation) -> list[Reservation]:
     """The changed ones that are newer."""
     book = snapshot.reservations
     known = (book.get(*key) for key in book.names())
-    changed = (one for one in known if one is not None and is_changed(one))
+    changed = (one for one in known if one is not None and has_undecided_change(one))
     return [one for one in changed if _age(one) > _age(reservation)]
 
 

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from restow.model.objects import ObjectReference, Placement, Reservation, ReservationStatus
 from restow.model.reservations.seat_fault import FaultReason, SeatFault
 from restow.model.reservations.status import MOST_OWNERS, ReservationObservation, SeatObservation, next_status
-from restow.model.reservations.validation import problems
+from restow.model.reservations.validation import spec_problems
 from restow.model.times import format_time, parse_time
 
 CREATED = "2026-01-01T00:00:00Z"
@@ -47,7 +47,7 @@ def seat(index: int, pod: str = "", troubled: SeatFault | None = None, task: str
 
 def after(one: Reservation, *seats: SeatObservation, refusal: str | None = None, at: float = NOW) -> ReservationStatus:
     """The status it has then, whether that is a new one or not."""
-    facts = ReservationObservation(seats=seats, problems=problems(one), refusal=refusal)
+    facts = ReservationObservation(seats=seats, problems=spec_problems(one), refusal=refusal)
     return next_status(one, facts, at) or one.status
 
 
@@ -413,7 +413,7 @@ def test_it_is_at_rest_after_one_step(
     once = after(one, *seats, refusal=refusal, at=begun)
     kept = {(each.task, each.index) for each in once.placements or ()}
     again = [each for each in seats if (each.placement.task, each.placement.index) in kept]
-    facts = ReservationObservation(seats=again, problems=problems(one), refusal=refusal)
+    facts = ReservationObservation(seats=again, problems=spec_problems(one), refusal=refusal)
     if once is not one.status:
         assert next_status(replace(one, status=once), facts, begun + 0.5) is None
         assert {each.placement.index for each in seats if each.is_consumed} <= {index for _, index in kept}

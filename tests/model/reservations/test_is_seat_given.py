@@ -83,7 +83,7 @@ def test_an_index_stays_given_when_its_pod_is_gone_and_that_was_noted_until_the_
 def test_who_may_have_taken_a_seat_sits_there(snapshot: Snapshot, one: Pod, sits: bool) -> None:
     snapshot.apply_reservation(observing(reservation("r", {0: "n1"}), WEB, OTHER))
     snapshot.apply_pod(one)
-    assert (snapshot.reservations.taker(SEAT) is not None, snapshot.reservations.holds(SEAT)) == (sits, not sits)
+    assert (snapshot.reservations.occupant_of(SEAT) is not None, snapshot.reservations.holds(SEAT)) == (sits, not sits)
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def test_a_seat_is_vacant_for_whom_its_status_says(
 ) -> None:
     one = reservation("r", {0: "n1"})
     snapshot.apply_reservation(replace(one, status=replace(one.status, observed_owners=observed)))
-    found = [each.metadata.name for each, _ in snapshot.reservations.candidates(pod("p", labels={"app": "web"}))]
+    found = [each.metadata.name for each, _ in snapshot.reservations.with_free_seat(pod("p", labels={"app": "web"}))]
     assert found == (["r"] if vacant else [])
 
 

@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from restow.model.objects import Reservation
-from restow.model.reservations.spec import is_for, least, wanted
-from restow.model.reservations.validation import MOST_SEATS, problems
+from restow.model.reservations.spec import is_for_scheduler, seats_needed, seats_per_task
+from restow.model.reservations.validation import MOST_SEATS, spec_problems
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 TEMPLATE = "spec.tasks[0].template.spec"
@@ -39,7 +39,7 @@ def task(name: str = "web", replicas: int | None = 2, cpu: str = "1", **spec: An
 )
 def test_what_it_asks_for(spec: dict[str, Any], seats: dict[str, int], at_once: int) -> None:
     asked = reservation(**spec)
-    assert (wanted(asked), least(asked), problems(asked)) == (seats, at_once, [])
+    assert (seats_per_task(asked), seats_needed(asked), spec_problems(asked)) == (seats, at_once, [])
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_what_it_asks_for(spec: dict[str, Any], seats: dict[str, int], at_once: 
     ],
 )
 def test_whose_it_is(spec: dict[str, Any], ours: bool) -> None:
-    assert is_for(reservation(**spec), frozenset({"restow", "volcano"})) is ours
+    assert is_for_scheduler(reservation(**spec), frozenset({"restow", "volcano"})) is ours
 
 
 @pytest.mark.parametrize(
@@ -198,13 +198,13 @@ def test_whose_it_is(spec: dict[str, Any], ours: bool) -> None:
     ],
 )
 def test_every_problem_with_its_path(spec: dict[str, Any], told: list[str]) -> None:
-    assert [str(one) for one in problems(reservation(**spec))] == told
+    assert [str(one) for one in spec_problems(reservation(**spec))] == told
 
 
 def test_a_selector_and_a_quantity_nobody_can_read_are_told_together() -> None:
     selector = {"matchExpressions": [{"key": "app", "operator": "Like", "values": ["web"]}]}
     asked = reservation(tasks=[task(cpu="2c")], owners=[{"object": {"name": "web-0"}}, {"labelSelector": selector}])
-    assert [one.path for one in problems(asked)] == [
+    assert [one.path for one in spec_problems(asked)] == [
         "spec.owners[1].labelSelector",
         "spec.tasks[0].template.spec.containers[0].resources.requests.cpu",
     ]

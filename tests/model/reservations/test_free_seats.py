@@ -1,0 +1,204 @@
+"""Vacancies and holdings: whose seats are free to take, in which order, and how much all of them hold."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from restow.model.objects import (
+    ObjectMeta,
+    ObjectReference,
+    OwnerReference,
+    Pod,
+    PodGroup,
+    Reservation,
+    ReservationOwner,
+    SelectorRequirement,
+    SelectorSpec,
+)
+from restow.model.reservations.reservation_annotations import MIGRATING_ANNOTATION
+from restow.model.reservations.owners import Owners, values_of
+from restow.model.reservations.seat_name import SeatName
+from restow.model.snapshot import Snapshot
+from tests.model.cluster.builders import WEB, node, pod, reservation
+
+SEAT = SeatName("default", "r", "t", 0)
+TAKER = pod("p", labels={"app": "web"})
+
+
+@pytest.fixture
+def snapshot() -> Snapshot:
+    snapshot = Snapshot()
+    snapshot.apply_node(node("n1"))
+    return snapshot
+
+
+def names(snapshot: Snapshot, one: Pod = TAKER) -> list[str]:
+    return [found.metadata.name for found, _ in snapshot.reservations.with_free_seat(one)]
+
+
+def made(name: str, created: str = "", *, moves: str | None = None, **fields: Any) -> Reservation:
+    one = reservation(name, {0: "n1"}, requests={"cpu": "1m"}, **fields)
+    annotations = {MIGRATING_ANNOTATION: moves} if moves else None
+    return replace(one, metadata=replace(one.metadata, creation_timestamp=created, annotations=annotations))
+
+
+def test_migrations_first_then_the_oldest_then_by_name(snapshot: Snapshot) -> None:
+    for one in (made("b", "2"), made("a", "2"), made("old", "1"), made("moving", "3", moves="uid-x")):
+        snapshot.apply_reservation(one)
+    assert names(snapshot) == ["moving", "old", "a", "b"]
+
+
+@pytest.mark.parametrize(
+    "closing",
+    [
+        pytest.param(lambda s: s.apply_reservation(made("r", phase="Waiting")), id="it waits"),
+        pytest.param(lambda s: s.apply_reservation(made("r", phase="Failed")), id="it failed"),
+        pytest.param(lambda s: s.apply_reservation(made("r", owners=[])), id="it is nobody's any more"),
+        pytest.param(lambda s: s.apply_reservation(made("r", taken={0: "uid-x"})), id="its seat was consumed"),
+        pytest.param(lambda s: s.remove_reservation(made("r")), id="it is gone"),
+        pytest.param(lambda s: s.assume(pod("q"), "n1", at=0.0, seat=SEAT), id="a pod is assumed in it"),
+        pytest.param(
+            lambda s: s.apply_pod(pod("q", on="n1", labels={"app": "web"}, seat="default/r/t/0")), id="a pod sits in it"
+        ),
+    ],
+)
+def test_a_seat_is_vacant_while_it_is_open_and_its_reservation_available(
+    snapshot: Snapshot, closing: Callable[[Snapshot], None]
+) -> None:
+    snapshot.apply_reservation(made("r"))
+    assert names(snapshot) == ["r"]
+    mark = snapshot.mark()
+    closing(snapshot)
+    assert names(snapshot) == []
+    snapshot.undo_to(mark)
+    assert names(snapshot) == ["r"]
+
+
+def test_seats_that_become_vacant_together_are_listed_at_once(snapshot: Snapshot) -> None:
+    at = dict.fromkeys(range(300), "n1")
+    snapshot.apply_reservation(reservation("r", at, requests={"cpu": "1m"}, phase="Waiting", version=1))
+    vacancies, mark = snapshot.reservations.free, snapshot.mark()
+    for version, phase in ((2, "Available"), (3, "Waiting"), (4, "Available")):
+        one = reservation("r", at, requests={"cpu": "1m"}, phase=phase, version=version)
+        snapshot.apply_reservation(one)
+    assert [seat.index for seat in vacancies.seats("default", "r")] == [*range(300)]
+    written = [arguments for _, arguments in snapshot._log._inverses if arguments[0] is vacancies._seats]
+    assert len(written) == 3
+    snapshot.undo_to(mark)
+    assert vacancies.seats("default", "r") == ()
+
+
+def test_seats_are_listed_in_order_however_they_come(snapshot: Snapshot) -> None:
+    vacancies, one = snapshot.reservations.free, made("r")
+    seats = [replace(SEAT, index=index) for index in range(12)]
+    vacancies.open(seats[6:9], one, Owners.of([WEB]))
+    vacancies.open([seats[10], seats[7], seats[2]], one, Owners.of([WEB]))
+    assert [seat.index for seat in vacancies.seats("default", "r")] == [2, 6, 7, 8, 10]
+    vacancies.close(seats[7])
+    vacancies.close(seats[7])
+    vacancies.close_all(("default", "r"), [seats[2], seats[11]])
+    assert [seat.index for seat in vacancies.seats("default", "r")] == [6, 8, 10]
+    vacancies.close_all(("default", "r"), seats)
+    assert not vacancies.seats("default", "r") and not vacancies.owner_index.any_in("default")
+
+
+def test_other_owners_are_found_once_the_spec_names_them(snapshot: Snapshot) -> None:
+    snapshot.apply_reservation(made("r", owners=[ReservationOwner(object=ObjectReference(kind="Pod", name="q"))]))
+    assert (names(snapshot), names(snapshot, pod("q"))) == ([], ["r"])
+    snapshot.apply_reservation(made("r"))
+    assert (names(snapshot), names(snapshot, pod("q"))) == (["r"], [])
+
+
+def test_a_seat_may_be_taken_while_others_are_looked_at(snapshot: Snapshot) -> None:
+    for name in "abc":
+        snapshot.apply_reservation(made(name))
+    seen = []
+    for found, seat in snapshot.reservations.with_free_seat(TAKER):
+        seen.append(found.metadata.name)
+        snapshot.assume(pod(f"p-{found.metadata.name}"), "n1", at=0.0, seat=seat.name)
+    assert seen == ["a", "b", "c"]
+
+
+def test_a_vacated_seat_is_held_again(snapshot: Snapshot) -> None:
+    snapshot.apply_reservation(made("r"))
+    snapshot.reservations.vacate(SEAT)
+    assert not snapshot.reservations.holds(SEAT)
+    snapshot.reservations.hold_again(SEAT)
+    assert snapshot.reservations.holds(SEAT)
+
+
+def test_holdings_are_summed_by_namespace_and_queue(snapshot: Snapshot) -> None:
+    one = reservation("a", {0: "n1", 1: "n1"})
+    snapshot.apply_reservation(replace(one, spec=replace(one.spec, queue="q")))
+    snapshot.apply_reservation(reservation("b", {0: "n1"}))
+    holdings = snapshot.reservations.reserved_usage
+    assert holdings.of_namespace("default") == {"cpu": 3000, "pods": 3}
+    assert holdings.by_queue() == {"q": {"cpu": 2000, "pods": 2}, "": {"cpu": 1000, "pods": 1}}
+    snapshot.remove_reservation(one)
+    assert (holdings.of_namespace("default"), holdings.of_namespace("other")) == ({"cpu": 1000, "pods": 1}, {})
+
+
+def test_a_change_of_queue_moves_what_is_held(snapshot: Snapshot) -> None:
+    one = reservation("a", {0: "n1"})
+    snapshot.apply_reservation(one)
+    snapshot.apply_reservation(replace(one, spec=replace(one.spec, queue="q")))
+    assert snapshot.reservations.reserved_usage.by_queue() == {"q": {"cpu": 1000, "pods": 1}}
+
+
+# --- whoever matches is found -----------------------------------------------------------------------------------------
+
+references = st.builds(
+    ObjectReference,
+    kind=st.sampled_from([None, "Pod", "PodGroup", "ReplicaSet", "Deployment"]),
+    name=st.sampled_from([None, "p", "g", "rs", "web"]),
+    uid=st.sampled_from([None, "uid-p", "uid-g", "uid-rs", "uid-web"]),
+)
+selectors = st.sampled_from(
+    [
+        None,
+        SelectorSpec(),
+        SelectorSpec(match_labels={"app": "web"}),
+        SelectorSpec(match_labels={"team": "x"}),
+        SelectorSpec(match_expressions=[SelectorRequirement(key="app", operator="Exists")]),
+        SelectorSpec(match_expressions=[SelectorRequirement(key="app", operator="In", values=["web", "db"])]),
+        SelectorSpec(match_expressions=[SelectorRequirement(key="app", operator="Sometimes")]),
+    ]
+)
+owners = st.lists(
+    st.builds(
+        ReservationOwner,
+        object=st.none() | references,
+        controller=st.none() | references,
+        label_selector=selectors,
+    ),
+    max_size=3,
+)
+
+
+@given(owners, st.booleans(), st.booleans(), st.sampled_from([None, {"app": "web"}, {"app": "db"}, {"other": "1"}]))
+def test_every_pod_that_an_owner_speaks_of_has_one_of_its_traits(
+    written: list[ReservationOwner], grouped: bool, owned: bool, labels: dict[str, str] | None
+) -> None:
+    snapshot = Snapshot()
+    snapshot.apply_group(
+        PodGroup(metadata=ObjectMeta(name="g", namespace="default", uid="uid-g", labels={"team": "x"}))
+    )
+    deployment = OwnerReference(api_version="apps/v1", kind="Deployment", name="web", uid="uid-web")
+    snapshot.apply_owner(ObjectMeta(name="rs", uid="uid-rs", owner_references=[deployment]))
+    replica_set = OwnerReference(api_version="apps/v1", kind="ReplicaSet", name="rs", uid="uid-rs")
+    one = pod("p", labels=labels, owner=replica_set if owned else None)
+    annotations = {"scheduling.k8s.io/group-name": "g"} if grouped else None
+    one = replace(one, metadata=replace(one.metadata, annotations=annotations))
+    found = Owners.of(written)
+    if found.match(one, snapshot.owner_chains):
+        assert any(value in values_of(one, facet, snapshot.owner_chains) for facet, value in found.traits())
+
+
+def test_the_builders_owner_is_found(snapshot: Snapshot) -> None:
+    assert [*Owners.of([WEB]).traits()] == [(("label", "app"), "web")]

@@ -21,19 +21,19 @@ from bench.report import Claim, Report, Row
 from restow.model.inventory import Inventory, read_inventory
 from restow.model.kinds import POD
 from restow.model.objects import Pod
-from restow.planning.effect import after
-from restow.planning.measures import slots
+from restow.planning.plan_effect import measures_after
+from restow.planning.measures import count_slots
 from restow.planning.plan import Move, Plan
-from restow.planning.repair import repair
-from restow.planning.replay import replay
-from restow.planning.request import Request
-from restow.planning.sequence import Wanted, sequence
+from restow.planning.repair import repair_plan
+from restow.planning.replay import replay_plan
+from restow.planning.plan_request import PlanRequest
+from restow.planning.move_ordering import DesiredMove, order_moves
 from restow.planning.strategies import make_plan
 from restow.running.configuration import Configuration
 from restow.scheduling.framework import Cycle
 from restow.scheduling.registry import read_profile
 from restow.sim.scenarios import Scenario, snapshot
-from restow.snapshots.offline import Cluster, Wish, plan_request
+from restow.snapshots.offline import OfflineCluster, PlanOptions, offline_plan_request
 
 DATA = Path(os.environ.get("RESTOW_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
 SLOTS = {25: 22, 50: 35, 100: 60}  # proven to be the most, by an independent model
@@ -47,14 +47,14 @@ NO_SEARCH = 0
 MOST_MB, MOST_GAP = 2_000, 3.0
 
 
-def _asked(inventory: Inventory, asked: Wish) -> tuple[Cluster, Request]:
-    cluster = Cluster(inventory)
-    return cluster, plan_request(cluster, read_profile({}), Configuration(), asked, time.time)
+def _asked(inventory: Inventory, asked: PlanOptions) -> tuple[OfflineCluster, PlanRequest]:
+    cluster = OfflineCluster(inventory)
+    return cluster, offline_plan_request(cluster, read_profile({}), Configuration(), asked, time.time)
 
 
-def _checked(cluster: Cluster, request: Request) -> Plan:
+def _checked(cluster: OfflineCluster, request: PlanRequest) -> Plan:
     plan = make_plan("optimal", cluster.snapshot, request)
-    if not replay(cluster.snapshot, plan, request).valid:
+    if not replay_plan(cluster.snapshot, plan, request).valid:
         raise RuntimeError("a plan does not survive its replay")
     return plan
 
@@ -66,7 +66,7 @@ def _read(name: str) -> Inventory:
 def planning(name: str, objective: str, moves: str, seconds: str) -> Callable[[], dict[str, float]]:
     """Plan for a snapshot file."""
     shape = SHAPE if objective == "slots" else {}
-    asked = Wish(strategy="optimal", objective=objective, max_moves=int(moves), time_limit=float(seconds), shape=shape)
+    asked = PlanOptions(strategy="optimal", objective=objective, max_moves=int(moves), time_limit=float(seconds), shape=shape)
     cluster, request = _asked(_read(name), asked)
 
     def work() -> dict[str, float]:
@@ -80,7 +80,7 @@ def large(objective: str, seconds: str, steps: str = "") -> Callable[[], dict[st
     document = snapshot(Scenario(seed=1, nodes=LARGE, pods=10 * LARGE))
     inventory = read_inventory(msgspec.json.encode(document), "generated")
     del document
-    asked = Wish(
+    asked = PlanOptions(
         strategy="optimal",
         objective=objective,
         shape=SHAPE if objective == "slots" else {},
@@ -114,7 +114,7 @@ def _figures(plan: Plan, figure: str) -> dict[str, float]:
 def stale(percent: str) -> Callable[[], dict[str, float]]:
     """A plan of fifty moves for vmr-medium, repaired as `restow apply` does after some pods were replaced by others
     elsewhere; beside it what is left without other targets, what there is without any move, and a fresh plan."""
-    asked = Wish(strategy="optimal", objective="slots", max_moves=50, time_limit=10.0, shape=SHAPE)
+    asked = PlanOptions(strategy="optimal", objective="slots", max_moves=50, time_limit=10.0, shape=SHAPE)
     inventory = _read("vmr-medium.json.gz")
     cluster, request = _asked(inventory, asked)
     old = _checked(cluster, request)
@@ -122,28 +122,28 @@ def stale(percent: str) -> Callable[[], dict[str, float]]:
 
     def work() -> dict[str, float]:
         known = later.snapshot.pods.known
-        wanted = [Wanted(move.uid, move.target) for move in old.moves if move.uid in known]
-        repaired = repair(later.snapshot, old, wish).plan.moves
-        kept = sequence(later.snapshot, wish, wanted, most=50).moves
+        wanted = [DesiredMove(move.uid, move.target) for move in old.moves if move.uid in known]
+        repaired = repair_plan(later.snapshot, old, wish).plan.moves
+        kept = order_moves(later.snapshot, wish, wanted, max_moves=50).moves
         fresh = _checked(later, wish)
         return {
             "value": _slots_after(later, wish, repaired),
             "moves": len(repaired),
             "without_repair": _slots_after(later, wish, kept),
-            "without_moves": slots(later.snapshot, SHAPE),
+            "without_moves": count_slots(later.snapshot, SHAPE),
             "fresh": fresh.after["slots"],
         }
 
     return work
 
 
-def _slots_after(cluster: Cluster, request: Request, moves: Sequence[Move]) -> int | float:
-    return after(cluster.snapshot, request, moves, lambda one: {"slots": slots(one, SHAPE)})["slots"]
+def _slots_after(cluster: OfflineCluster, request: PlanRequest, moves: Sequence[Move]) -> int | float:
+    return measures_after(cluster.snapshot, request, moves, lambda one: {"slots": count_slots(one, SHAPE)})["slots"]
 
 
 def _churned(inventory: Inventory, share: float) -> Inventory:
     """The cluster with a share of its pods gone, and as many of the same kinds somewhere else."""
-    rng, cluster = np.random.default_rng(1), Cluster(inventory)
+    rng, cluster = np.random.default_rng(1), OfflineCluster(inventory)
     engine, pods = read_profile({}).engine, list(cluster.pods)
     chosen = sorted(rng.choice(len(pods), int(share * len(pods)), replace=False).tolist())
     for number in chosen:
@@ -153,7 +153,7 @@ def _churned(inventory: Inventory, share: float) -> Inventory:
         metadata = msgspec.structs.replace(one.metadata, name=f"{one.metadata.name}-new", uid=f"{one.metadata.uid}-new")
         spec = msgspec.structs.replace(one.spec, node_name=None)
         new = msgspec.structs.replace(one, metadata=metadata, spec=spec)
-        rows = engine.acceptable(Cycle(new, cluster.snapshot, 0.0))
+        rows = engine.feasible_rows(Cycle(new, cluster.snapshot, 0.0))
         if len(rows):
             node = cluster.snapshot.rows.name(int(rng.choice(rows)))
             pods[number] = _bound(new, node or "")

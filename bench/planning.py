@@ -19,7 +19,7 @@ from restow.model.inventory import Inventory, read_inventory
 from restow.running.configuration import Configuration
 from restow.scheduling.registry import read_profile
 from restow.sim.scenarios import Scenario, snapshot
-from restow.snapshots.offline import Cluster, Wish, plan
+from restow.snapshots.offline import OfflineCluster, PlanOptions, plan_offline
 
 NODES, PODS = 5_000, 50_000
 ALL = 10**6
@@ -51,11 +51,11 @@ def plain_json() -> Callable[[], Any]:
 
 
 def planning(strategy: str, moves: str) -> Callable[[], Any]:
-    cluster, profile = Cluster(read()), read_profile({})
-    asked = Wish(strategy=strategy, max_moves=int(moves))
+    cluster, profile = OfflineCluster(read()), read_profile({})
+    asked = PlanOptions(strategy=strategy, max_moves=int(moves))
 
     def run() -> dict[str, float]:
-        found = plan(cluster, profile, Configuration(), asked, time.time)
+        found = plan_offline(cluster, profile, Configuration(), asked, time.time)
         return {"moves": len(found.moves), "resident_mb": resident_mb()}
 
     return run

@@ -25,10 +25,10 @@ from restow.adapters.clock import SystemClock
 from restow.adapters.memory import MemoryApi
 from restow.client.verbs import Client
 from restow.control.scheduler import Scheduler, SchedulerSettings
-from restow.model.cluster import Snapshot
 from restow.model.crds import custom_resource_definitions
 from restow.model.kinds import CUSTOM_RESOURCE_DEFINITION, NAMESPACE, NODE, POD, RESERVATION, STATEFUL_SET
 from restow.model.objects import Document, Pod, Reservation
+from restow.model.snapshot import Snapshot
 from restow.ports import Api, Request, Response
 from restow.scheduling.decisions import Assign
 from restow.scheduling.registry import read_profile

@@ -26,11 +26,11 @@ from bench.measure import Cost, measured_in_turns
 from bench.report import Claim, Report, Row
 from bench.workloads import KINDS, PREFERENCES, nodes, pods
 from restow.control.scheduler import SchedulerSettings
-from restow.model.cluster import Snapshot
 from restow.model.objects import Node, ObjectMeta, Pod, Queue, QueueReservation, QueueStatus
 from restow.model.resources import PODS, amounts, pod_requests
+from restow.model.snapshot import Snapshot
 from restow.model.taints import untolerated
-from restow.model.tenancy import QUEUE_ANNOTATION
+from restow.model.queues import QUEUE_ANNOTATION
 from restow.scheduling.decisions import Assign, Decision
 from restow.scheduling.jobs import Job
 from restow.scheduling.registry import read_profile

@@ -38,7 +38,7 @@ from restow.adapters.kubernetes import KubernetesApi, Limits, load_kubeconfig
 from restow.client.cache import Change
 from restow.client.informer import Informer
 from restow.client.verbs import Client
-from restow.control.scheduler import Scheduler, Settings
+from restow.control.scheduler import Scheduler, SchedulerSettings
 from restow.model.kinds import EVENT, NAMESPACE, NODE, POD
 from restow.model.objects import Document, Pod
 from restow.scheduling.registry import read_profile
@@ -267,7 +267,7 @@ async def _serve(kubeconfig: Path, who: str) -> None:
 
 async def _write(client: Client) -> None:
     """Bind all pods, and write Events beside, by as many writers as our scheduler has of each."""
-    pods, settings = (await client.list(POD, NAMESPACE_NAME)).items, Settings()
+    pods, settings = (await client.list(POD, NAMESPACE_NAME)).items, SchedulerSettings()
 
     async def bind(number: int, pod: Pod) -> None:
         node = f"node-{number % NODES:05d}"

@@ -12,6 +12,7 @@ import pytest
 from restow.control.scheduler import SchedulerSettings
 from restow.model import kinds
 from restow.model.objects import Pod
+from restow.scheduling.accelerated import ResourceFilter, RoomOnly
 from restow.scheduling.framework import (
     SKIP,
     SUCCESS,
@@ -48,7 +49,7 @@ class Odd(Plugin):
         return self._answers[point]() if point in self._answers and "odd" in pod.metadata.name else proper
 
 
-class OddFilter(Odd, FilterPlugin):
+class OddFilter(Odd, FilterPlugin, ResourceFilter):
     def pre_filter(self, cycle: Cycle) -> Any:
         return self.say("pre_filter", cycle.pod, SUCCESS)
 
@@ -58,16 +59,16 @@ class OddFilter(Odd, FilterPlugin):
     def refusals(self, cycle: Cycle, rows: Any) -> Any:
         return self.say("refusals", cycle.pod, [])
 
-    def demanded(self, cycle: Cycle) -> Any:
-        return self.say("demanded", cycle.pod, ())
+    def counted_resources(self, cycle: Cycle) -> Any:
+        return self.say("counted_resources", cycle.pod, ())
 
 
 class OddClusterFilter(OddFilter):
     reach: ClassVar[Reach] = Reach.CLUSTER
 
 
-class OddRoomFilter(OddFilter):
-    by_room: ClassVar[bool] = True
+class OddRoomFilter(OddFilter, RoomOnly):
+    """Reads nothing of a node but its room."""
 
 
 class OddScore(Odd, ScorePlugin):
@@ -79,8 +80,8 @@ class OddScore(Odd, ScorePlugin):
 
 
 class OddNormalized(OddScore):
-    def normalize(self, cycle: Cycle, raw: Any) -> Any:
-        return self.say("normalize", cycle.pod, raw)
+    def normalize_score(self, cycle: Cycle, raw: Any) -> Any:
+        return self.say("normalize_score", cycle.pod, raw)
 
 
 class OddGate(Odd, PreEnqueuePlugin):
@@ -89,7 +90,7 @@ class OddGate(Odd, PreEnqueuePlugin):
 
 
 class OddOrder(Odd, QueueSortPlugin):
-    def key(self, pod: Pod) -> Any:
+    def sort_key(self, pod: Pod) -> Any:
         return self.say("key", pod, 5)
 
 
@@ -169,7 +170,7 @@ BOOM, NO_CODE, NO_PAIR = "Odd: RuntimeError: boom", "no attribute 'code'", "cann
             "0/3 nodes are available: 3 node(s) that Odd refuses without a reason.",
             id="Filter refuses without a reason",
         ),
-        pytest.param(OddFilter(demanded=nothing), "not iterable", id="what it counts is nothing"),
+        pytest.param(OddFilter(counted_resources=nothing), "not iterable", id="what it counts is nothing"),
         pytest.param(OddClusterFilter(filter=boom), BOOM, id="a Filter that looks at the cluster raises"),
         pytest.param(
             OddClusterFilter(filter=nothing), "subscriptable", id="a Filter that looks at the cluster is mute"
@@ -179,7 +180,7 @@ BOOM, NO_CODE, NO_PAIR = "Odd: RuntimeError: boom", "no attribute 'code'", "cann
         pytest.param(OddScore(score=scored(-1)), "Odd scored outside of 0..100", id="Score is negative"),
         pytest.param(OddScore(score=scored(2**62)), "Odd scored outside of 0..100", id="Score is enormous"),
         pytest.param(OddScore(score=scored(float("nan"))), "TypeError", id="Score is no number"),
-        pytest.param(OddNormalized(normalize=scored(101)), "Odd scored outside of 0..100", id="normalised beyond"),
+        pytest.param(OddNormalized(normalize_score=scored(101)), "Odd scored outside of 0..100", id="normalised beyond"),
         pytest.param(OddGate(pre_enqueue=boom), BOOM, id="PreEnqueue raises"),
         pytest.param(OddGate(pre_enqueue=nothing), NO_CODE, id="PreEnqueue says nothing"),
         pytest.param(OddOrder(key=boom), BOOM, id="QueueSort raises"),

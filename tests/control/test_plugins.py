@@ -123,7 +123,7 @@ class ByName(QueueSortPlugin):
 
     name: ClassVar[str] = "ByName"
 
-    def key(self, pod: Pod) -> Any:
+    def sort_key(self, pod: Pod) -> Any:
         return [-ord(letter) for letter in pod.metadata.name]
 
 

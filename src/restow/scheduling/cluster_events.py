@@ -13,11 +13,11 @@ from typing import Any, Protocol, runtime_checkable
 
 import msgspec
 
-from restow.model.cluster.owners import group_name
+from restow.model.cluster.owner_chains import group_name
 from restow.model.guarantees import is_rejected
 from restow.model.objects import Node, Pod, PodGroup, Reservation, ReservationOwner, ReservationPhase, ReservationSpec
+from restow.model.queues import locked_nodes, queue_name
 from restow.model.selectors import SelectorError, label_selector
-from restow.model.tenancy import locked_nodes, queue_name
 
 
 class EventResource(enum.Enum):
@@ -185,10 +185,24 @@ def _room_freed(*more: ClusterEventWithHint) -> tuple[ClusterEventWithHint, ...]
 _NODES = (ClusterEventWithHint(EventResource.NODE, ActionType.ADDED | ActionType.UPDATED, _is_more_than_heartbeat),)
 _STORAGE = tuple(
     ClusterEventWithHint(thing)
-    for thing in (EventResource.VOLUME, EventResource.CLAIM, EventResource.STORAGE_CLASS, EventResource.CSI_NODE, EventResource.CSI_DRIVER, EventResource.CSI_CAPACITY)
+    for thing in (
+        EventResource.VOLUME,
+        EventResource.CLAIM,
+        EventResource.STORAGE_CLASS,
+        EventResource.CSI_NODE,
+        EventResource.CSI_DRIVER,
+        EventResource.CSI_CAPACITY,
+    )
 )
-_PODS_MOVED = (ClusterEventWithHint(EventResource.POD), ClusterEventWithHint(EventResource.NODE, ActionType.ANY, _is_more_than_heartbeat), ClusterEventWithHint(EventResource.NAMESPACE))
-_GANGS = tuple(ClusterEventWithHint(thing, ActionType.ANY, _is_of_same_gang) for thing in (EventResource.POD, EventResource.PENDING_POD, EventResource.POD_GROUP))
+_PODS_MOVED = (
+    ClusterEventWithHint(EventResource.POD),
+    ClusterEventWithHint(EventResource.NODE, ActionType.ANY, _is_more_than_heartbeat),
+    ClusterEventWithHint(EventResource.NAMESPACE),
+)
+_GANGS = tuple(
+    ClusterEventWithHint(thing, ActionType.ANY, _is_of_same_gang)
+    for thing in (EventResource.POD, EventResource.PENDING_POD, EventResource.POD_GROUP)
+)
 
 GANG, QUEUE, RESERVATION = "Gang", "Queue", "Reservation"
 """Who refuses beside the plugins."""
@@ -208,12 +222,19 @@ BUILT_IN_EVENTS: Mapping[str, tuple[ClusterEventWithHint, ...]] = {
     "NodeResourcesFit": _room_freed(),
     "VolumeRestrictions": _room_freed(ClusterEventWithHint(EventResource.CLAIM)),
     "NodeVolumeLimits": _room_freed(ClusterEventWithHint(EventResource.ATTACHMENT, ActionType.DELETED), *_STORAGE),
-    "VolumeBinding": (*_NODES, *_STORAGE, ClusterEventWithHint(EventResource.POD, ActionType.DELETED, _gives_volumes_back)),
+    "VolumeBinding": (
+        *_NODES,
+        *_STORAGE,
+        ClusterEventWithHint(EventResource.POD, ActionType.DELETED, _gives_volumes_back),
+    ),
     "VolumeZone": (*_NODES, *_STORAGE),
     "PodTopologySpread": _PODS_MOVED,
     "InterPodAffinity": _PODS_MOVED,
     GANG: _room_freed(*_GANGS),
-    QUEUE: _room_freed(ClusterEventWithHint(EventResource.QUEUE, ActionType.ANY, _changes_shares), ClusterEventWithHint(EventResource.POD_GROUP)),
+    QUEUE: _room_freed(
+        ClusterEventWithHint(EventResource.QUEUE, ActionType.ANY, _changes_shares),
+        ClusterEventWithHint(EventResource.POD_GROUP),
+    ),
     RESERVATION: (
         ClusterEventWithHint(EventResource.RESERVATION, ActionType.ANY, _is_of_same_namespace),
         ClusterEventWithHint(EventResource.POD, ActionType.DELETED | ActionType.UPDATED, _is_of_same_namespace),

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 import msgspec
 
-from restow.model.cluster import SeatName
 from restow.model.objects import Placement, Pod, PodGroup, PodGroupStatus, Reservation
+from restow.model.reservations.seat_name import SeatName
 from restow.scheduling.framework import Code, Cycle
 
 
@@ -33,7 +33,7 @@ class Nominate(msgspec.Struct, frozen=True):
     node: str
 
 
-class Refuse(msgspec.Struct, frozen=True):
+class RefusePod(msgspec.Struct, frozen=True):
     """The pod has no node now. The message is what condition and event say."""
 
     pod: Pod
@@ -43,7 +43,7 @@ class Refuse(msgspec.Struct, frozen=True):
     """Who refused: the ones whose news may change it."""
 
 
-class Tell(msgspec.Struct, frozen=True):
+class RecordEvent(msgspec.Struct, frozen=True):
     """Something that people should know of a pod, as an event; what becomes of the pod is another decision."""
 
     pod: Pod
@@ -51,7 +51,7 @@ class Tell(msgspec.Struct, frozen=True):
     message: str
 
 
-class Hold(msgspec.Struct, frozen=True):
+class HoldSeats(msgspec.Struct, frozen=True):
     """The reservation gets these placements, besides those that it has; they are assumed."""
 
     reservation: Reservation
@@ -60,7 +60,7 @@ class Hold(msgspec.Struct, frozen=True):
     """Whether some of the room is not free yet: terminating pods are still leaving it."""
 
 
-class Decline(msgspec.Struct, frozen=True):
+class RefuseReservation(msgspec.Struct, frozen=True):
     """There is no room now for what the reservation still has to place: all of it, or what its Hold left out."""
 
     reservation: Reservation
@@ -70,11 +70,11 @@ class Decline(msgspec.Struct, frozen=True):
     code: Code = Code.UNSCHEDULABLE
 
 
-class SetGroup(msgspec.Struct, frozen=True):
+class SetPodGroupStatus(msgspec.Struct, frozen=True):
     """The status a PodGroup is to have."""
 
     group: PodGroup
     status: PodGroupStatus
 
 
-Decision = Assign | Nominate | Refuse | Tell | Hold | Decline | SetGroup
+Decision = Assign | Nominate | RefusePod | RecordEvent | HoldSeats | RefuseReservation | SetPodGroupStatus

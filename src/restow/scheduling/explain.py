@@ -21,7 +21,7 @@ LONGEST = 32_768
 """Characters: what the API machinery allows the message of a condition."""
 
 
-def counted(refused: Mapping[str, Sequence[Refusal]]) -> Counter[str]:
+def count_reasons(refused: Mapping[str, Sequence[Refusal]]) -> Counter[str]:
     """How many nodes each reason stands for."""
     counts: Counter[str] = Counter()
     for refusals in refused.values():
@@ -30,52 +30,52 @@ def counted(refused: Mapping[str, Sequence[Refusal]]) -> Counter[str]:
     return +counts
 
 
-def complete(plugin: Plugin, refusals: Sequence[Refusal], rows: int) -> list[Refusal]:
+def with_unexplained_rows(plugin: Plugin, refusals: Sequence[Refusal], rows: int) -> list[Refusal]:
     """The refusals of a plugin, and one more for the rows of which it does not say why."""
     told = np.zeros(rows, np.bool_)
     for one in refusals:
         told |= one.rows
     if told.all():
         return [*refusals]
-    return [*refusals, Refusal(without_a_reason(plugin.name), ~told)]
+    return [*refusals, Refusal(unexplained_refusal(plugin.name), ~told)]
 
 
-def without_a_reason(*plugins: str) -> str:
+def unexplained_refusal(*plugins: str) -> str:
     """What is told of plugins that refuse nodes and do not say why."""
     return f"node(s) that {', '.join(plugins)} refuses without a reason"
 
 
-def sentence(nodes: int, reasons: Mapping[str, int], *, before: str = "", after: str = "") -> str:
+def fit_error_message(nodes: int, reasons: Mapping[str, int], *, before: str = "", after: str = "") -> str:
     """The sentence: `before` is what stopped it before any node was asked, `after` what was tried afterwards."""
-    why = before or histogram(reasons)
+    why = before or reason_histogram(reasons)
     if not nodes and not why:
         why = NO_NODES
     text = f"0/{nodes} nodes are available:" + (f" {why}." if why else "")
     return _writable(f"{text} {after}" if after else text)
 
 
-def histogram(reasons: Mapping[str, int]) -> str:
+def reason_histogram(reasons: Mapping[str, int]) -> str:
     """Each reason with its count, sorted as text."""
     return ", ".join(sorted(f"{count} {reason}" for reason, count in reasons.items()))
 
 
-def joined(reasons: Iterable[str]) -> str:
+def join_reasons(reasons: Iterable[str]) -> str:
     """Several reasons of one verdict."""
     return _writable(", ".join(map(str, reasons)))
 
 
-def blamed(error: Exception) -> str:
+def describe_plugin_failure(error: Exception) -> str:
     """What people are told of an exception, and which plugin was at work."""
-    plugin = culprit(error)
-    return f"{plugin}: {spoken(error)}" if plugin else spoken(error)
+    plugin = failing_plugin(error)
+    return f"{plugin}: {describe_exception(error)}" if plugin else describe_exception(error)
 
 
-def spoken(error: Exception) -> str:
+def describe_exception(error: Exception) -> str:
     """What an exception says."""
     return _writable(f"{type(error).__name__}: {error}")
 
 
-def culprit(error: Exception) -> str:
+def failing_plugin(error: Exception) -> str:
     """The plugin that was at work when something broke, or had just answered; empty if none was."""
     name, place = "", error.__traceback__
     while place is not None:

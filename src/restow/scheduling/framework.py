@@ -29,18 +29,16 @@ from __future__ import annotations
 
 import enum
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from restow.model.cluster import Mask, PodClass, Snapshot, Which
-from restow.model.cluster.boards import Board
-from restow.model.cluster.domains import Domains
-from restow.model.cluster.listing import Amounts
+from restow.model.cluster import Mask, PodClass, Which
 from restow.model.objects import Pod
+from restow.model.snapshot import Snapshot
 from restow.scheduling.writes import Write
 
 Scores = NDArray[np.int64]
@@ -74,7 +72,7 @@ class Verdict(msgspec.Struct, frozen=True):
 
 SUCCESS = Verdict()
 SKIP = Verdict(Code.SKIP)
-NEVER = Verdict(Code.SKIP, ("for every pod of this class",))
+SKIP_FOR_CLASS = Verdict(Code.SKIP, ("for every pod of this class",))
 """SKIP for all pods of the class, until some Node changes, or what pods ask of others does (`Crowd.version`)."""
 
 
@@ -123,7 +121,7 @@ class Cycle:
         self._notes: dict[str, Any] | None = None
 
     @property
-    def notes(self) -> dict[str, Any]:
+    def state(self) -> dict[str, Any]:
         """What plugins note, by their names; about most pods nobody has anything to note."""
         if self._notes is None:
             self._notes = {}
@@ -140,10 +138,10 @@ class Plugin(ABC):
         if arguments:
             raise ArgumentError([f"{key}: {self.name} takes no such argument" for key in sorted(arguments)])
 
-    def domains(self, cycle: Cycle) -> Sequence[Domains] | None:
-        """What a CLUSTER plugin tells rows apart by: rows that share a domain of each of these are accepted alike and
-        score alike, so that asking about one of them is enough. None if that cannot be said."""
-        return None
+
+def overrides(plugin: Plugin, base: type[Plugin], method: str) -> bool:
+    """Whether a plugin defines a method itself; the default of the base needs no call."""
+    return getattr(type(plugin), method) is not getattr(base, method)
 
 
 class ArgumentError(ValueError):
@@ -163,21 +161,13 @@ class QueueSortPlugin(Plugin):
     """There is one at most; without any, the more important pods come first."""
 
     @abstractmethod
-    def key(self, pod: Pod) -> Any:
+    def sort_key(self, pod: Pod) -> Any:
         """The smaller, the sooner; where it is equal, the older."""
         ...
 
 
 class FilterPlugin(Plugin):
     reach: ClassVar[Reach] = Reach.ROW
-    by_class: ClassVar[bool] = False
-    """Whether it refuses all pods of a class alike although it is a CLUSTER plugin; all others do anyway."""
-    by_tenancy: ClassVar[bool] = False
-    """Whether it is the one that accepts the rows which are locked for nobody or for the pod's queue, and no others. No
-    other plugin tells pods apart by their queue: to the rest, pods that differ in nothing else are of one class."""
-    by_room: ClassVar[bool] = False
-    """Whether a ROW plugin looks at nothing but what a row offers and has left, so that what it says of one row holds
-    for all rows in the same of `Room.states`."""
 
     def pre_filter(self, cycle: Cycle) -> Verdict:
         """SUCCESS; SKIP when `filter` would accept every row; a refusal when no row can be accepted.
@@ -187,31 +177,12 @@ class FilterPlugin(Plugin):
         """
         return SUCCESS
 
-    def ruled_out(self, cycle: Cycle, rows: Which) -> Mask | None:
-        """Rows that this plugin refuses before any filter is asked about them, as when a pod names its nodes; None
-        when there is none. They are refused by `filter`, too: this only says whose refusal is told."""
-        return None
-
     @abstractmethod
     def filter(self, cycle: Cycle, rows: Which) -> Mask:
         """Which of these rows the pod may go to, as far as this plugin is concerned. Vacant rows may say anything.
 
         What is free may be lent for the question (`Room.lend`), so it is read anew each time."""
         ...
-
-    def judge(self, cycle: Cycle) -> Callable[[int], bool]:
-        """`filter` for one row at a time, for which plugins may have a quicker way. Of a NODE or ROW plugin it is good
-        for all pods of the class, whatever happens to the cluster meanwhile."""
-        return lambda row: bool(self.filter(cycle, np.array([row], np.intp))[0])
-
-    def demanded(self, cycle: Cycle) -> Amounts:
-        """What of a node's resources it counts for the pod: looked at once more before the pod is bound."""
-        return ()
-
-    def boards(self, cycle: Cycle) -> Sequence[Board[np.bool_]] | None:
-        """The boards by which a CLUSTER plugin accepts rows: those whose domains have a true value on all of them, and
-        no others. Until a new list is given, they are the same. None if something else has a say."""
-        return None
 
     @abstractmethod
     def refusals(self, cycle: Cycle, rows: Which) -> list[Refusal]:
@@ -230,8 +201,6 @@ class PostFilterPlugin(Plugin):
 
 class ScorePlugin(Plugin):
     reach: ClassVar[Reach] = Reach.ROW
-    by_room: ClassVar[bool] = False
-    """As in `FilterPlugin`."""
 
     def pre_score(self, cycle: Cycle) -> Verdict:
         """SUCCESS, or SKIP when all rows would score the same; a NODE or ROW plugin as in `pre_filter`."""
@@ -242,11 +211,7 @@ class ScorePlugin(Plugin):
         """The raw score of each row; the higher the better unless `normalize` turns it round."""
         ...
 
-    def appraise(self, cycle: Cycle) -> Callable[[int], int]:
-        """`score` of one row at a time, as `judge` is for `filter`."""
-        return lambda row: int(self.score(cycle, np.array([row], np.intp))[0])
-
-    def normalize(self, cycle: Cycle, raw: Scores) -> Scores:
+    def normalize_score(self, cycle: Cycle, raw: Scores) -> Scores:
         """From raw scores of all feasible rows to 0..BEST. A plugin without its own scores in 0..BEST at once.
 
         What becomes of a score may depend on it and on the least and greatest of all, not on how often each occurs:

@@ -11,18 +11,20 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from restow.model.cluster import SeatName, Snapshot
-from restow.model.cluster.names import Key
-from restow.model.cluster.owners import group_name
-from restow.model.cluster.seat import is_ended, replicas, stand_in
+from restow.model.cluster.owner_chains import group_name
+from restow.model.object_key import Key
 from restow.model.objects import Pod, PodGroup, PodGroupPhase, Reservation
+from restow.model.queues import DEFAULT_QUEUE, queue_name
+from restow.model.reservations.observed_spec import is_ended
+from restow.model.reservations.reserved_pod import reserved_pod_of
+from restow.model.reservations.seat_name import SeatName
+from restow.model.reservations.spec import seat_count, seats_needed
 from restow.model.resources import amounts
-from restow.model.tenancy import DEFAULT_QUEUE, queue_name
+from restow.model.snapshot import Snapshot
 from restow.model.words import number_of
 from restow.scheduling.framework import QueueSortPlugin
-from restow.scheduling.reservations.validity import least
-from restow.scheduling.pod_group_cache import PodGroupCache
 from restow.scheduling.gang_readiness import GangReadiness, role_of
+from restow.scheduling.pod_group_cache import PodGroupCache
 
 _NO_ROLES: Counter[str] = Counter()  # not to be written to
 
@@ -33,9 +35,9 @@ class Job:
     __slots__ = (
         "admitted",
         "created",
+        "existing",
         "group",
         "is_gang",
-        "known",
         "name",
         "placed",
         "pods",
@@ -65,32 +67,34 @@ class Job:
         """Members that are on a node, or have been and succeeded."""
         self.roles = _NO_ROLES
         """The same by role."""
-        self.known = 0
+        self.existing = 0
         """Members that exist."""
 
     @property
-    def least(self) -> int:
+    def min_available(self) -> int:
         """How many must be placed together."""
         if self.reservation is not None:
-            return least(self.reservation)
-        return 1 if self.group is None else least_members(self.group)
+            return seats_needed(self.reservation)
+        return 1 if self.group is None else min_members(self.group)
 
     @property
-    def least_roles(self) -> Mapping[str, int]:
+    def min_by_role(self) -> Mapping[str, int]:
         """How many of each role."""
-        return least_roles(self.group) if self.group is not None else {}
+        return min_members_by_role(self.group) if self.group is not None else {}
 
     @property
     def shortfall(self) -> str:
         """What a gang needs of which too few exist, in words."""
-        return _shortfall(self.name, self.least, self.known)
+        return _shortfall(self.name, self.min_available, self.existing)
 
     @property
-    def incomplete(self) -> str | None:
+    def why_incomplete(self) -> str | None:
         """Why nobody of a gang is placed that is not all there."""
         if not self.is_gang:
             return None
-        return _incomplete(self.name, self.group, GangReadiness(self.known, self.roles, Counter(map(role_of, self.pods))))
+        return _incomplete(
+            self.name, self.group, GangReadiness(self.existing, self.roles, Counter(map(role_of, self.pods)))
+        )
 
     @property
     def is_broken(self) -> bool:
@@ -100,37 +104,37 @@ class Job:
     @property
     def is_whole(self) -> bool:
         """Whether all that must be placed together is."""
-        return self.is_enough(())
+        return self.would_be_whole(())
 
-    def has_placed(self, pods: Sequence[Pod]) -> None:
+    def mark_placed(self, pods: Sequence[Pod]) -> None:
         """These pods have a node now."""
         self.placed += len(pods)
         self.roles = self.roles + Counter(map(role_of, pods))
-        self.no_longer_tries(pods)
+        self.drop_pods(pods)
 
-    def preferred(self, pod: Pod) -> Sequence[str]:
+    def preferred_nodes(self, pod: Pod) -> Sequence[str]:
         """The nodes that the task of a stand-in names, in order."""
         tasks, name = (self.reservation.spec.tasks if self.reservation else None) or (), seat_of(pod).task
         return next((task.reservation_node_names or () for task in tasks if task.name == name), ())
 
-    def no_longer_tries(self, pods: Sequence[Pod]) -> None:
+    def drop_pods(self, pods: Sequence[Pod]) -> None:
         gone = {pod.metadata.uid for pod in pods}
         self.pods = [pod for pod in self.pods if pod.metadata.uid not in gone]
 
     def order(self, sort: QueueSortPlugin | None) -> tuple[bool, Any, str, str]:
         """Broken gangs first; then priority, or what sorts the queue instead, age, name."""
-        first = -self.priority if sort is None else min(map(sort.key, self.pods))
+        first = -self.priority if sort is None else min(map(sort.sort_key, self.pods))
         return not self.is_broken, first, self.created, self.name
 
-    def is_enough(self, more: Sequence[Pod]) -> bool:
+    def would_be_whole(self, more: Sequence[Pod]) -> bool:
         """Whether the gang is whole with these pods placed, too."""
-        if self.placed + len(more) < self.least:
+        if self.placed + len(more) < self.min_available:
             return False
-        return not self.least_roles or _has_all(self.least_roles, self.roles + Counter(map(role_of, more)))
+        return not self.min_by_role or _has_all(self.min_by_role, self.roles + Counter(map(role_of, more)))
 
-    def waves(self, pods: Sequence[Pod]) -> tuple[list[Pod], list[Pod]]:
+    def split_required(self, pods: Sequence[Pod]) -> tuple[list[Pod], list[Pod]]:
         """As many of each role as the gang cannot do without, then the others."""
-        missing = Counter(self.least_roles) - self.roles
+        missing = Counter(self.min_by_role) - self.roles
         needed: list[Pod] = []
         others: list[Pod] = []
         for pod in pods:
@@ -139,13 +143,15 @@ class Job:
             missing[role] -= 1
         return needed, others
 
-    def may_go_on(self, more: Sequence[Pod]) -> bool:
+    def may_place(self, more: Sequence[Pod]) -> bool:
         """Whether these pods may be placed for good, besides those that are: enough to start, or, where some are on
         nodes already, any that bring it nearer to being whole."""
-        return self.is_enough(more) or (self.is_broken and len(more) > 0)
+        return self.would_be_whole(more) or (self.is_broken and len(more) > 0)
 
 
-def jobs_of(pods: Sequence[Pod], roster: PodGroupCache, snapshot: Snapshot, sort: QueueSortPlugin | None = None) -> list[Job]:
+def jobs_of_pods(
+    pods: Sequence[Pod], roster: PodGroupCache, snapshot: Snapshot, sort: QueueSortPlugin | None = None
+) -> list[Job]:
     """The jobs that these pending pods make up, in order."""
     jobs: list[Job] = []
     gangs: dict[Key, list[Pod]] = {}
@@ -159,7 +165,7 @@ def jobs_of(pods: Sequence[Pod], roster: PodGroupCache, snapshot: Snapshot, sort
     return sorted(jobs, key=lambda job: job.order(sort))
 
 
-def reservation_jobs(reservations: Iterable[Reservation], roster: PodGroupCache, snapshot: Snapshot) -> list[Job]:
+def jobs_of_reservations(reservations: Iterable[Reservation], roster: PodGroupCache, snapshot: Snapshot) -> list[Job]:
     """The jobs of placing what these reservations have left to place."""
     jobs = [_reservation(one, roster, snapshot) for one in reservations if not is_ended(one)]
     return [job for job in jobs if job.pods]
@@ -173,13 +179,13 @@ def _reservation(reservation: Reservation, roster: PodGroupCache, snapshot: Snap
     job = Job(name, queue, None, roster.reservation_priority(reservation), created, is_gang=False)
     job.reservation = reservation
     for task in spec.tasks or ():
-        for index in range(replicas(task)):
+        for index in range(seat_count(task)):
             seat = SeatName(namespace, metadata.name, task.name, index)
-            job.known += 1
+            job.existing += 1
             if snapshot.reservations.is_given(seat):
                 job.placed += 1
             else:
-                job.pods.append(stand_in(seat, task, spec.scheduler_name, spec.queue))
+                job.pods.append(reserved_pod_of(seat, task, spec.scheduler_name, spec.queue))
     return job
 
 
@@ -196,7 +202,7 @@ def _single(pod: Pod) -> Job:
     queue, created = queue_name(None, pod), metadata.creation_timestamp or ""
     job = Job(name, queue, None, pod.spec.priority or 0, created, is_gang=False)
     job.pods.append(pod)
-    job.known = 1
+    job.existing = 1
     return job
 
 
@@ -205,12 +211,12 @@ def _gang(key: Key, pods: Sequence[Pod], roster: PodGroupCache, snapshot: Snapsh
     created = (group.metadata if group else pods[0].metadata).creation_timestamp or ""
     queue, priority = queue_name(group, pods[0]), roster.priority(group, pods)
     job = Job("/".join(key), queue, group, priority, created, is_gang=True)
-    job.known = len({pod.metadata.uid for pod in (*members, *pods)})
+    job.existing = len({pod.metadata.uid for pod in (*members, *pods)})
     placed = placed_members(members, snapshot)
     job.placed = len(placed)
     job.roles = Counter(role_of(pod) for pod in placed)
     job.admitted = job.admitted or job.is_broken
-    job.pods = [pod for wave in job.waves(sorted(pods, key=_task_order)) for pod in wave]
+    job.pods = [pod for wave in job.split_required(sorted(pods, key=_task_order)) for pod in wave]
     return job
 
 
@@ -219,11 +225,11 @@ def placed_members(members: Iterable[Pod], snapshot: Snapshot) -> list[Pod]:
     return [pod for pod in members if _is_placed(pod, snapshot)]
 
 
-def is_half_placed(gang: Key, roster: PodGroupCache, snapshot: Snapshot) -> bool:
+def is_gang_broken(gang: Key, roster: PodGroupCache, snapshot: Snapshot) -> bool:
     """Whether some members of a gang are on nodes and too few, or none of a role: it is broken."""
     group = roster.group(gang)
     placed = placed_members(roster.members(gang), snapshot)
-    return group is not None and len(placed) > 0 and not suffices(group, placed)
+    return group is not None and len(placed) > 0 and not is_gang_satisfied(group, placed)
 
 
 def _is_placed(pod: Pod, snapshot: Snapshot) -> bool:
@@ -237,27 +243,27 @@ def _task_order(pod: Pod) -> tuple[int, str, str]:
     return -(pod.spec.priority or 0), pod.metadata.creation_timestamp or "", pod.metadata.name
 
 
-def least_members(group: PodGroup) -> int:
+def min_members(group: PodGroup) -> int:
     """How many pods of a gang must be placed together."""
     return max(group.spec.min_member or 1, 1)
 
 
-def least_roles(group: PodGroup) -> Mapping[str, int]:
+def min_members_by_role(group: PodGroup) -> Mapping[str, int]:
     """How many of each role; as in Volcano, only where the gang as a whole asks for that many."""
     roles = group.spec.min_task_member or {}
-    return roles if least_members(group) >= sum(roles.values()) else {}
+    return roles if min_members(group) >= sum(roles.values()) else {}
 
 
-def suffices(group: PodGroup, members: Sequence[Pod]) -> bool:
+def is_gang_satisfied(group: PodGroup, members: Sequence[Pod]) -> bool:
     """Whether a gang is whole with these members on nodes."""
-    return len(members) >= least_members(group) and _has_all(least_roles(group), Counter(map(role_of, members)))
+    return len(members) >= min_members(group) and _has_all(min_members_by_role(group), Counter(map(role_of, members)))
 
 
 def _has_all(needed: Mapping[str, int], roles: Counter[str]) -> bool:
     return all(roles[role] >= least for role, least in needed.items())
 
 
-def stranded(pod: Pod, group: PodGroup | None, there: GangReadiness) -> str | None:
+def why_successor_unschedulable(pod: Pod, group: PodGroup | None, there: GangReadiness) -> str | None:
     """Why whoever is made in the place of a member of a gang would not be scheduled; `there` is who is there now."""
     name = group_name(pod)
     if name is None:
@@ -270,22 +276,22 @@ def _incomplete(gang: str, group: PodGroup | None, there: GangReadiness) -> str 
     """Why nobody of a gang is placed. Where some are on nodes already, any that bring it nearer to being whole are."""
     if group is None:
         return f"pod group {gang} does not exist"
-    placed, waiting, least = there.placed.total(), there.waiting.total(), least_members(group)
+    placed, waiting, least = there.placed.total(), there.waiting.total(), min_members(group)
     if placed + waiting < least:
         fewer = "" if placed + waiting == there.existing else f" and {placed + waiting} of them can be placed"
         return _shortfall(gang, least, there.existing) + fewer
-    may_go_on = _has_all(least_roles(group), there.placed + there.waiting) or (placed > 0 and waiting > 0)
-    return None if may_go_on else lacks_roles(gang)
+    may_go_on = _has_all(min_members_by_role(group), there.placed + there.waiting) or (placed > 0 and waiting > 0)
+    return None if may_go_on else missing_roles_message(gang)
 
 
 def _shortfall(gang: str, least: int, known: int) -> str:
     return f"pod group {gang} needs {number_of(least, 'pod')}, {known} exist"
 
 
-def lacks_roles(gang: str) -> str:
+def missing_roles_message(gang: str) -> str:
     return f"pod group {gang} lacks pods of a role that it needs"
 
 
-def least_resources(group: PodGroup) -> dict[str, int]:
+def min_resources(group: PodGroup) -> dict[str, int]:
     """What a gang says it needs to start. Raises QuantityError."""
     return amounts(group.spec.min_resources)

@@ -10,13 +10,13 @@ from collections.abc import Iterable, Mapping
 
 from msgspec.structs import replace
 
-from restow.model.cluster.names import Key, key_of
-from restow.model.cluster.owners import group_name
-from restow.model.guarantees import Asked, Cluster, is_rejected, limit_problems, request_of
+from restow.model.cluster.owner_chains import group_name
+from restow.model.guarantees import ClusterCapacity, GuaranteeRequest, is_rejected, limit_problems, read_guarantee
+from restow.model.object_key import Key, key_of
 from restow.model.objects import ObjectMeta, Pod, PodGroup, PodSpec, PriorityClass, Queue, Reservation
 from restow.model.pods import is_finished
+from restow.model.queues import DEFAULT_QUEUE, is_open, queue_name
 from restow.model.resources import PODS, Vector, add, pod_requests, subtract
-from restow.model.tenancy import DEFAULT_QUEUE, is_open, queue_name
 from restow.scheduling.gang_readiness import GangReadiness
 
 
@@ -36,7 +36,7 @@ class PodGroupCache:
         """The priority class of pods that name none, if there is one."""
         self._placed: dict[str, Pod] = {}
         self._usage: dict[str, dict[str, int]] | None = None
-        self._guarantees: tuple[Cluster, dict[str, Vector]] | None = None
+        self._guarantees: tuple[ClusterCapacity, dict[str, Vector]] | None = None
         self._asked: tuple[Pod, Vector] | None = None
 
     # --- what the API shows -------------------------------------------------------------------------------------------
@@ -131,12 +131,12 @@ class PodGroupCache:
                 self._charge(self._usage, pod)
         return self._usage
 
-    def guarantees(self, cluster: Cluster) -> Mapping[str, Vector]:
+    def guarantees(self, cluster: ClusterCapacity) -> Mapping[str, Vector]:
         """What is guaranteed to each queue that is open; nothing that was rejected, or is to be."""
         if self._guarantees is None or self._guarantees[0] != cluster:
             queues = [queue for queue in self.queues.values() if is_open(queue) and not is_rejected(queue)]
-            asked = {queue.metadata.name: request_of(queue, cluster) for queue in queues}
-            granted = {name: one.amounts for name, one in asked.items() if isinstance(one, Asked)}
+            asked = {queue.metadata.name: read_guarantee(queue, cluster) for queue in queues}
+            granted = {name: one.amounts for name, one in asked.items() if isinstance(one, GuaranteeRequest)}
             self._guarantees = (cluster, granted)
         return self._guarantees[1]
 

@@ -24,10 +24,10 @@ from itertools import islice
 from typing import Any
 
 from restow.model.objects import Pod
-from restow.scheduling.explain import culprit, spoken
-from restow.scheduling.in_flight_pods import InFlightPods
-from restow.scheduling.framework import Code, PreEnqueuePlugin, QueueSortPlugin, Verdict
 from restow.scheduling.cluster_events import ClusterEvent, QueueingHints
+from restow.scheduling.explain import describe_exception, failing_plugin
+from restow.scheduling.framework import Code, PreEnqueuePlugin, QueueSortPlugin, Verdict
+from restow.scheduling.in_flight_pods import InFlightPods
 
 FIRST_BACKOFF = 1.0
 LONGEST_BACKOFF = 10.0
@@ -61,7 +61,7 @@ def order_by(plugin: QueueSortPlugin | None) -> Order:
 
     def order(pod: Pod, queued: float) -> Any:
         metadata = pod.metadata
-        return plugin.key(pod), queued, metadata.namespace or "", metadata.name, metadata.uid
+        return plugin.sort_key(pod), queued, metadata.namespace or "", metadata.name, metadata.uid
 
     return order
 
@@ -119,10 +119,13 @@ class SchedulingQueue:
         wakeups: QueueingHints | None = None,
         gates: Sequence[PreEnqueuePlugin] = (),
         order: Order = by_priority,
+        lane_of: Callable[[Pod], Lane] = lambda pod: "",
+        report_gated: Callable[[Pod, Verdict], None] = lambda pod, verdict: None,
     ) -> None:
-        self.lane_of: Callable[[Pod], Lane] = lambda pod: ""
-        self.on_gated: Callable[[Pod, Verdict], None] = lambda pod, verdict: None
-        """Told what holds a pod back, where that is news."""
+        """`lane_of` gives the lane of a pod. `report_gated` is called with a pod and the verdict of the PreEnqueue
+        plugin that gates it, once per verdict."""
+        self._lane_of = lane_of
+        self._report_gated = report_gated
         self._wakeups = wakeups or QueueingHints()
         self._gates = tuple(gates)
         self._order = order
@@ -312,7 +315,7 @@ class SchedulingQueue:
             entry.where = Where.GATED
             self._wait(entry)
             if entry.gate is not None and entry.gate != before:
-                self.on_gated(entry.pod, entry.gate)
+                self._report_gated(entry.pod, entry.gate)
         elif entry.ready_at > now:
             entry.where = Where.BACKOFF
             entry.ticket = self._ticket()
@@ -334,7 +337,7 @@ class SchedulingQueue:
                 if verdict.code is not Code.SUCCESS:
                     return Verdict(verdict.code, verdict.reasons, plugin.name)
             except Exception as broken:
-                return Verdict(Code.ERROR, (spoken(broken),), plugin.name)
+                return Verdict(Code.ERROR, (describe_exception(broken),), plugin.name)
         return None
 
     def _take_turn(self, entry: _Entry) -> Verdict | None:
@@ -344,14 +347,14 @@ class SchedulingQueue:
             self._some_turn = self._some_turn or turn
             sorted((turn, self._some_turn))
         except Exception as broken:
-            return Verdict(Code.ERROR, (spoken(broken),), culprit(broken) or "QueueSort")
+            return Verdict(Code.ERROR, (describe_exception(broken),), failing_plugin(broken) or "QueueSort")
         entry.turn = turn
         return None
 
     def _put_active(self, entry: _Entry) -> None:
         entry.where = Where.ACTIVE
         entry.ticket = self._ticket()
-        line = self._active.setdefault(self.lane_of(entry.pod), [])
+        line = self._active.setdefault(self._lane_of(entry.pod), [])
         heapq.heappush(line, (entry.turn, entry.ticket, entry.pod.metadata.uid))
 
     def _line_up(self, lane: Lane) -> bool:

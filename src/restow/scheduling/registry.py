@@ -28,6 +28,8 @@ from restow.scheduling.actions.allocate import allocate
 from restow.scheduling.actions.backfill import backfill
 from restow.scheduling.actions.enqueue import admit, enqueue
 from restow.scheduling.actions.reserve import reserve
+from restow.scheduling.cluster_events import BUILT_IN_EVENTS as BUILT_IN_RULES
+from restow.scheduling.cluster_events import EnqueueExtensions, QueueingHints
 from restow.scheduling.engine import Engine
 from restow.scheduling.framework import ArgumentError, Plugin, PreEnqueuePlugin, QueueSortPlugin
 from restow.scheduling.plugins.balanced_allocation import NodeResourcesBalancedAllocation
@@ -38,10 +40,10 @@ from restow.scheduling.plugins.node_affinity import NodeAffinity
 from restow.scheduling.plugins.node_declared_features import NodeDeclaredFeatures
 from restow.scheduling.plugins.node_name import NodeName
 from restow.scheduling.plugins.node_ports import NodePorts
-from restow.scheduling.plugins.node_reservation import NodeReservation
 from restow.scheduling.plugins.node_resources_fit import NodeResourcesFit
 from restow.scheduling.plugins.node_unschedulable import NodeUnschedulable
 from restow.scheduling.plugins.node_volume_limits import NodeVolumeLimits
+from restow.scheduling.plugins.queue_node_lock import NodeReservation
 from restow.scheduling.plugins.scheduling_gates import SchedulingGates
 from restow.scheduling.plugins.taint_toleration import TaintToleration
 from restow.scheduling.plugins.topology_spread import PodTopologySpread
@@ -50,8 +52,6 @@ from restow.scheduling.plugins.volume_binding import VolumeBinding
 from restow.scheduling.plugins.volume_restrictions import VolumeRestrictions
 from restow.scheduling.plugins.volume_zone import VolumeZone
 from restow.scheduling.session import Action
-from restow.scheduling.cluster_events import BUILT_IN_EVENTS as BUILT_IN_RULES
-from restow.scheduling.cluster_events import QueueingHints, EnqueueExtensions
 
 ENTRY_POINTS = "restow.plugins"
 

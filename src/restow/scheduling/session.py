@@ -13,25 +13,37 @@ from math import inf
 
 import msgspec
 
-from restow.model.cluster import Mask, Occupant, PodClass, SeatName, Snapshot
-from restow.model.cluster.names import key_of
-from restow.model.cluster.seat import awaited_pods, migrating_pod
+from restow.model.cluster import Mask, Occupant, PodClass
+from restow.model.object_key import key_of
 from restow.model.objects import Pod, Reservation
 from restow.model.pods import scheduler_of
+from restow.model.queues import DEFAULT_QUEUE
+from restow.model.reservations.reservation_annotations import awaited_pods, migrating_pod
+from restow.model.reservations.seat_name import SeatName
+from restow.model.reservations.task_sizes import Sizes
 from restow.model.resources import Vector
-from restow.model.tenancy import DEFAULT_QUEUE
+from restow.model.snapshot import Snapshot
 from restow.model.times import format_time
-from restow.scheduling.answers import Placed, Unplaced
-from restow.scheduling.certainty import certain
-from restow.scheduling.conditions import group_status
-from restow.scheduling.decisions import Assign, Decision, Decline, Hold, Nominate, Refuse, SetGroup, Tell
-from restow.scheduling.endings import Ending, endings, latest_end, leaving
+from restow.scheduling.accelerated import ClassFilter
+from restow.scheduling.decisions import (
+    Assign,
+    Decision,
+    HoldSeats,
+    Nominate,
+    RecordEvent,
+    RefusePod,
+    RefuseReservation,
+    SetPodGroupStatus,
+)
 from restow.scheduling.engine import Engine
+from restow.scheduling.expected_ends import ExpectedEnd, expected_ends, latest_end, terminating_pods
 from restow.scheduling.framework import Code, Cycle, FilterPlugin, Reach
-from restow.scheduling.jobs import Job, is_half_placed, jobs_of, reservation_jobs
-from restow.scheduling.reservations.sizes import Sizes
+from restow.scheduling.jobs import Job, is_gang_broken, jobs_of_pods, jobs_of_reservations
+from restow.scheduling.nominated_pods import recheck_without_nominated_pods
 from restow.scheduling.pod_group_cache import PodGroupCache, requests_of
-from restow.scheduling.shares import Shares
+from restow.scheduling.pod_group_status import pod_group_status
+from restow.scheduling.queue_shares import QueueShares
+from restow.scheduling.schedule_result import Placed, Unplaced
 from restow.scheduling.statement import Statement
 
 NAMESPACE_SHARE = 50
@@ -73,14 +85,14 @@ class Session:
         self.engine = engine
         self.roster = roster
         self.now = now
-        self.jobs = jobs_of(pods, roster, snapshot, engine.sort)
+        self.jobs = jobs_of_pods(pods, roster, snapshot, engine.sort)
         """In order, as long as they have something to place and nobody decided about them."""
         if reservations:
-            self.jobs += reservation_jobs(reservations, roster, snapshot)
+            self.jobs += jobs_of_reservations(reservations, roster, snapshot)
             self.jobs.sort(key=lambda job: job.order(engine.sort))
         self.names = frozenset(map(scheduler_of, pods)) if names is None else names
         self.namespace_share = namespace_share
-        self.shares = Shares(roster, snapshot)
+        self.shares = QueueShares(roster, snapshot)
         self.cut = cut
         """Queues of which more is waiting, behind what is here."""
         self.postponed: list[Pod | Reservation] = []
@@ -99,7 +111,7 @@ class Session:
         self._decisions: list[Decision] = []
         self._holds: dict[Job, int] = {}
         self._kept: list[Kept] = []
-        self._endings: list[Ending] | None = None
+        self._endings: list[ExpectedEnd] | None = None
         self._individual = _looking_closely(engine)
         self._refused: dict[PodClass, tuple[tuple[int, int], Unplaced]] = {}
         self._suited: dict[PodClass, Mask] = {}
@@ -135,7 +147,7 @@ class Session:
             return known[1]
         found = self.engine.place(cycle)
         if isinstance(found, Placed) and self._kept and cycle.pod_class.shape.readings:
-            found = certain(self.engine, cycle, found, [kept.pod for kept in self._kept])
+            found = recheck_without_nominated_pods(self.engine, cycle, found, [kept.pod for kept in self._kept])
         if isinstance(found, Unplaced) and self._refuses_alike(found):
             self._refused[cycle.pod_class] = (self._state(), found)
         return found
@@ -157,7 +169,7 @@ class Session:
             return self._first_named(job, cycle) or self.engine.place(cycle)
 
     def _first_named(self, job: Job, cycle: Cycle) -> Placed | None:
-        fitting = (node for node in job.preferred(cycle.pod) if self.engine.fits(cycle, node))
+        fitting = (node for node in job.preferred_nodes(cycle.pod) if self.engine.fits(cycle, node))
         node = next(fitting, None)
         return None if node is None else Placed(node, self.snapshot.rows.find(node) or 0, 0)
 
@@ -165,7 +177,7 @@ class Session:
         """Whether a node is one that the pod may go to, as far as that does not depend on who is where."""
         mask = self._suited.get(cycle.pod_class)
         if mask is None:
-            mask = self._suited[cycle.pod_class] = self.engine.suited(cycle)
+            mask = self._suited[cycle.pod_class] = self.engine.statically_feasible(cycle)
         row = self.snapshot.rows.find(node)
         return row is not None and bool(mask[row])
 
@@ -176,7 +188,7 @@ class Session:
         """Pods that are terminating."""
         generation = self.snapshot.room.changes.generation
         if self._leaving[0] != generation:
-            self._leaving = (generation, leaving(self.snapshot, self.now))
+            self._leaving = (generation, terminating_pods(self.snapshot, self.now))
         return self._leaving[1]
 
     def leaving_for(self, job: Job) -> list[Occupant]:
@@ -186,10 +198,10 @@ class Session:
         known = (self.snapshot.pods.known.get(uid) for uid in awaited_pods(job.reservation))
         return self.leaving() + [one for one in known if one is not None and not one.leaving]
 
-    def endings(self) -> list[Ending]:
+    def endings(self) -> list[ExpectedEnd]:
         """Pods of which it is known when they end, as the session found them."""
         if self._endings is None:
-            self._endings = endings(self.snapshot, self.now)
+            self._endings = expected_ends(self.snapshot, self.now)
         return self._endings
 
     def can_borrow(self, job: Job) -> bool:
@@ -235,11 +247,11 @@ class Session:
         steps = statement.commit()
         for step in steps:
             self.decide(job, step)
-        job.has_placed([pod for step in steps for pod in _placed(job, step)])
+        job.mark_placed([pod for step in steps for pod in _placed(job, step)])
 
     def decide(self, job: Job, step: Decision) -> None:
         """A step for a job stands."""
-        if isinstance(step, Hold):
+        if isinstance(step, HoldSeats):
             self._hold(job, step)
             return
         self._decisions.append(step)
@@ -259,9 +271,9 @@ class Session:
             if isinstance(step, Nominate):
                 self._kept.append(Kept(step.pod, step.node, until))
                 self._charge(job, step.pod)
-                job.no_longer_tries([step.pod])
+                job.drop_pods([step.pod])
                 message = f"waiting for room that others are leaving on node {step.node}{when}"
-                self._decisions.append(Refuse(step.pod, Code.UNSCHEDULABLE, message, frozenset(plugins)))
+                self._decisions.append(RefusePod(step.pod, Code.UNSCHEDULABLE, message, frozenset(plugins)))
         self._refuse(job, Code.UNSCHEDULABLE, f"pod group {job.name} is {said}", plugins)
         job.pods = []  # of a gang, what it has beyond its minimum cannot start before that
 
@@ -286,12 +298,12 @@ class Session:
     def refuse_one(self, job: Job, pod: Pod, message: str, plugins: Iterable[str]) -> None:
         """One pod of a job has to wait, whatever becomes of the others."""
         self._said[job.name] = message
-        self._decisions.append(Refuse(pod, Code.UNSCHEDULABLE, message, frozenset(plugins)))
-        job.no_longer_tries([pod])
+        self._decisions.append(RefusePod(pod, Code.UNSCHEDULABLE, message, frozenset(plugins)))
+        job.drop_pods([pod])
 
     def tell(self, pod: Pod, reason: str, message: str) -> None:
         """Something about a pod that is no decision, and worth an event."""
-        self._decisions.append(Tell(pod, reason, message))
+        self._decisions.append(RecordEvent(pod, reason, message))
 
     def postpone(self) -> None:
         """Decide nothing about what is left: it takes its turn in another session."""
@@ -311,27 +323,29 @@ class Session:
     def _refuse(self, job: Job, code: Code, message: str, plugins: Iterable[str]) -> None:
         whose = frozenset(plugins)
         if job.reservation is not None:
-            self._decisions.append(Decline(job.reservation, message, whose, code))
+            self._decisions.append(RefuseReservation(job.reservation, message, whose, code))
         else:
-            self._decisions += [Refuse(pod, code, message, whose) for pod in job.pods]
+            self._decisions += [RefusePod(pod, code, message, whose) for pod in job.pods]
 
-    def _hold(self, job: Job, step: Hold) -> None:
+    def _hold(self, job: Job, step: HoldSeats) -> None:
         """One Hold for all that a reservation gets in this session."""
         place = self._holds.setdefault(job, len(self._decisions))
         if place == len(self._decisions):
             self._decisions.append(step)
         else:
             before = self._decisions[place]
-            assert isinstance(before, Hold)
+            assert isinstance(before, HoldSeats)
             placements = (*before.placements, *step.placements)
-            self._decisions[place] = Hold(step.reservation, placements, before.waiting or step.waiting)
+            self._decisions[place] = HoldSeats(step.reservation, placements, before.waiting or step.waiting)
         for pod in _placed(job, step):
             self._charge(job, pod)
 
     def _held_by(self, name: SeatName) -> tuple[str, Vector]:
         """The queue that a seat was charged to, and how much."""
         seat = self.snapshot.reservations.seat(name)
-        return (seat.queue or DEFAULT_QUEUE, requests_of(seat.stand_in)) if seat is not None else (DEFAULT_QUEUE, {})
+        return (
+            (seat.queue or DEFAULT_QUEUE, requests_of(seat.reserved_pod)) if seat is not None else (DEFAULT_QUEUE, {})
+        )
 
     def _by_importance(self, nominated: Iterable[Pod], pods: Sequence[Pod]) -> list[tuple[float, Pod]]:
         """Those that are not to be placed now, the most important first."""
@@ -343,7 +357,7 @@ class Session:
     def _importance(self, pod: Pod) -> float:
         """Its priority; what is missing of a broken gang comes before everything else."""
         gang = self.roster.gang_of(pod)
-        if gang is not None and is_half_placed(gang, self.roster, self.snapshot):
+        if gang is not None and is_gang_broken(gang, self.roster, self.snapshot):
             return inf
         return pod.spec.priority or 0
 
@@ -364,16 +378,16 @@ class Session:
         """The status of every gang that was looked at, where it changed."""
         for job in self._tried:
             if job.group is not None:
-                status = group_status(job, self._said.get(job.name), self.now)
+                status = pod_group_status(job, self._said.get(job.name), self.now)
                 if status is not None:
-                    self._decisions.append(SetGroup(job.group, status))
+                    self._decisions.append(SetPodGroupStatus(job.group, status))
 
 
 def _placed(job: Job, step: Decision) -> list[Pod]:
     """The pods of a job that a step puts somewhere."""
     if isinstance(step, Assign):
         return [step.pod]
-    if not isinstance(step, Hold):
+    if not isinstance(step, HoldSeats):
         return []
     meta = step.reservation.metadata
     held = {str(SeatName(meta.namespace or "", meta.name, one.task, one.index)) for one in step.placements}
@@ -383,4 +397,4 @@ def _placed(job: Job, step: Decision) -> list[Pod]:
 def _looking_closely(engine: Engine) -> frozenset[str]:
     """The plugins that may refuse one pod of a class and accept another."""
     filters = [one for one in engine.plugins if isinstance(one, FilterPlugin)]
-    return frozenset(one.name for one in filters if one.reach is Reach.CLUSTER and not one.by_class)
+    return frozenset(one.name for one in filters if one.reach is Reach.CLUSTER and not isinstance(one, ClassFilter))

@@ -27,13 +27,16 @@ from typing import Self
 import msgspec
 from msgspec.structs import replace
 
-from restow.model.cluster import Occupant, Seat, SeatName, Snapshot
-from restow.model.cluster.names import Key, key_of
+from restow.model.cluster import Occupant
+from restow.model.object_key import Key, key_of
 from restow.model.objects import Placement, Pod, Reservation
-from restow.scheduling.answers import Granted
-from restow.scheduling.decisions import Assign, Decision, Hold, Nominate
+from restow.model.reservations.seat import Seat
+from restow.model.reservations.seat_name import SeatName
+from restow.model.snapshot import Snapshot
+from restow.scheduling.decisions import Assign, Decision, HoldSeats, Nominate
 from restow.scheduling.engine import Engine
 from restow.scheduling.framework import SUCCESS, Code, Cycle, Verdict, unschedulable
+from restow.scheduling.schedule_result import PermitResult
 
 
 class _Holding(msgspec.Struct):
@@ -43,8 +46,8 @@ class _Holding(msgspec.Struct):
     placements: list[Placement]
     waiting: bool = False
 
-    def decision(self) -> Hold:
-        return Hold(self.reservation, tuple(self.placements), self.waiting)
+    def decision(self) -> HoldSeats:
+        return HoldSeats(self.reservation, tuple(self.placements), self.waiting)
 
 
 class Statement:
@@ -186,7 +189,7 @@ def assign(
     except BaseException:
         _take_back(engine, cycle, node)
         raise
-    if isinstance(granted, Granted):
+    if isinstance(granted, PermitResult):
         return Assign(cycle, node, granted.waits, seat)
     _take_back(engine, cycle, node)
     return granted
@@ -222,7 +225,7 @@ def occupy(engine: Engine, cycle: Cycle, seat: Seat) -> Assign | Verdict:
 def why_not_seated(engine: Engine, cycle: Cycle, seat: Seat) -> str:
     """What keeps a pod from a seat that was let go; empty if nothing does."""
     fits = engine.fits(cycle, seat.node) or _fits_before_hopes(engine, cycle, seat)
-    return "" if fits else engine.why_not(cycle, seat.node)
+    return "" if fits else engine.why_node_refuses(cycle, seat.node)
 
 
 def _fits_instead(engine: Engine, cycle: Cycle, held: Occupant) -> bool:
@@ -239,8 +242,8 @@ def _fits_instead(engine: Engine, cycle: Cycle, held: Occupant) -> bool:
 def _fits_before_hopes(engine: Engine, cycle: Cycle, seat: Seat) -> bool:
     """Whether only those keep a pod from its seat who hope for room that others are leaving, or what is kept beside
     pods that are there. What the seat held was promised; a pod that needs more than that takes nothing from them."""
-    held = dict(engine.counted(Cycle(seat.stand_in, cycle.snapshot, cycle.now)))
-    if any(amount > held.get(resource, 0) for resource, amount in engine.counted(cycle)):
+    held = dict(engine.counted_resources(Cycle(seat.reserved_pod, cycle.snapshot, cycle.now)))
+    if any(amount > held.get(resource, 0) for resource, amount in engine.counted_resources(cycle)):
         return False
-    with cycle.snapshot.without_hopes(seat.node, seat.name) as any_hopes:
+    with cycle.snapshot.without_unguaranteed_seats(seat.node, seat.name) as any_hopes:
         return any_hopes and engine.fits(cycle, seat.node)

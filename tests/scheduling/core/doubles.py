@@ -98,7 +98,7 @@ class Numbered(ScorePlugin):
         found = [cycle.snapshot.nodes.get(row) for row in cycle.snapshot.rows.numbers(rows)]
         return np.array([int((one.metadata.labels or {}).get("n", "0")) if one else 0 for one in found], np.int64)
 
-    def normalize(self, cycle: Cycle, raw: Scores) -> Scores:
+    def normalize_score(self, cycle: Cycle, raw: Scores) -> Scores:
         return raw * BEST // max(1, int(raw.max()))
 
 

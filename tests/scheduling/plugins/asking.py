@@ -6,8 +6,9 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from restow.model.cluster import Snapshot
 from restow.model.objects import Node, Pod
+from restow.model.snapshot import Snapshot
+from restow.scheduling.accelerated import row_filter_of, row_score_of
 from restow.scheduling.framework import Code, Cycle, FilterPlugin, ScorePlugin
 
 
@@ -30,7 +31,7 @@ def reasons(plugin: FilterPlugin, asked: Cycle) -> dict[str, list[str]]:
         for row in np.flatnonzero(refusal.rows).tolist():
             found[rows.name(row) or ""].append(refusal.reason + ("" if refusal.resolvable else "!"))
     accepted = {rows.name(row): bool(one) for row, one in enumerate(plugin.filter(asked, rows.every))}
-    assert accepted == {rows.name(row): plugin.judge(asked)(row) for row in range(rows.size)}
+    assert accepted == {rows.name(row): row_filter_of(plugin)(asked)(row) for row in range(rows.size)}
     assert accepted == {name: not refused for name, refused in found.items()}
     return found
 
@@ -43,5 +44,5 @@ def scores(plugin: ScorePlugin, asked: Cycle) -> dict[str, int] | None:
     raw = plugin.score(asked, rows.every)
     one_by_one = [int(plugin.score(asked, np.array([row]))[0]) for row in range(rows.size)]
     assert raw.tolist() == one_by_one
-    assert raw.tolist() == [plugin.appraise(asked)(row) for row in range(rows.size)]
-    return {rows.name(row) or "": int(one) for row, one in enumerate(plugin.normalize(asked, raw))}
+    assert raw.tolist() == [row_score_of(plugin)(asked)(row) for row in range(rows.size)]
+    return {rows.name(row) or "": int(one) for row, one in enumerate(plugin.normalize_score(asked, raw))}

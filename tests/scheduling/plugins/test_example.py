@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from restow.model.cluster import Snapshot
+from restow.model.snapshot import Snapshot
 from restow.model.wire import WireError
 from restow.running.plugins import scheduling_plugins
-from restow.scheduling.answers import Placed, Unplaced
 from restow.scheduling.framework import Cycle
 from restow.scheduling.registry import read_profile
+from restow.scheduling.schedule_result import Placed, Unplaced
 from tests import example_plugins
 from tests.model.cluster.builders import node, pod
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from restow.scheduling.plugins.node_volume_limits import TOO_MANY
-from restow.scheduling.plugins.volume_finding import NO_SPACE, NO_VOLUME, NOT_REACHED, UNBOUND, VOLUME_GONE
+from restow.scheduling.plugins.volume_candidates import NO_SPACE, NO_VOLUME, NOT_REACHED, UNBOUND, VOLUME_GONE
 from restow.scheduling.plugins.volume_restrictions import CLAIM_IN_USE, DISK_IN_USE
 from restow.scheduling.plugins.volume_zone import REFUSED
 from tests.scheduling.plugins.golden_volumes.answers import PLUGINS, differences

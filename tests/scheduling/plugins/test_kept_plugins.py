@@ -9,8 +9,18 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from restow.model.cluster import Snapshot
-from restow.model.objects import Container, ContainerImage, Node, ObjectMeta, Pod, PodSpec, Taint, Toleration
+from restow.model.objects import (
+    Container,
+    ContainerImage,
+    Node,
+    ObjectMeta,
+    Pod,
+    PodSpec,
+    ResourceRequirements,
+    Taint,
+    Toleration,
+)
+from restow.model.snapshot import Snapshot
 from restow.scheduling.framework import Cycle, FilterPlugin, Plugin, ScorePlugin
 from restow.scheduling.plugins.balanced_allocation import NodeResourcesBalancedAllocation
 from restow.scheduling.plugins.bin_packing import BinPacking
@@ -33,7 +43,7 @@ MADE: list[Callable[[], Plugin]] = [
 ASKED = Pod(
     metadata=ObjectMeta(name="new", uid="new"),
     spec=PodSpec(
-        containers=[Container(image="web", resources=pod("x", {"cpu": "1"}).spec.containers[0].resources)],
+        containers=[Container(image="web", resources=ResourceRequirements(requests={"cpu": "1"}))],
         node_selector={"zone": "a"},
         tolerations=[Toleration(key="k", value="1")],
     ),

@@ -30,7 +30,7 @@ from restow.scheduling.framework import Code, Cycle, ScorePlugin
 from restow.scheduling.plugins import allocation, node_affinity
 from restow.scheduling.plugins.balanced_allocation import NodeResourcesBalancedAllocation
 from restow.scheduling.plugins.bin_packing import BinPacking
-from restow.scheduling.plugins.few import FEW
+from restow.scheduling.plugins.few_rows import FEW
 from restow.scheduling.plugins.image_locality import ImageLocality
 from restow.scheduling.plugins.node_resources_fit import NodeResourcesFit
 from restow.scheduling.plugins.taint_toleration import TaintToleration
@@ -236,8 +236,8 @@ def balance(shares: list[Fraction]) -> int | None:
     """100 * (1 - deviation) towards zero, by exact arithmetic; None too near to a whole number for floats to agree."""
     if len(shares) < 2:
         return 100
-    mean = sum(shares) / len(shares)
-    variance = sum((share - mean) ** 2 for share in shares) / len(shares)
+    mean = sum(shares, Fraction()) / len(shares)
+    variance = sum(((share - mean) * (share - mean) for share in shares), Fraction()) / len(shares)
     scaled = variance * 10**28
     deviation = Fraction(isqrt(scaled.numerator // scaled.denominator), 10**14)
     exact = 100 * (1 - deviation)

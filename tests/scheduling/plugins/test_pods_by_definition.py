@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from msgspec.structs import replace
 
-from restow.model.cluster import Mark, Snapshot, crowd, domains
+from restow.model.cluster import Mark, affinity_index, domains
 from restow.model.objects import (
     Affinity,
     Namespace,
@@ -28,10 +28,11 @@ from restow.model.objects import (
     TopologySpreadConstraint,
     WeightedPodAffinityTerm,
 )
-from restow.scheduling import per_class
+from restow.model.snapshot import Snapshot
 from restow.scheduling.framework import Code, Cycle, FilterPlugin, ScorePlugin
 from restow.scheduling.plugins.inter_pod_affinity import InterPodAffinity
 from restow.scheduling.plugins.topology_spread import PodTopologySpread
+from restow.scheduling.ranking import class_state
 from tests.model.cluster.builders import node, pod
 from tests.scheduling.plugins import by_definition
 from tests.scheduling.plugins.by_definition import HOST_NAME, World
@@ -260,7 +261,7 @@ class PodsMachine(RuleBasedStateMachine):
         if plugin.pre_score(cycle).code is Code.SKIP:
             self._check_alike(one, definition)
             return
-        scores = plugin.normalize(cycle, plugin.score(cycle, rows))
+        scores = plugin.normalize_score(cycle, plugin.score(cycle, rows))
         assert dict(zip(names, scores.tolist(), strict=True)) == definition(self.world, one, names)
 
     def _check_alike(self, one: Pod, definition: Any) -> None:
@@ -276,10 +277,10 @@ class CrampedPodsMachine(PodsMachine):
     def __init__(self) -> None:
         super().__init__()
         self.limits = [
-            patch.object(crowd, "_HEADCOUNTS", 8),
-            patch.object(crowd, "_IDLE_GROUPS", 1),
+            patch.object(affinity_index, "_MAX_POD_COUNTS", 8),
+            patch.object(affinity_index, "_MAX_IDLE_GROUPS", 1),
             patch.object(domains, "_JOURNAL_LIMIT", 2),
-            patch.object(per_class, "_KEPT", 2),
+            patch.object(class_state, "_MOST_CLASSES", 2),
         ]
         for limit in self.limits:
             limit.start()

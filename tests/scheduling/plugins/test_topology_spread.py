@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from restow.model.cluster import Snapshot
 from restow.model.objects import Pod, SelectorRequirement, SelectorSpec, Taint, Toleration, TopologySpreadConstraint
+from restow.model.snapshot import Snapshot
 from restow.scheduling.framework import Code, Cycle
 from restow.scheduling.plugins.topology_spread import PodTopologySpread
 from tests.model.cluster.builders import node, pod, reservation
@@ -205,7 +205,7 @@ def scores(snapshot: Snapshot, incoming: Pod, *nodes: str) -> list[int] | None:
     if plugin.pre_score(cycle).code is Code.SKIP:
         return None
     rows = np.array([snapshot.rows.find(name) for name in nodes or (*ZONES, "n5")])
-    return list(map(int, plugin.normalize(cycle, plugin.score(cycle, rows))))
+    return list(map(int, plugin.normalize_score(cycle, plugin.score(cycle, rows))))
 
 
 @pytest.mark.parametrize(

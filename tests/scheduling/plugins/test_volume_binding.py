@@ -9,11 +9,11 @@ import pytest
 from msgspec.structs import replace
 
 from restow.model.cluster.storage import StorageObject
-from restow.model.objects import Node, NodeSelectorTerm, Pod, SelectorRequirement
-from restow.scheduling.answers import Unplaced
+from restow.model.objects import Node, NodeSelectorTerm, Pod, SelectorRequirement, SelectorSpec
 from restow.scheduling.engine import Engine
 from restow.scheduling.framework import ArgumentError, Code, Cycle
 from restow.scheduling.plugins.volume_binding import VolumeBinding
+from restow.scheduling.schedule_result import Unplaced
 from tests.model.cluster.builders import pod
 from tests.scheduling.plugins.volumes import (
     DRIVER,
@@ -91,7 +91,7 @@ def test_no_node_will_do_when(one: Pod, items: list[StorageObject], reason: str)
 
 
 def test_a_claim_whose_selector_cannot_be_read_is_an_error() -> None:
-    broken = claim("c", selector={})
+    broken = claim("c", selector=SelectorSpec(match_labels={}))
     expression = SelectorRequirement(key="k", operator="Between", values=["1", "2"])
     spec = broken.spec
     assert spec.selector is not None
@@ -260,12 +260,12 @@ REFUSED: dict[str, tuple[Pod, list[StorageObject], str]] = {
     ),
     "the volumes cannot be shared": (
         using("c"),
-        [LOCAL, claim("c", modes=["ReadWriteMany"]), volume("v")],
+        [LOCAL, claim("c", access_modes=["ReadWriteMany"]), volume("v")],
         f"3 {NO_VOLUME}",
     ),
     "the volumes do not have the labels": (
         using("c"),
-        [LOCAL, claim("c", selector={"disk": "ssd"}), volume("v", labels={"disk": "hdd"})],
+        [LOCAL, claim("c", selector=SelectorSpec(match_labels={"disk": "ssd"})), volume("v", labels={"disk": "hdd"})],
         f"3 {NO_VOLUME}",
     ),
     "the volumes are another claim's": (using("c"), [LOCAL, claim("c"), volume("v", claim="d")], f"3 {NO_VOLUME}"),

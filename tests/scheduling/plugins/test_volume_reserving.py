@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from restow.model.cluster import Snapshot
 from restow.model.cluster.storage import StorageObject
 from restow.model.objects import Pod
-from restow.scheduling.answers import Placed
+from restow.model.snapshot import Snapshot
 from restow.scheduling.engine import Engine
 from restow.scheduling.framework import Code, Cycle, Verdict
 from restow.scheduling.plugins.volume_binding import VolumeBinding
+from restow.scheduling.schedule_result import Placed
 from restow.scheduling.writes import Patch
 from tests.scheduling.plugins.volumes import (
     IN_B,

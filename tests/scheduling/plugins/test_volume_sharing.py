@@ -16,12 +16,12 @@ from restow.model.objects import (
     RbdVolume,
     Volume,
 )
-from restow.scheduling.answers import Unplaced
 from restow.scheduling.engine import Engine
 from restow.scheduling.framework import Code, Cycle, FilterPlugin
 from restow.scheduling.plugins.node_volume_limits import NodeVolumeLimits
 from restow.scheduling.plugins.volume_restrictions import CLAIM_IN_USE, VolumeRestrictions
 from restow.scheduling.plugins.volume_zone import VolumeZone
+from restow.scheduling.schedule_result import Unplaced
 from tests.model.cluster.builders import node, pod
 from tests.scheduling.plugins.volumes import (
     DRIVER,
@@ -29,6 +29,7 @@ from tests.scheduling.plugins.volumes import (
     claim,
     cluster,
     csi_node,
+    disk,
     storage_class,
     using,
     volume,
@@ -115,7 +116,7 @@ def test_a_disk_in_use_everywhere_is_a_refusal_that_leaving_pods_would_end() -> 
 
 # --- ReadWriteOncePod -------------------------------------------------------------------------------------------------
 
-ONE_POD = claim("c", modes=["ReadWriteOncePod"])
+ONE_POD = claim("c", access_modes=["ReadWriteOncePod"])
 IN_USE = f"2 {CLAIM_IN_USE}."
 ONCE: dict[str, tuple[list[StorageObject], list[Pod], list[str] | str]] = {
     "nobody uses it": ([ONE_POD], [], EVERYWHERE),
@@ -201,7 +202,7 @@ def test_a_zone_without_nodes_is_named_as_the_reason() -> None:
 
 
 def bound(name: str, handle: str | None = None) -> list[StorageObject]:
-    return [claim(name, to=f"pv-{name}"), volume(f"pv-{name}", claim=name, handle=handle or name)]
+    return [claim(name, to=f"pv-{name}"), volume(f"pv-{name}", claim=name, csi=disk(handle or name))]
 
 
 MADE = storage_class("made", DRIVER)

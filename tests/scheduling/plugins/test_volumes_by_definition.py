@@ -8,7 +8,6 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from restow.model.cluster import Snapshot
 from restow.model.cluster.storage import StorageObject, key_of
 from restow.model.objects import (
     CSIDriver,
@@ -24,11 +23,12 @@ from restow.model.objects import (
     Volume,
     VolumeAttachment,
 )
+from restow.model.snapshot import Snapshot
 from restow.scheduling.framework import Code, Cycle, FilterPlugin
 from restow.scheduling.plugins.node_volume_limits import TOO_MANY, NodeVolumeLimits
 from restow.scheduling.plugins.volume_binding import VolumeBinding
+from restow.scheduling.plugins.volume_binding_state import VolumeWrites
 from restow.scheduling.plugins.volume_restrictions import CLAIM_IN_USE, DISK_IN_USE, VolumeRestrictions
-from restow.scheduling.plugins.volume_settling import Written
 from tests.model.cluster.builders import node, pod
 from tests.scheduling.plugins import volumes_by_definition as definition
 from tests.scheduling.plugins.volumes import (
@@ -200,8 +200,8 @@ class Run:
         """What Reserve takes on an accepted node; then everything is as before."""
         plugin, cycle = VolumeBinding(), Cycle(asking, self.snapshot, 0.0)
         assert plugin.reserve(cycle, where).code is Code.SUCCESS
-        reserved = cycle.notes.get("VolumeBinding.reserved")
-        written = reserved.written if reserved else Written((), ())
+        reserved = cycle.state.get("VolumeBinding.reserved")
+        written = reserved.written if reserved else VolumeWrites((), ())
         taken: dict[str, str | None] = {one.after.metadata.name: None for one in written.provisions}
         taken |= {one.claim.metadata.name: one.after.metadata.name for one in written.takings}
         plugin.unreserve(cycle, where)

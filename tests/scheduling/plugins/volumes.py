@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from restow.model.cluster import Snapshot
+from msgspec.structs import replace
+
 from restow.model.cluster.storage import StorageObject
 from restow.model.objects import (
     ClaimVolume,
@@ -42,6 +43,7 @@ from restow.model.objects import (
     VolumeNodeResources,
     VolumeResources,
 )
+from restow.model.snapshot import Snapshot
 from restow.model.volumes import BIND_COMPLETED, SELECTED_NODE
 from tests.model.cluster.builders import node, pod
 
@@ -61,33 +63,27 @@ def volume(
     claim: str | None = None,
     claim_uid: str | None = None,
     phase: str = "Available",
-    labels: dict[str, str] | None = None,
-    modes: list[str] | None = None,
-    handle: str | None = None,
-    leaving: bool = False,
-    version: int | str = 1,
     **fields: Any,
 ) -> PersistentVolume:
+    """A volume of a storage class, claimed by name. `fields` are keywords of `_metadata` and members of its spec."""
+    metadata, members = _divided(fields)
     terms = [at] if isinstance(at, NodeSelectorTerm) else at
     affinity = VolumeNodeAffinity(required=NodeSelector(node_selector_terms=terms)) if terms is not None else None
     return PersistentVolume(
-        metadata=ObjectMeta(
-            name=name,
-            labels=labels,
-            resource_version=str(version),
-            deletion_timestamp="2026-01-01T00:00:00Z" if leaving else None,
-        ),
+        metadata=_metadata(name, **metadata),
         spec=PersistentVolumeSpec(
             capacity={"storage": size},
-            access_modes=modes or ["ReadWriteOnce"],
             storage_class_name=of,
             node_affinity=affinity,
             claim_ref=ObjectReference(namespace="default", name=claim, uid=claim_uid) if claim else None,
-            csi=CsiVolume(driver=DRIVER, volume_handle=handle) if handle else None,
-            **fields,
+            **{"access_modes": ["ReadWriteOnce"], **members},
         ),
         status=PersistentVolumeStatus(phase=phase),
     )
+
+
+def disk(handle: str) -> CsiVolume:
+    return CsiVolume(driver=DRIVER, volume_handle=handle)
 
 
 def claim(
@@ -99,39 +95,49 @@ def claim(
     bound: bool = True,
     selected: str | None = None,
     phase: str | None = None,
-    modes: list[str] | None = None,
-    selector: dict[str, str] | None = None,
-    leaving: bool = False,
-    made_for: Pod | None = None,
-    version: int | str = 1,
     **fields: Any,
 ) -> PersistentVolumeClaim:
-    """A claim; bound if it is given a volume `to` bind to, unless told otherwise."""
+    """A claim; bound if it is given a volume `to` bind to, unless told otherwise. `fields` as of `volume`."""
+    metadata, members = _divided(fields)
     annotations = {SELECTED_NODE: selected} if selected else {}
     if to and bound:
         annotations[BIND_COMPLETED] = "yes"
     return PersistentVolumeClaim(
-        metadata=ObjectMeta(
-            name=name,
-            namespace="default",
-            uid=f"uid-{name}",
-            annotations=annotations or None,
-            resource_version=str(version),
-            deletion_timestamp="2026-01-01T00:00:00Z" if leaving else None,
-            owner_references=[OwnerReference(kind="Pod", uid=made_for.metadata.uid, controller=True)]
-            if made_for
-            else None,
+        metadata=replace(
+            _metadata(name, **metadata), namespace="default", uid=f"uid-{name}", annotations=annotations or None
         ),
         spec=PersistentVolumeClaimSpec(
-            access_modes=modes or ["ReadWriteOnce"],
             storage_class_name=of,
             volume_name=to,
-            selector=SelectorSpec(match_labels=selector) if selector is not None else None,
             resources=VolumeResources(requests={"storage": size} if size else None),
-            **fields,
+            **{"access_modes": ["ReadWriteOnce"], **members},
         ),
         status=PersistentVolumeClaimStatus(phase=phase),
     )
+
+
+def _metadata(
+    name: str,
+    *,
+    labels: dict[str, str] | None = None,
+    leaving: bool = False,
+    made_for: Pod | None = None,
+    version: int | str = 1,
+) -> ObjectMeta:
+    owner = OwnerReference(kind="Pod", uid=made_for.metadata.uid, controller=True) if made_for else None
+    return ObjectMeta(
+        name=name,
+        labels=labels,
+        resource_version=str(version),
+        deletion_timestamp="2026-01-01T00:00:00Z" if leaving else None,
+        owner_references=[owner] if owner else None,
+    )
+
+
+def _divided(fields: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The keywords of `_metadata` among these, and the others."""
+    of_metadata = {key for key in fields if key in ("labels", "leaving", "made_for", "version")}
+    return {key: fields[key] for key in of_metadata}, {key: fields[key] for key in fields.keys() - of_metadata}
 
 
 def storage_class(

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from restow.model.objects import ObjectMeta, Placement, Queue, QueueSpec, Reservation
-from restow.model.reservations.observed import has_undecided_increase
+from restow.model.reservations.observed_spec import has_undecided_increase
 from restow.scheduling.seat_checks.spec_increase import beyond_limits
 from tests.model.cluster.builders import Amounts, pod
 from tests.scheduling.reservations.stage import Stage, booking, rooms, task

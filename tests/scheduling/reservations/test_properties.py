@@ -123,7 +123,7 @@ class Cluster(RuleBasedStateMachine):
                     place = (one.seat.reservation, one.seat.task, one.seat.index)
                     assert place not in self.consumers, "a consumed seat was given out again"
                     owners = Owners.of(self.reservations[one.seat.reservation].spec.owners or ())
-                    assert owners.match(one.pod, self.stage.snapshot.owner_chains), "a seat was given to somebody else"
+                    assert owners.matches(one.pod, self.stage.snapshot.owner_chains), "a seat was given to somebody else"
             elif isinstance(one, HoldSeats):
                 self.hold(one)
 

@@ -32,9 +32,9 @@ def stage(*things: Pod | Reservation, modes: list[str] = ALONE) -> Stage:
     made = Stage(*(node(name, labels={"zone": name[0]}) for name in ("a1", "a2", "b1")))
     reachable = on_label("zone", "a")
     made.snapshot.apply_storage(
-        volume("pv", at=reachable, claim="data", claim_uid="uid-data", phase="Bound", modes=modes)
+        volume("pv", at=reachable, claim="data", claim_uid="uid-data", phase="Bound", access_modes=modes)
     )
-    made.snapshot.apply_storage(claim("data", to="pv", modes=modes))
+    made.snapshot.apply_storage(claim("data", to="pv", access_modes=modes))
     for thing in things:
         made.show(thing)
     return made

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from heapq import heapify, heappop, heapreplace
 
-from restow.scheduling.actions.completing import keep_for_rest
+from restow.scheduling.actions.gang_completion import keep_for_rest
+from restow.scheduling.actions.job_start import Failure, Started, broken_by, keep_room, start
 from restow.scheduling.actions.reserve import take_turn
-from restow.scheduling.actions.starting import Failure, Started, broken_by, keep_room, start
 from restow.scheduling.jobs import Job
+from restow.scheduling.queue_shares import Order
 from restow.scheduling.session import Session
-from restow.scheduling.shares import Order
 
 _ROOM_KEPT_FOR = 64
 """How many jobs at most are tried on room that others are leaving in one session."""

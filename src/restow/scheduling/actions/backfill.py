@@ -7,8 +7,8 @@ knows how long they run, so they may not.
 
 from __future__ import annotations
 
+from restow.scheduling.actions.job_start import Started, start
 from restow.scheduling.actions.reserve import take_turn
-from restow.scheduling.actions.starting import Started, start
 from restow.scheduling.session import Session
 
 

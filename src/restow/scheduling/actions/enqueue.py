@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from restow.model.quantity import quantity_of
 from restow.model.resources import Vector, add, subtract
-from restow.scheduling.jobs import Job, least_resources
-from restow.scheduling.session import Session
-from restow.scheduling.shares import offered, requested
 from restow.scheduling.cluster_events import QUEUE
+from restow.scheduling.jobs import Job, min_resources
+from restow.scheduling.queue_shares import total_allocatable, total_requested
+from restow.scheduling.session import Session
 
 _OVERCOMMIT = (6, 5)
 _NO_ROOM = "what it needs to start does not fit beside what was let in already"
@@ -25,7 +25,7 @@ def enqueue(session: Session) -> None:
     gate = _Gate(session)
     for job in waiting:
         assert job.group is not None, "only gangs wait"
-        refusal = gate.let_in(job, least_resources(job.group))
+        refusal = gate.let_in(job, min_resources(job.group))
         if refusal is None:
             job.admitted = True
         else:
@@ -67,8 +67,8 @@ class _Gate:
 def _left(session: Session) -> dict[str, int]:
     """What the cluster has, over-committed, less what is taken."""
     more, than = _OVERCOMMIT
-    stretched = {name: amount * more // than for name, amount in offered(session.snapshot).items()}
-    return subtract(stretched, requested(session.snapshot))
+    stretched = {name: amount * more // than for name, amount in total_allocatable(session.snapshot).items()}
+    return subtract(stretched, total_requested(session.snapshot))
 
 
 def admit(session: Session) -> None:

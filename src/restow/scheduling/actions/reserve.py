@@ -23,13 +23,26 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from restow.model.cluster import Seat, SeatName
-from restow.model.cluster.names import Key, key_of
-from restow.model.cluster.seat import insists_on, migrating_pod
+from restow.model.object_key import Key, key_of
 from restow.model.objects import Pod, Reservation
+from restow.model.queues import DEFAULT_QUEUE
+from restow.model.reservations.matching import (
+    MismatchReason,
+    requested_reservation,
+    usable_reservations,
+    why_none_usable,
+    why_owner_mismatch,
+    why_template_exceeded,
+    why_too_many_pods,
+    why_unusable,
+)
+from restow.model.reservations.reservation_annotations import migrating_pod, requested_reservation_name
+from restow.model.reservations.seat import Seat
+from restow.model.reservations.seat_name import SeatName
+from restow.model.reservations.task_sizes import largest_first
 from restow.model.resources import Vector, add, fits, subtract
-from restow.model.tenancy import DEFAULT_QUEUE
-from restow.scheduling.actions.seating import (
+from restow.scheduling.actions.job_start import Failure, incomplete, place_together
+from restow.scheduling.actions.seat_assignment import (
     LATER,
     NOT_USED,
     NOTHING,
@@ -43,30 +56,18 @@ from restow.scheduling.actions.seating import (
     Waits,
     seat_down,
 )
-from restow.scheduling.actions.starting import Failure, incomplete, place_together
+from restow.scheduling.cluster_events import QUEUE, RESERVATION
 from restow.scheduling.decisions import Assign
-from restow.scheduling.explain import blamed
+from restow.scheduling.explain import describe_plugin_failure
 from restow.scheduling.framework import Code
 from restow.scheduling.jobs import Job
-from restow.scheduling.reservations.matching import (
-    Misuse,
-    candidates,
-    named_by,
-    too_many,
-    why_exceeded,
-    why_not_its,
-    why_not_usable,
-    why_passed_over,
-)
-from restow.scheduling.reservations.sizes import largest_first
 from restow.scheduling.pod_group_cache import requests_of
 from restow.scheduling.session import Session
 from restow.scheduling.statement import Statement
-from restow.scheduling.cluster_events import QUEUE, RESERVATION
 
 
 def reserve(session: Session) -> None:
-    living = session.snapshot.reservations.living
+    living = session.snapshot.reservations.live
     swarm = Swarm(session)
     sought: set[Key] = set()
     """The reservations of those who take their turn."""
@@ -75,7 +76,7 @@ def reserve(session: Session) -> None:
             if not job.admitted or job.reservation is not None:
                 continue
             names = _named(session, job)
-            if names is None and not living.any_in(job.pods[0].metadata.namespace or ""):
+            if names is None and not living.has_reservations_in(job.pods[0].metadata.namespace or ""):
                 continue
             waits = bool(sought) and not sought.isdisjoint(_sought(session, job, names))
             if waits or not _look_for_seats(session, job, names, swarm):
@@ -120,12 +121,12 @@ class Names(msgspec.Struct, frozen=True):
 
 
 def _named(session: Session, job: Job) -> Names | None:
-    group_of = session.snapshot.kinship.group_of
-    named = {pod.metadata.uid: name for pod in job.pods if (name := named_by(pod, group_of)) is not None}
+    group_of = session.snapshot.owner_chains.group_of
+    named = {pod.metadata.uid: name for pod in job.pods if (name := requested_reservation(pod, group_of)) is not None}
     if not named:
         return None
     group = group_of(job.pods[0])
-    return Names(named, insists_on(group.metadata) if group is not None else None)
+    return Names(named, requested_reservation_name(group.metadata) if group is not None else None)
 
 
 def _look_for_seats(session: Session, job: Job, names: Names | None, swarm: Swarm) -> bool:
@@ -139,7 +140,7 @@ def _look_for_seats(session: Session, job: Job, names: Names | None, swarm: Swar
         if result == NOTHING:
             result = _passed_over(session, job)
     except Exception as error:  # of a plugin: it must not keep other jobs from starting
-        session.refuse(job, blamed(error), (), Code.ERROR)
+        session.refuse(job, describe_plugin_failure(error), (), Code.ERROR)
         return True
     if isinstance(result, Waits):
         if result.reason:
@@ -154,10 +155,10 @@ def _passed_over(session: Session, job: Job) -> Unused:
     """Why there was no seat to try, if there are reservations for the pods that have not ended."""
     if not job.pods or incomplete(job) is not None:
         return NOTHING
-    mismatch = why_passed_over(job.pods, session.snapshot, session.names, session.now)
+    mismatch = why_none_usable(job.pods, session.snapshot.reservations, session.names, session.now)
     if mismatch is None:
         return NOTHING
-    return Unused(Misuse.SPEC if mismatch.reason is Misuse.SPEC else NOT_USED, mismatch.message)
+    return Unused(MismatchReason.SPEC if mismatch.reason is MismatchReason.SPEC else NOT_USED, mismatch.message)
 
 
 def _accept(session: Session, job: Job, statement: Statement) -> Result:
@@ -210,10 +211,10 @@ def _leave_out_misusers(session: Session, job: Job, names: Names) -> Waits | Non
         name = names.of(pod)
         if name is None:
             continue
-        mismatch = why_not_usable(pod.metadata.namespace or "", name, snapshot, session.names, session.now)
-        mismatch = mismatch or why_not_its(_reservation(session, pod, name), pod, snapshot)
+        mismatch = why_unusable(pod.metadata.namespace or "", name, snapshot.reservations, session.names, session.now)
+        mismatch = mismatch or why_owner_mismatch(_reservation(session, pod, name), pod, snapshot.reservations)
         if name == names.shared:
-            mismatch = mismatch or too_many(_reservation(session, pod, name), sharing, snapshot)
+            mismatch = mismatch or why_too_many_pods(_reservation(session, pod, name), sharing, snapshot.reservations)
         if mismatch is not None:
             waits = Waits(mismatch.message, mismatch.reason)
             if name == names.shared:
@@ -232,7 +233,9 @@ def _sit_where_named(session: Session, job: Job, names: Names, statement: Statem
         if isinstance(result, Unused):
             none_left = f"no seat is left for {pod.metadata.name}"
             message = result.message or f"reservation {pod.metadata.namespace}/{name} is not available: {none_left}"
-            result = Waits(message, Misuse.SPEC if result.reason == Misuse.SPEC else Misuse.NOT_AVAILABLE)
+            result = Waits(
+                message, MismatchReason.SPEC if result.reason == MismatchReason.SPEC else MismatchReason.NOT_AVAILABLE
+            )
         if isinstance(result, Later) or (isinstance(result, Waits) and name == names.shared):
             return result
         if isinstance(result, Waits):
@@ -276,7 +279,7 @@ def _try_all(session: Session, job: Job, swarm: Swarm) -> Result:
 
 def _own(session: Session, pod: Pod) -> Iterator[Reservation]:
     """The reservations that a pod may try, in order."""
-    return candidates(pod, session.snapshot, session.names, session.now)
+    return usable_reservations(pod, session.snapshot.reservations, session.names, session.now)
 
 
 def _try_gang(session: Session, job: Job) -> Result:
@@ -322,7 +325,7 @@ def _try_apart(session: Session, job: Job, pods: Sequence[Pod]) -> Result:
 
 def _place_beside(session: Session, job: Job, statement: Statement, seated: Sequence[Pod]) -> Failure | Later | None:
     """Place what a gang needs besides those that have a seat."""
-    if session.only_seats and not job.may_go_on(seated):
+    if session.only_seats and not job.may_place(seated):
         return LATER
     return place_together(session, job, lambda cycle, found: statement.allocate(cycle, found.node), seated)
 
@@ -336,7 +339,7 @@ def _seat_each(session: Session, pods: Sequence[Pod], statement: Statement) -> t
     def is_exceeded(one: Reservation) -> bool:
         name = one.metadata.name
         if name not in exceeded:
-            exceeded[name] = why_exceeded(one, pods, session.snapshot) is not None
+            exceeded[name] = why_template_exceeded(one, pods, session.snapshot.reservations) is not None
         return exceeded[name]
 
     for pod in pods:
@@ -355,8 +358,8 @@ def _candidates_of_gang(session: Session, job: Job) -> list[Reservation]:
     """The reservations that are for every pod of it and have a seat for each."""
     first, *others = job.pods
     snapshot = session.snapshot
-    large = [one for one in _own(session, first) if too_many(one, job.pods, snapshot) is None]
-    return [one for one in large if all(why_not_its(one, pod, snapshot) is None for pod in others)]
+    large = [one for one in _own(session, first) if why_too_many_pods(one, job.pods, snapshot.reservations) is None]
+    return [one for one in large if all(why_owner_mismatch(one, pod, snapshot.reservations) is None for pod in others)]
 
 
 def _over_quota(session: Session, job: Job, statement: Statement) -> str | None:
@@ -373,7 +376,7 @@ def _over_quota(session: Session, job: Job, statement: Statement) -> str | None:
     for step in new:
         request = add(request, requests_of(step.pod))
         if step.seat is not None and (seat := _seat_of_queue(session, job, step.seat)) is not None:
-            given_back = add(given_back, requests_of(seat.stand_in))
+            given_back = add(given_back, requests_of(seat.reserved_pod))
     return session.shares.refusal(job.queue, subtract(request, given_back)) if new else None
 
 
@@ -384,7 +387,7 @@ def _was_moved(session: Session, job: Job, step: Assign) -> bool:
         return False
     reservation = session.snapshot.reservations.get(seat.name.namespace, seat.name.reservation)
     is_move = reservation is not None and migrating_pod(reservation) is not None
-    return is_move and fits(requests_of(step.pod), requests_of(seat.stand_in))
+    return is_move and fits(requests_of(step.pod), requests_of(seat.reserved_pod))
 
 
 def _seat_of_queue(session: Session, job: Job, name: SeatName) -> Seat | None:

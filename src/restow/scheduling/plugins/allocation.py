@@ -19,7 +19,7 @@ from restow.model.cluster import Which
 from restow.model.cluster.room import LIMIT, Ledger, Room, columns_of
 from restow.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, Vector, is_scheduled
 from restow.scheduling.framework import BEST, Scores
-from restow.scheduling.plugins.few import few_rows
+from restow.scheduling.plugins.few_rows import few_rows
 
 Number = Any
 """An integer, or an array of them."""

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from restow.model.cluster import Mask, Shape, Which
 from restow.model.cluster.room import Room
+from restow.scheduling.accelerated import RoomOnly, RowScore
 from restow.scheduling.framework import BEST, SKIP, SUCCESS, ArgumentError, Cycle, ScorePlugin, Scores, Verdict
 from restow.scheduling.plugins.allocation import (
     Requested,
@@ -31,8 +32,8 @@ from restow.scheduling.plugins.allocation import (
     default_weights,
     weight_problems,
 )
-from restow.scheduling.plugins.arguments import read_arguments
-from restow.scheduling.plugins.few import few_rows
+from restow.scheduling.plugins.few_rows import few_rows
+from restow.scheduling.plugins.plugin_arguments import read_arguments
 
 HALF = BEST // 2
 
@@ -44,9 +45,8 @@ class Arguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     formula: str = "Change"
 
 
-class NodeResourcesBalancedAllocation(ScorePlugin):
+class NodeResourcesBalancedAllocation(ScorePlugin, RowScore, RoomOnly):
     name: ClassVar[str] = "NodeResourcesBalancedAllocation"
-    by_room: ClassVar[bool] = True
 
     def __init__(self, arguments: Mapping[str, Any] | None = None) -> None:
         given = read_arguments(Arguments, arguments)
@@ -68,7 +68,7 @@ class NodeResourcesBalancedAllocation(ScorePlugin):
             return np.array([self._of_row(room, asked, row) for row in few], np.int64)
         return self._of_rows(room, asked, rows)
 
-    def appraise(self, cycle: Cycle) -> Callable[[int], int]:
+    def row_score(self, cycle: Cycle) -> Callable[[int], int]:
         return partial(self._of_row, cycle.snapshot.room, self._of(cycle))
 
     def _of_row(self, room: Room, asked: Requested, row: int) -> int:

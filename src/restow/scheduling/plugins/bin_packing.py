@@ -16,6 +16,7 @@ import msgspec
 from restow.model.cluster import Shape, Which
 from restow.model.cluster.listing import Amounts
 from restow.model.problems import join
+from restow.scheduling.accelerated import RoomOnly, RowScore
 from restow.scheduling.framework import SKIP, SUCCESS, ArgumentError, Cycle, ScorePlugin, Scores, Verdict
 from restow.scheduling.plugins.allocation import (
     MostAllocated,
@@ -26,16 +27,15 @@ from restow.scheduling.plugins.allocation import (
     asked_of,
     real_books,
 )
-from restow.scheduling.plugins.arguments import read_arguments
+from restow.scheduling.plugins.plugin_arguments import read_arguments
 
 
 class Arguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     weights: dict[str, int] = {}
 
 
-class BinPacking(ScorePlugin):
+class BinPacking(ScorePlugin, RowScore, RoomOnly):
     name: ClassVar[str] = "BinPacking"
-    by_room: ClassVar[bool] = True
 
     def __init__(self, arguments: Mapping[str, Any] | None = None) -> None:
         self._weights = read_arguments(Arguments, arguments).weights
@@ -52,7 +52,7 @@ class BinPacking(ScorePlugin):
         room = cycle.snapshot.room
         return allocation_scores(self._strategy, room, real_books(room), self._of(cycle), rows)
 
-    def appraise(self, cycle: Cycle) -> Callable[[int], int]:
+    def row_score(self, cycle: Cycle) -> Callable[[int], int]:
         room = cycle.snapshot.room
         return partial(allocation_score, self._strategy, room, real_books(room), self._of(cycle))
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from restow.model.cluster import Shape, Which
 from restow.model.cluster.nodes import NodeTable
-from restow.scheduling.framework import BEST, NEVER, SUCCESS, Cycle, Reach, ScorePlugin, Scores, Verdict
+from restow.scheduling.framework import BEST, SKIP_FOR_CLASS, SUCCESS, Cycle, Reach, ScorePlugin, Scores, Verdict
 
 _MIB = 2**20
 _NOTHING = 23 * _MIB
@@ -41,7 +41,7 @@ class ImageLocality(ScorePlugin):
         self._vectors: WeakKeyDictionary[Shape, _Vector] = WeakKeyDictionary()
 
     def pre_score(self, cycle: Cycle) -> Verdict:
-        return SUCCESS if self._of(cycle).differ else NEVER
+        return SUCCESS if self._of(cycle).differ else SKIP_FOR_CLASS
 
     def score(self, cycle: Cycle, rows: Which) -> Scores:
         return self._of(cycle).scores[rows]

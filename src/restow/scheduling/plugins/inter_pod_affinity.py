@@ -19,18 +19,19 @@ from typing import Annotated, Any, ClassVar
 import msgspec
 import numpy as np
 
-from restow.model.cluster import Mask, Snapshot, Which
-from restow.model.cluster.audience import Audiences, belongs, of_term
-from restow.model.cluster.boards import Board, all_true
-from restow.model.cluster.crowd import Kind, Stance
+from restow.model.cluster import Mask, Which
+from restow.model.cluster.affinity_index import AffinityWeight, TermKind
+from restow.model.cluster.domain_results import DomainResults, all_true
 from restow.model.cluster.domains import NOWHERE, Domains, DomainSums, Sums, summed
-from restow.model.cluster.seat import fold_label_keys
+from restow.model.cluster.selector_group import SelectorGroups, belongs_to_all, selector_group_of_term
+from restow.model.match_label_keys import fold_label_keys
 from restow.model.objects import Pod, PodAffinityTerm
 from restow.model.selectors import SelectorError
+from restow.model.snapshot import Snapshot
 from restow.scheduling.framework import (
     BEST,
-    NEVER,
     SKIP,
+    SKIP_FOR_CLASS,
     SUCCESS,
     Cycle,
     Refusal,
@@ -39,15 +40,15 @@ from restow.scheduling.framework import (
     Verdict,
     unresolvable,
 )
-from restow.scheduling.plugins.arguments import read_arguments
-from restow.scheduling.plugins.by_boards import ByBoards
-from restow.scheduling.plugins.refusing import refused
+from restow.scheduling.plugins.domain_filter import DomainFilterPlugin
+from restow.scheduling.plugins.plugin_arguments import read_arguments
+from restow.scheduling.plugins.refusals import refused
 
 NO_AFFINITY = "node(s) didn't match pod affinity rules"
 ANTI_AFFINITY = "node(s) didn't match pod anti-affinity rules"
 OTHERS_ANTI_AFFINITY = "node(s) didn't satisfy existing pods anti-affinity rules"
 
-Term = tuple[Audiences, str]
+Term = tuple[SelectorGroups, str]
 """Pods that belong to all of the audiences, within a domain of the topology key."""
 
 
@@ -65,7 +66,7 @@ class Terms(msgspec.Struct, frozen=True):
     preferred: tuple[tuple[Term, int], ...] = ()
 
 
-class InterPodAffinity(ByBoards["ClassState"], ScorePlugin):
+class InterPodAffinity(DomainFilterPlugin["ClassState"], ScorePlugin):
     name: ClassVar[str] = "InterPodAffinity"
 
     def __init__(self, arguments: Mapping[str, Any] | None = None) -> None:
@@ -79,7 +80,7 @@ class InterPodAffinity(ByBoards["ClassState"], ScorePlugin):
         if state.problem:
             return unresolvable(f"parsing pod: {state.problem}")
         if not state.boards:
-            return NEVER
+            return SKIP_FOR_CLASS
         return SUCCESS if state.may_refuse() else SKIP
 
     def refusals(self, cycle: Cycle, rows: Which) -> list[Refusal]:
@@ -97,7 +98,7 @@ class InterPodAffinity(ByBoards["ClassState"], ScorePlugin):
     def pre_score(self, cycle: Cycle) -> Verdict:
         state = self._state(cycle)
         if not state.likes or (self._ignore_others and not state.terms.preferred):
-            return NEVER
+            return SKIP_FOR_CLASS
         return SUCCESS if state.may_prefer() else SKIP
 
     def score(self, cycle: Cycle, rows: Which) -> Scores:
@@ -106,7 +107,7 @@ class InterPodAffinity(ByBoards["ClassState"], ScorePlugin):
             raw += board.read(rows)
         return raw
 
-    def normalize(self, cycle: Cycle, raw: Scores) -> Scores:
+    def normalize_score(self, cycle: Cycle, raw: Scores) -> Scores:
         """Stretched over 0..BEST and cut to integers, with kube-scheduler's order of operations."""
         if not len(raw):
             return raw
@@ -137,7 +138,7 @@ class ClassState:
         self.likes: list[Like] = []
         self.domains: list[Domains] = []
         self._hard_weight = hard_weight
-        self._crowd = snapshot.crowd
+        self._crowd = snapshot.affinity
         self._topologies = snapshot.topologies
         self._namespaces = snapshot.namespaces
         self._version = -1
@@ -158,10 +159,10 @@ class ClassState:
             self._look(cycle.pod.metadata.namespace or "", cycle.pod.metadata.labels or {})
 
     def _look(self, namespace: str, labels: Mapping[str, str]) -> None:
-        stances = self._crowd.stances_towards(namespace, labels)
+        stances = self._crowd.weights_about(namespace, labels)
         self._look_for_needs(namespace, labels)
         avoided = [self._headcount(term) for term in self.terms.anti_affinity]
-        repelled = [self._held(one) for one in stances if one.view.kind is Kind.REPELS]
+        repelled = [self._held(one) for one in stances if one.term.kind is TermKind.REQUIRED_ANTI_AFFINITY]
         self.avoids = [Avoid(sums) for sums in _by_domains(avoided)]
         self.repels = [Avoid(sums) for sums in _by_domains(repelled)]
         self.boards = [*self.needs, *(Avoid(sums) for sums in _by_domains([*avoided, *repelled]))]
@@ -171,13 +172,17 @@ class ClassState:
     def _look_for_needs(self, namespace: str, labels: Mapping[str, str]) -> None:
         needed = [self._headcount(term) for term in self.terms.affinity]
         namespace_labels = self._namespaces.labels(namespace)
-        first = all(belongs(audiences, namespace, labels, namespace_labels) for audiences, _ in self.terms.affinity)
+        first = all(
+            belongs_to_all(audiences, namespace, labels, namespace_labels) for audiences, _ in self.terms.affinity
+        )
         self.needs = [Need(sums, needed, may_be_first=first) for sums in dict.fromkeys(needed)]
 
-    def _look_for_likes(self, stances: Sequence[Stance]) -> None:
+    def _look_for_likes(self, stances: Sequence[AffinityWeight]) -> None:
         weights = [(self._headcount(term), weight) for term, weight in self.terms.preferred]
-        weights += [(self._held(one), 1) for one in stances if one.view.kind is Kind.PREFERS]
-        weights += [(self._held(one), self._hard_weight) for one in stances if one.view.kind is Kind.NEEDS]
+        weights += [(self._held(one), 1) for one in stances if one.term.kind is TermKind.PREFERRED]
+        weights += [
+            (self._held(one), self._hard_weight) for one in stances if one.term.kind is TermKind.REQUIRED_AFFINITY
+        ]
         by_key: dict[Domains, list[tuple[DomainSums, int]]] = {}
         for sums, weight in weights:
             by_key.setdefault(sums.domains, []).append((sums, weight))
@@ -185,13 +190,13 @@ class ClassState:
 
     def _headcount(self, term: Term) -> DomainSums:
         audiences, key = term
-        return summed(self._topologies.domains(key), self._crowd.headcount(audiences))
+        return summed(self._topologies.domains(key), self._crowd.pod_count(audiences))
 
-    def _held(self, stance: Stance) -> DomainSums:
-        return summed(self._topologies.domains(stance.view.topology_key), stance)
+    def _held(self, stance: AffinityWeight) -> DomainSums:
+        return summed(self._topologies.domains(stance.term.topology_key), stance)
 
 
-class Need(Board[np.bool_]):
+class Need(DomainResults[np.bool_]):
     """Domains with a needed pod; all that exist while there is none and the pod may be the first."""
 
     def __init__(self, sums: DomainSums, all_needed: Sequence[DomainSums], *, may_be_first: bool) -> None:
@@ -222,7 +227,7 @@ class Need(Board[np.bool_]):
         return not any(sums.everywhere for sums in self._all_needed)
 
 
-class Avoid(Board[np.bool_]):
+class Avoid(DomainResults[np.bool_]):
     """Domains without any of the pods to avoid. Nodes outside of all domains are near nobody."""
 
     def __init__(self, sums: Sequence[DomainSums]) -> None:
@@ -238,7 +243,7 @@ class Avoid(Board[np.bool_]):
         return not any(sums.totals.item(domain) for sums in self.sums)
 
 
-class Like(Board[np.int64]):
+class Like(DomainResults[np.int64]):
     """How much the pods of a domain are liked, and like the pod, in sum."""
 
     def __init__(self, domains: Domains, weights: Sequence[tuple[DomainSums, int]]) -> None:
@@ -266,7 +271,7 @@ def terms_of(pod: Pod) -> Terms:
     namespace = pod.metadata.namespace or ""
 
     def read(term: PodAffinityTerm) -> Term:
-        return (of_term(term, namespace),), term.topology_key
+        return (selector_group_of_term(term, namespace),), term.topology_key
 
     near, far = affinity.pod_affinity, affinity.pod_anti_affinity
     required = [read(term) for term in (near.required if near else None) or ()]

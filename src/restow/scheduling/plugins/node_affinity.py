@@ -15,9 +15,10 @@ import numpy as np
 from restow.model import objects
 from restow.model.affinity import NodeConstraint, NodePreference, node_constraint, node_preference
 from restow.model.cluster import Mask, Shape, Which, filters
-from restow.model.cluster.seat import is_stand_in
 from restow.model.objects import Affinity, PodSpec
+from restow.model.reservations.reserved_pod import is_reserved_pod
 from restow.model.selectors import SelectorError
+from restow.scheduling.accelerated import NodeNameFilter
 from restow.scheduling.framework import (
     SKIP,
     SUCCESS,
@@ -32,10 +33,10 @@ from restow.scheduling.framework import (
     error,
     unresolvable,
 )
-from restow.scheduling.plugins.arguments import read_arguments
-from restow.scheduling.plugins.few import few_rows
-from restow.scheduling.plugins.normalizing import in_proportion
-from restow.scheduling.plugins.refusing import refused
+from restow.scheduling.plugins.few_rows import few_rows
+from restow.scheduling.plugins.normalization import in_proportion
+from restow.scheduling.plugins.plugin_arguments import read_arguments
+from restow.scheduling.plugins.refusals import refused
 
 REFUSED = "node(s) didn't match Pod's node affinity/selector"
 ENFORCED = "node(s) didn't match scheduler-enforced node affinity"
@@ -49,7 +50,7 @@ class Arguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename=
     added_affinity: objects.NodeAffinity | None = None
 
 
-class NodeAffinity(FilterPlugin, ScorePlugin):
+class NodeAffinity(FilterPlugin, ScorePlugin, NodeNameFilter):
     name: ClassVar[str] = "NodeAffinity"
     reach: ClassVar[Reach] = Reach.NODE
 
@@ -71,7 +72,7 @@ class NodeAffinity(FilterPlugin, ScorePlugin):
             return unresolvable(CONFLICT)
         return SUCCESS if _demands(demanded) or _demands(self._added) else SKIP
 
-    def ruled_out(self, cycle: Cycle, rows: Which) -> Mask | None:
+    def excluded_by_name(self, cycle: Cycle, rows: Which) -> Mask | None:
         demanded = cycle.pod_class.shape.constraint
         return ~_named(cycle, demanded, rows) if demanded.pinned() else None
 
@@ -84,7 +85,7 @@ class NodeAffinity(FilterPlugin, ScorePlugin):
         named = _named(cycle, demanded, rows)
         enforced = _accepted(cycle, self._added, rows)
         unwanted = named & enforced & ~_accepted(cycle, demanded, rows)
-        if not is_stand_in(cycle.pod):  # of pods the words are kube-scheduler's
+        if not is_reserved_pod(cycle.pod):  # of pods the words are kube-scheduler's
             return [*refused(NOT_NAMED, ~named), *refused(ENFORCED, named & ~enforced), *refused(REFUSED, unwanted)]
         excluded = unwanted & cycle.snapshot.rows.among(demanded.excluded(), rows)
         return [
@@ -109,7 +110,7 @@ class NodeAffinity(FilterPlugin, ScorePlugin):
             return np.array([preferred.score(*_identity(cycle, row)) for row in few], np.int64)
         return filters.preference_scores(cycle.snapshot.nodes, preferred, rows)
 
-    def normalize(self, cycle: Cycle, raw: Scores) -> Scores:
+    def normalize_score(self, cycle: Cycle, raw: Scores) -> Scores:
         return in_proportion(raw)
 
     def _preferred(self, shape: Shape) -> NodePreference | Verdict:

@@ -9,9 +9,9 @@ import numpy as np
 
 from restow.model.cluster import Mask, Which
 from restow.model.cluster.nodes import NodeTable
-from restow.scheduling.framework import SKIP, SUCCESS, Cycle, FilterPlugin, Reach, Refusal, Verdict
-from restow.scheduling.plugins.refusing import refused
 from restow.scheduling.cluster_events import ActionType, ClusterEventWithHint, EventResource
+from restow.scheduling.framework import SKIP, SUCCESS, Cycle, FilterPlugin, Reach, Refusal, Verdict
+from restow.scheduling.plugins.refusals import refused
 
 
 class NodeDeclaredFeatures(FilterPlugin):

@@ -7,14 +7,14 @@ from typing import ClassVar
 import numpy as np
 
 from restow.model.cluster import Mask, Which
+from restow.scheduling.accelerated import ClassFilter
 from restow.scheduling.framework import SKIP, SUCCESS, Cycle, FilterPlugin, Reach, Refusal, Verdict
-from restow.scheduling.plugins.refusing import refused
+from restow.scheduling.plugins.refusals import refused
 
 
-class NodeName(FilterPlugin):
+class NodeName(FilterPlugin, ClassFilter):
     name: ClassVar[str] = "NodeName"
     reach: ClassVar[Reach] = Reach.CLUSTER
-    by_class: ClassVar[bool] = True
     """Pods of one class may name different nodes, so nothing can be remembered for the class."""
 
     def pre_filter(self, cycle: Cycle) -> Verdict:

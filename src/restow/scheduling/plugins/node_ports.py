@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from restow.model.cluster import Mask, Which
 from restow.scheduling.framework import SKIP, SUCCESS, Cycle, FilterPlugin, Refusal, Verdict
-from restow.scheduling.plugins.refusing import refused
+from restow.scheduling.plugins.refusals import refused
 
 
 class NodePorts(FilterPlugin):

@@ -17,6 +17,7 @@ import numpy as np
 from restow.model.cluster import Mask, Shape, Which, filters
 from restow.model.cluster.listing import Amounts, Resources
 from restow.model.resources import PODS, is_extended
+from restow.scheduling.accelerated import ResourceFilter, RoomOnly, RowFilter, RowScore
 from restow.scheduling.framework import (
     BEST,
     SKIP,
@@ -42,9 +43,9 @@ from restow.scheduling.plugins.allocation import (
     scored_books,
     weight_problems,
 )
-from restow.scheduling.plugins.arguments import read_arguments
-from restow.scheduling.plugins.few import few_rows
-from restow.scheduling.plugins.refusing import refused
+from restow.scheduling.plugins.few_rows import few_rows
+from restow.scheduling.plugins.plugin_arguments import read_arguments
+from restow.scheduling.plugins.refusals import refused
 
 _BEST_POINT = 10
 """The highest score a point of a line can have in a configuration."""
@@ -71,9 +72,8 @@ class Arguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename=
     scoring_strategy: ScoringStrategy = ScoringStrategy()
 
 
-class NodeResourcesFit(FilterPlugin, ScorePlugin):
+class NodeResourcesFit(FilterPlugin, ScorePlugin, RowFilter, RowScore, RoomOnly, ResourceFilter):
     name: ClassVar[str] = "NodeResourcesFit"
-    by_room: ClassVar[bool] = True
 
     def __init__(self, arguments: Mapping[str, Any] | None = None) -> None:
         given = read_arguments(Arguments, arguments)
@@ -89,18 +89,18 @@ class NodeResourcesFit(FilterPlugin, ScorePlugin):
         self._scored: WeakKeyDictionary[Shape, Requested] = WeakKeyDictionary()
 
     def filter(self, cycle: Cycle, rows: Which) -> Mask:
-        room, demanded, few = cycle.snapshot.room, self.demanded(cycle), few_rows(rows)
+        room, demanded, few = cycle.snapshot.room, self.counted_resources(cycle), few_rows(rows)
         if few is None:
             return filters.fits(room, demanded, rows)
         return np.array([filters.fits_row(room, demanded, row) for row in few], np.bool_)
 
-    def judge(self, cycle: Cycle) -> Callable[[int], bool]:
-        return partial(filters.fits_row, cycle.snapshot.room, self.demanded(cycle))
+    def row_filter(self, cycle: Cycle) -> Callable[[int], bool]:
+        return partial(filters.fits_row, cycle.snapshot.room, self.counted_resources(cycle))
 
     def refusals(self, cycle: Cycle, rows: Which) -> list[Refusal]:
         """A row that is too small even when empty stays so, whoever leaves."""
         room, found = cycle.snapshot.room, list[Refusal]()
-        demanded = {room.resources.name(column): (column, amount) for column, amount in self.demanded(cycle)}
+        demanded = {room.resources.name(column): (column, amount) for column, amount in self.counted_resources(cycle)}
         for name, short in filters.shortages(room, tuple(demanded.values()), rows).items():
             column, amount = demanded[name]
             if name == PODS:
@@ -118,11 +118,11 @@ class NodeResourcesFit(FilterPlugin, ScorePlugin):
         room = cycle.snapshot.room
         return allocation_scores(self._strategy, room, scored_books(room), self._asked(cycle), rows)
 
-    def appraise(self, cycle: Cycle) -> Callable[[int], int]:
+    def row_score(self, cycle: Cycle) -> Callable[[int], int]:
         room = cycle.snapshot.room
         return partial(allocation_score, self._strategy, room, scored_books(room), self._asked(cycle))
 
-    def demanded(self, cycle: Cycle) -> Amounts:
+    def counted_resources(self, cycle: Cycle) -> Amounts:
         shape = cycle.pod_class.shape
         if not self._ignored and not self._ignored_groups:
             return shape.amounts

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from restow.model.cluster import Mask, Which, filters
 from restow.scheduling.framework import SKIP, SUCCESS, Cycle, FilterPlugin, Reach, Refusal, Verdict
-from restow.scheduling.plugins.refusing import refused
+from restow.scheduling.plugins.refusals import refused
 
 
 class NodeUnschedulable(FilterPlugin):

@@ -9,12 +9,13 @@ import msgspec
 
 from restow.model.cluster import Mask, Which
 from restow.model.cluster.mounts import mounted_by
-from restow.model.cluster.seat import is_stand_in
 from restow.model.cluster.storage import VolumeId
+from restow.model.reservations.reserved_pod import is_reserved_pod
 from restow.model.volumes import claims_used
-from restow.scheduling.framework import NEVER, SKIP, SUCCESS, Cycle, FilterPlugin, Reach, Refusal, Verdict
-from restow.scheduling.plugins.refusing import refused
-from restow.scheduling.plugins.volume_finding import not_made_for
+from restow.scheduling.accelerated import ClassFilter
+from restow.scheduling.framework import SKIP, SKIP_FOR_CLASS, SUCCESS, Cycle, FilterPlugin, Reach, Refusal, Verdict
+from restow.scheduling.plugins.refusals import refused
+from restow.scheduling.plugins.volume_candidates import not_made_for
 
 TOO_MANY = "node(s) exceed max volume count"
 
@@ -27,27 +28,26 @@ class Needed(msgspec.Struct, frozen=True):
     """Why that cannot be told."""
 
 
-class NodeVolumeLimits(FilterPlugin):
+class NodeVolumeLimits(FilterPlugin, ClassFilter):
     name: ClassVar[str] = "NodeVolumeLimits"
     reach: ClassVar[Reach] = Reach.CLUSTER
-    by_class: ClassVar[bool] = True
 
     def pre_filter(self, cycle: Cycle) -> Verdict:
         if not cycle.pod_class.shape.facts.volumes:
-            return NEVER
+            return SKIP_FOR_CLASS
         volumes = cycle.snapshot.attached.volumes_of(mounted_by(cycle.pod))
         needed = Needed(volumes, next(_problems(cycle), ""))
         if not needed.volumes and not needed.problem:
             return SKIP
-        cycle.notes[self.name] = needed
+        cycle.state[self.name] = needed
         return SUCCESS
 
     def filter(self, cycle: Cycle, rows: Which) -> Mask:
-        needed: Needed = cycle.notes[self.name]
+        needed: Needed = cycle.state[self.name]
         return ~(cycle.snapshot.attached.too_many(needed.volumes, rows) | bool(needed.problem))
 
     def refusals(self, cycle: Cycle, rows: Which) -> list[Refusal]:
-        needed: Needed = cycle.notes[self.name]
+        needed: Needed = cycle.state[self.name]
         refusing = ~self.filter(cycle, rows)
         if needed.problem:
             return refused(needed.problem, refusing)
@@ -56,7 +56,7 @@ class NodeVolumeLimits(FilterPlugin):
 
 def _problems(cycle: Cycle) -> Iterator[str]:
     """Claims that are not there, or not this pod's; where VolumeBinding has a say, it has said so before."""
-    yet_to_be_made = is_stand_in(cycle.pod)
+    yet_to_be_made = is_reserved_pod(cycle.pod)
     for use in claims_used(cycle.pod):
         if use.generated and yet_to_be_made:
             continue

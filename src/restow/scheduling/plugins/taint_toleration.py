@@ -17,8 +17,8 @@ from restow.model.cluster.nodes import TaintSet
 from restow.model.objects import Toleration
 from restow.model.taints import PREFER_NO_SCHEDULE, untolerated
 from restow.scheduling.framework import SKIP, SUCCESS, Cycle, FilterPlugin, Reach, Refusal, ScorePlugin, Scores, Verdict
-from restow.scheduling.plugins.normalizing import in_inverse_proportion
-from restow.scheduling.plugins.refusing import refused
+from restow.scheduling.plugins.normalization import in_inverse_proportion
+from restow.scheduling.plugins.refusals import refused
 
 
 class _Verdicts(msgspec.Struct, frozen=True):
@@ -57,7 +57,7 @@ class TaintToleration(FilterPlugin, ScorePlugin):
         scores: Scores = self._of(cycle).disliked[cycle.snapshot.nodes.taints[rows]]
         return scores
 
-    def normalize(self, cycle: Cycle, raw: Scores) -> Scores:
+    def normalize_score(self, cycle: Cycle, raw: Scores) -> Scores:
         return in_inverse_proportion(raw)
 
     def _of(self, cycle: Cycle) -> _Verdicts:

@@ -26,18 +26,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from restow.model.affinity import NodeConstraint
-from restow.model.cluster import Mask, RowIndex, Snapshot, Which, filters
-from restow.model.cluster.audience import Audience, of_constraint
-from restow.model.cluster.boards import Board
+from restow.model.cluster import Mask, RowIndex, Which, filters
+from restow.model.cluster.domain_results import DomainResults
 from restow.model.cluster.domains import NOWHERE, Domains, DomainSums, Sums, summed
 from restow.model.cluster.nodes import NodeTable
-from restow.model.cluster.seat import fold_label_keys
+from restow.model.cluster.selector_group import SelectorGroup, selector_group_of_constraint
 from restow.model.cluster.shapes import Shape
+from restow.model.match_label_keys import fold_label_keys
 from restow.model.objects import Pod, Toleration
 from restow.model.selectors import SelectorError, label_selector
+from restow.model.snapshot import Snapshot
 from restow.scheduling.framework import (
     BEST,
-    NEVER,
+    SKIP_FOR_CLASS,
     SUCCESS,
     Cycle,
     Refusal,
@@ -46,8 +47,8 @@ from restow.scheduling.framework import (
     Verdict,
     unresolvable,
 )
-from restow.scheduling.plugins.by_boards import ByBoards
-from restow.scheduling.plugins.refusing import refused
+from restow.scheduling.plugins.domain_filter import DomainFilterPlugin
+from restow.scheduling.plugins.refusals import refused
 
 TOO_SKEWED = "node(s) didn't match pod topology spread constraints"
 NO_KEY = f"{TOO_SKEWED} (missing required label)"
@@ -61,7 +62,7 @@ class Constraint(msgspec.Struct, frozen=True):
     key: str
     max_skew: int
     min_domains: int
-    audience: Audience
+    audience: SelectorGroup
     counts_itself: bool
     node_affinity: bool
     """Whether only nodes that suit the pod's node selector and affinity count."""
@@ -69,7 +70,7 @@ class Constraint(msgspec.Struct, frozen=True):
     """Whether only nodes whose taints the pod tolerates count."""
 
 
-class PodTopologySpread(ByBoards["ClassState"], ScorePlugin):
+class PodTopologySpread(DomainFilterPlugin["ClassState"], ScorePlugin):
     name: ClassVar[str] = "PodTopologySpread"
 
     def __init__(self, arguments: Mapping[str, Any] | None = None) -> None:
@@ -79,7 +80,7 @@ class PodTopologySpread(ByBoards["ClassState"], ScorePlugin):
         state = self._state(cycle)
         if state.problem:
             return unresolvable(f"topologySpreadConstraints: {state.problem}")
-        return SUCCESS if state.hard else NEVER
+        return SUCCESS if state.hard else SKIP_FOR_CLASS
 
     def refusals(self, cycle: Cycle, rows: Which) -> list[Refusal]:
         """A node is refused by the first constraint it fails, for the first reason."""
@@ -95,7 +96,7 @@ class PodTopologySpread(ByBoards["ClassState"], ScorePlugin):
         return [*refused(NO_KEY, keyless), *refused(TOO_SKEWED, skewed, resolvable=True)]
 
     def pre_score(self, cycle: Cycle) -> Verdict:
-        return SUCCESS if self._state(cycle).soft else NEVER
+        return SUCCESS if self._state(cycle).soft else SKIP_FOR_CLASS
 
     def score(self, cycle: Cycle, rows: Which) -> Scores:
         """Of all feasible rows at once, because the number of domains among them matters."""
@@ -114,7 +115,7 @@ class PodTopologySpread(ByBoards["ClassState"], ScorePlugin):
         raw[~rated] = _UNRATED
         return raw
 
-    def normalize(self, cycle: Cycle, raw: Scores) -> Scores:
+    def normalize_score(self, cycle: Cycle, raw: Scores) -> Scores:
         """The least gets BEST, others less in proportion to the largest."""
         rated = raw != _UNRATED
         if not rated.any():
@@ -153,7 +154,7 @@ class ClassState:
         self.rates: list[Rate] = []
         self.domains: list[Domains] = []
         self._shape = shape
-        self._crowd = snapshot.crowd
+        self._crowd = snapshot.affinity
         self._nodes = snapshot.nodes
         self._topologies = snapshot.topologies
         self._version = -1
@@ -169,7 +170,7 @@ class ClassState:
             self.domains = [*(skew.domains for skew in self.boards), *(rate.domains for rate in self.rates)]
 
     def _counted(self, one: Constraint, together: Sequence[Constraint]) -> DomainSums:
-        headcount = self._crowd.headcount((one.audience,), staying=True)
+        headcount = self._crowd.pod_count((one.audience,), without_leaving=True)
         keys = sorted({each.key for each in together})
         suiting = self._shape.constraint if one.node_affinity else NodeConstraint()
         tolerations = self._shape.facts.tolerations if one.taints else None
@@ -182,7 +183,7 @@ class ClassState:
         if one.key != HOST_NAME:
             return Rate(one, self._topologies.domains(one.key), self._counted(one, self.soft))
         nodes = self._topologies.each_node(one.key)
-        return Rate(one, nodes, summed(nodes, self._crowd.headcount((one.audience,), staying=True)))
+        return Rate(one, nodes, summed(nodes, self._crowd.pod_count((one.audience,), without_leaving=True)))
 
 
 class Counting:
@@ -210,7 +211,7 @@ class Counting:
         return mask
 
 
-class Skew(Board[np.bool_]):
+class Skew(DomainResults[np.bool_]):
     """Domains in which one more pod keeps the skew."""
 
     def __init__(self, constraint: Constraint, domains: Domains, counted: DomainSums) -> None:
@@ -281,7 +282,7 @@ def constraints_of(pod: Pod, when_unsatisfiable: str) -> list[Constraint]:
             key=one.topology_key,
             max_skew=one.max_skew,
             min_domains=1 if one.min_domains is None else one.min_domains,
-            audience=of_constraint(one, pod.metadata.namespace or ""),
+            audience=selector_group_of_constraint(one, pod.metadata.namespace or ""),
             counts_itself=label_selector(one.label_selector).matches(pod.metadata.labels),
             node_affinity=(one.node_affinity_policy or "Honor") == "Honor",
             taints=one.node_taints_policy == "Honor",

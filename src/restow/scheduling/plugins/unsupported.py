@@ -9,8 +9,8 @@ import numpy as np
 
 from restow.model.cluster import Mask, Which
 from restow.model.objects import PodSpec
-from restow.scheduling.framework import SKIP, Cycle, FilterPlugin, Reach, Refusal, Verdict, unresolvable
 from restow.scheduling.cluster_events import ClusterEventWithHint
+from restow.scheduling.framework import SKIP, Cycle, FilterPlugin, Reach, Refusal, Verdict, unresolvable
 
 
 class Unsupported(FilterPlugin):

@@ -24,13 +24,15 @@ import numpy as np
 from msgspec.structs import replace
 
 from restow.model import volumes
-from restow.model.cluster import Mask, Snapshot, Which
+from restow.model.cluster import Mask, Which
 from restow.model.cluster.storage import OutOfSync, key_of
 from restow.model.kinds import PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM
 from restow.model.objects import ObjectReference, PersistentVolume, PersistentVolumeClaim
+from restow.model.snapshot import Snapshot
+from restow.scheduling.accelerated import ClassFilter
 from restow.scheduling.framework import (
-    NEVER,
     SKIP,
+    SKIP_FOR_CLASS,
     SUCCESS,
     ArgumentError,
     Code,
@@ -44,10 +46,10 @@ from restow.scheduling.framework import (
     error,
     unresolvable,
 )
-from restow.scheduling.plugins.arguments import read_arguments
-from restow.scheduling.plugins.refusing import refused
-from restow.scheduling.plugins.volume_finding import Wanted, find, wanted_by
-from restow.scheduling.plugins.volume_settling import Provision, Taking, Written, settle
+from restow.scheduling.plugins.plugin_arguments import read_arguments
+from restow.scheduling.plugins.refusals import refused
+from restow.scheduling.plugins.volume_binding_state import Provision, VolumeTaken, VolumeWrites, binding_state
+from restow.scheduling.plugins.volume_candidates import ClaimsOfPod, claims_of_pod, find_volumes
 from restow.scheduling.writes import Patch, Write
 
 _WANTED = "VolumeBinding.wanted"
@@ -62,15 +64,14 @@ class Reserved(msgspec.Struct):
     """What Reserve decided for a node."""
 
     node: str
-    written: Written
+    written: VolumeWrites
     since: float | None = None
     """When PreBind began."""
 
 
-class VolumeBinding(FilterPlugin, ReservePlugin, PreBindPlugin):
+class VolumeBinding(FilterPlugin, ReservePlugin, PreBindPlugin, ClassFilter):
     name: ClassVar[str] = "VolumeBinding"
     reach: ClassVar[Reach] = Reach.CLUSTER
-    by_class: ClassVar[bool] = True
 
     def __init__(self, arguments: Mapping[str, Any] | None = None) -> None:
         self._timeout = read_arguments(Arguments, arguments).bind_timeout_seconds
@@ -79,20 +80,20 @@ class VolumeBinding(FilterPlugin, ReservePlugin, PreBindPlugin):
 
     def pre_filter(self, cycle: Cycle) -> Verdict:
         if not cycle.pod_class.shape.facts.volumes:
-            return NEVER
-        wanted = wanted_by(cycle.pod, cycle.snapshot)
+            return SKIP_FOR_CLASS
+        wanted = claims_of_pod(cycle.pod, cycle.snapshot)
         if isinstance(wanted, Verdict):
             return wanted
         if not wanted.bound and not wanted.unbound:
             return SKIP
-        cycle.notes[_WANTED] = wanted
+        cycle.state[_WANTED] = wanted
         return SUCCESS
 
     def filter(self, cycle: Cycle, rows: Which) -> Mask:
-        return find(cycle.notes[_WANTED], cycle.snapshot, rows).accepted
+        return find_volumes(cycle.state[_WANTED], cycle.snapshot, rows).accepted
 
     def refusals(self, cycle: Cycle, rows: Which) -> list[Refusal]:
-        found = find(cycle.notes[_WANTED], cycle.snapshot, rows)
+        found = find_volumes(cycle.state[_WANTED], cycle.snapshot, rows)
         return [one for reason, mask in found.reasons() for one in refused(reason, mask)]
 
     # --- Reserve ------------------------------------------------------------------------------------------------------
@@ -100,7 +101,7 @@ class VolumeBinding(FilterPlugin, ReservePlugin, PreBindPlugin):
     def reserve(self, cycle: Cycle, node: str) -> Verdict:
         if not cycle.pod_class.shape.facts.volumes:
             return SUCCESS
-        wanted = wanted_by(cycle.pod, cycle.snapshot)
+        wanted = claims_of_pod(cycle.pod, cycle.snapshot)
         if isinstance(wanted, Verdict):
             return wanted
         if not wanted.unbound:
@@ -113,14 +114,14 @@ class VolumeBinding(FilterPlugin, ReservePlugin, PreBindPlugin):
         except OutOfSync as late:
             _restore(decided.written, cycle.snapshot)
             return error(str(late))
-        cycle.notes[_RESERVED] = decided
+        cycle.state[_RESERVED] = decided
         return SUCCESS
 
     def unreserve(self, cycle: Cycle, node: str) -> None:
         reserved = _reserved(cycle, node)
         if reserved is not None:
             _restore(reserved.written, cycle.snapshot)
-            del cycle.notes[_RESERVED]
+            del cycle.state[_RESERVED]
 
     # --- PreBind ------------------------------------------------------------------------------------------------------
 
@@ -136,7 +137,7 @@ class VolumeBinding(FilterPlugin, ReservePlugin, PreBindPlugin):
         reserved = _reserved(cycle, node)
         if reserved is None:
             return SUCCESS
-        verdict = settle(cycle, node, reserved.written)
+        verdict = binding_state(cycle, node, reserved.written)
         late = reserved.since is not None and cycle.now - reserved.since >= self._timeout
         if verdict.code is Code.WAIT and late:
             return error("binding volumes: context deadline exceeded")
@@ -144,20 +145,20 @@ class VolumeBinding(FilterPlugin, ReservePlugin, PreBindPlugin):
 
 
 def _reserved(cycle: Cycle, node: str) -> Reserved | None:
-    reserved: Reserved | None = cycle.notes.get(_RESERVED)
+    reserved: Reserved | None = cycle.state.get(_RESERVED)
     return reserved if reserved is not None and reserved.node == node else None
 
 
-def _decide(wanted: Wanted, snapshot: Snapshot, node: str) -> Reserved | Verdict:
+def _decide(wanted: ClaimsOfPod, snapshot: Snapshot, node: str) -> Reserved | Verdict:
     """The volumes the claims get on this node: the same search as Filter's, for one row, as things are now."""
     row = snapshot.rows.find(node)
     if row is None:
         return unresolvable(f'node "{node}" not found')
-    found = find(wanted, snapshot, np.array([row], np.intp))
+    found = find_volumes(wanted, snapshot, np.array([row], np.intp))
     reasons = [reason for reason, mask in found.reasons() if mask[0]]
     if reasons:
         return unresolvable(*reasons)
-    takings: list[Taking] = []
+    takings: list[VolumeTaken] = []
     made = [wish.claim for wish in wanted.pinned]
     for match in found.matches:
         if match.none[0]:
@@ -165,10 +166,10 @@ def _decide(wanted: Wanted, snapshot: Snapshot, node: str) -> Reserved | Verdict
         else:
             offer = match.offers[int(match.choice[0])]
             takings.append(_taking(offer.volume, match.wish.claim, snapshot))
-    return Reserved(node, Written(tuple(takings), tuple(_provision(claim, node, snapshot) for claim in made)))
+    return Reserved(node, VolumeWrites(tuple(takings), tuple(_provision(claim, node, snapshot) for claim in made)))
 
 
-def _taking(volume: PersistentVolume, claim: PersistentVolumeClaim, snapshot: Snapshot) -> Taking:
+def _taking(volume: PersistentVolume, claim: PersistentVolumeClaim, snapshot: Snapshot) -> VolumeTaken:
     """The volume with a reference to this very claim, marked as not the user's idea unless it named it before."""
     before = snapshot.storage.volumes.shown(key_of(volume)) or volume
     after, reference = before, before.spec.claim_ref
@@ -176,7 +177,7 @@ def _taking(volume: PersistentVolume, claim: PersistentVolumeClaim, snapshot: Sn
         after = replace(before, spec=replace(before.spec, claim_ref=_reference(claim)))
     if not volumes.is_meant_for(before, claim):
         after = _annotated(after, volumes.BOUND_BY_CONTROLLER, "yes")
-    return Taking(before, after, claim)
+    return VolumeTaken(before, after, claim)
 
 
 def _provision(claim: PersistentVolumeClaim, node: str, snapshot: Snapshot) -> Provision:
@@ -204,7 +205,7 @@ def _annotated(item: Annotated, key: str, value: str) -> Annotated:
     return replace(item, metadata=replace(item.metadata, annotations=annotations))
 
 
-def _assume(written: Written, snapshot: Snapshot) -> None:
+def _assume(written: VolumeWrites, snapshot: Snapshot) -> None:
     """Raises OutOfSync."""
     for taking in written.takings:
         if taking.is_news:
@@ -214,14 +215,14 @@ def _assume(written: Written, snapshot: Snapshot) -> None:
             snapshot.storage.claims.assume(provision.after)
 
 
-def _restore(written: Written, snapshot: Snapshot) -> None:
+def _restore(written: VolumeWrites, snapshot: Snapshot) -> None:
     for taking in written.takings:
         snapshot.storage.volumes.restore(taking.after)
     for provision in written.provisions:
         snapshot.storage.claims.restore(provision.after)
 
 
-def _patch_volume(taking: Taking) -> Patch:
+def _patch_volume(taking: VolumeTaken) -> Patch:
     changes: dict[str, Any] = {"spec": {"claimRef": msgspec.to_builtins(taking.after.spec.claim_ref)}}
     if taking.after.metadata is not taking.before.metadata:
         changes["metadata"] = {"annotations": {volumes.BOUND_BY_CONTROLLER: "yes"}}

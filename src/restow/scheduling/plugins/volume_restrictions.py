@@ -14,9 +14,10 @@ import numpy as np
 from restow.model.cluster import Mask, Which
 from restow.model.disks import Disk, disks_used
 from restow.model.volumes import READ_WRITE_ONCE_POD
+from restow.scheduling.accelerated import ClassFilter
 from restow.scheduling.framework import (
-    NEVER,
     SKIP,
+    SKIP_FOR_CLASS,
     SUCCESS,
     Cycle,
     FilterPlugin,
@@ -25,7 +26,7 @@ from restow.scheduling.framework import (
     Verdict,
     unresolvable,
 )
-from restow.scheduling.plugins.refusing import refused
+from restow.scheduling.plugins.refusals import refused
 
 DISK_IN_USE = "node(s) had no available disk"
 CLAIM_IN_USE = (
@@ -40,14 +41,13 @@ class Restricted(msgspec.Struct, frozen=True):
     claim_in_use: bool
 
 
-class VolumeRestrictions(FilterPlugin):
+class VolumeRestrictions(FilterPlugin, ClassFilter):
     name: ClassVar[str] = "VolumeRestrictions"
     reach: ClassVar[Reach] = Reach.CLUSTER
-    by_class: ClassVar[bool] = True
 
     def pre_filter(self, cycle: Cycle) -> Verdict:
         if not cycle.pod_class.shape.facts.volumes:
-            return NEVER
+            return SKIP_FOR_CLASS
         in_use = False
         for name in _claim_names(cycle):
             claim = cycle.snapshot.storage.claim(cycle.pod.metadata.namespace or "", name)
@@ -58,15 +58,15 @@ class VolumeRestrictions(FilterPlugin):
         disks = tuple(disks_used(cycle.pod))
         if not disks and not in_use:
             return SKIP
-        cycle.notes[self.name] = Restricted(disks, in_use)
+        cycle.state[self.name] = Restricted(disks, in_use)
         return SUCCESS
 
     def filter(self, cycle: Cycle, rows: Which) -> Mask:
-        restricted: Restricted = cycle.notes[self.name]
+        restricted: Restricted = cycle.state[self.name]
         return ~(_without_disk(cycle, rows) | restricted.claim_in_use)
 
     def refusals(self, cycle: Cycle, rows: Which) -> list[Refusal]:
-        restricted: Restricted = cycle.notes[self.name]
+        restricted: Restricted = cycle.state[self.name]
         without = _without_disk(cycle, rows)
         return [
             *refused(DISK_IN_USE, without, resolvable=True),
@@ -88,7 +88,7 @@ def _is_used(cycle: Cycle, name: str) -> bool:
 
 def _without_disk(cycle: Cycle, rows: Which) -> Mask:
     """Rows where a disk of the pod is taken."""
-    restricted: Restricted = cycle.notes[VolumeRestrictions.name]
+    restricted: Restricted = cycle.state[VolumeRestrictions.name]
     taken = np.zeros(cycle.snapshot.rows.size, np.bool_)
     taken[list(cycle.snapshot.mounts.in_conflict(restricted.disks))] = True
     return taken[rows]

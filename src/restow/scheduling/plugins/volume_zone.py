@@ -12,11 +12,23 @@ import msgspec
 import numpy as np
 
 from restow.model import volumes
-from restow.model.cluster import Mask, Snapshot, Which
+from restow.model.cluster import Mask, Which
 from restow.model.objects import PersistentVolume
 from restow.model.selectors import Requirement
-from restow.scheduling.framework import NEVER, SKIP, SUCCESS, Cycle, FilterPlugin, Reach, Refusal, Verdict, unresolvable
-from restow.scheduling.plugins.refusing import refused
+from restow.model.snapshot import Snapshot
+from restow.scheduling.accelerated import ClassFilter
+from restow.scheduling.framework import (
+    SKIP,
+    SKIP_FOR_CLASS,
+    SUCCESS,
+    Cycle,
+    FilterPlugin,
+    Reach,
+    Refusal,
+    Verdict,
+    unresolvable,
+)
+from restow.scheduling.plugins.refusals import refused
 
 REFUSED = "node(s) had no available volume zone"
 _PRESENT_NAME: Final = {
@@ -34,14 +46,13 @@ class Place(msgspec.Struct, frozen=True, gc=False):
     values: tuple[str, ...]
 
 
-class VolumeZone(FilterPlugin):
+class VolumeZone(FilterPlugin, ClassFilter):
     name: ClassVar[str] = "VolumeZone"
     reach: ClassVar[Reach] = Reach.CLUSTER
-    by_class: ClassVar[bool] = True
 
     def pre_filter(self, cycle: Cycle) -> Verdict:
         if not cycle.pod_class.shape.facts.volumes:
-            return NEVER
+            return SKIP_FOR_CLASS
         places: list[Place] = []
         for volume in cycle.pod.spec.volumes or ():
             if volume.persistent_volume_claim is not None:
@@ -51,12 +62,12 @@ class VolumeZone(FilterPlugin):
                 places += found
         if not places:
             return SKIP
-        cycle.notes[self.name] = tuple(dict.fromkeys(places))
+        cycle.state[self.name] = tuple(dict.fromkeys(places))
         return SUCCESS
 
     def filter(self, cycle: Cycle, rows: Which) -> Mask:
         mask: Mask = np.ones(cycle.snapshot.nodes.present[rows].shape, np.bool_)
-        for place in cycle.notes[self.name]:
+        for place in cycle.state[self.name]:
             mask &= _is_in(cycle.snapshot, place, rows)
         return mask | ~_has_any_place(cycle.snapshot, rows)
 

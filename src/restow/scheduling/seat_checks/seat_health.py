@@ -32,7 +32,7 @@ from restow.model.cluster import Occupant, Shape
 from restow.model.cluster.listing import Amounts, Resources
 from restow.model.objects import Reservation, ReservationPhase, Taint
 from restow.model.quantity import quantity_of
-from restow.model.reservations.observed import has_undecided_increase, is_available
+from restow.model.reservations.observed_spec import has_undecided_increase, is_available
 from restow.model.reservations.reservation_annotations import awaited_pods, migrating_pod
 from restow.model.reservations.seat import Seat
 from restow.model.reservations.seat_fault import FaultReason, SeatFault

@@ -17,7 +17,7 @@ from restow.model.object_key import key_of
 from restow.model.objects import Reservation
 from restow.model.quantity import QuantityError
 from restow.model.queues import DEFAULT_QUEUE
-from restow.model.reservations.observed import has_undecided_change, is_ended
+from restow.model.reservations.observed_spec import has_undecided_change, is_ended
 from restow.model.reservations.seat import Seat
 from restow.model.reservations.seat_fault import FaultReason, SeatFault
 from restow.model.reservations.seat_name import SeatName

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import msgspec
 import numpy as np
 
-from restow.model.cluster import Snapshot
 from restow.model.objects import Document, Node, Pod
+from restow.model.snapshot import Snapshot
 from restow.scheduling.framework import Code, Cycle, FilterPlugin, ScorePlugin
 from restow.scheduling.plugins.balanced_allocation import NodeResourcesBalancedAllocation
 from restow.scheduling.plugins.image_locality import ImageLocality
@@ -105,6 +105,6 @@ def _score_differences(plugin: ScorePlugin, cycle: Cycle, answer: Document) -> I
     one_by_one = [int(plugin.score(cycle, np.array([row]))[0]) for row in range(rows.size)]
     assert raw.tolist() == one_by_one
     names = [rows.name(row) or "" for row in range(rows.size)]
-    ours = dict(zip(names, plugin.normalize(cycle, raw).tolist(), strict=True))
+    ours = dict(zip(names, plugin.normalize_score(cycle, raw).tolist(), strict=True))
     if ours != theirs:
         yield f"scores {ours}, theirs {theirs}"

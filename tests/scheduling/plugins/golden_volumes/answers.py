@@ -7,7 +7,6 @@ from typing import Any
 
 import msgspec
 
-from restow.model.cluster import Snapshot
 from restow.model.objects import (
     CSIDriver,
     CSINode,
@@ -20,6 +19,7 @@ from restow.model.objects import (
     StorageClass,
     VolumeAttachment,
 )
+from restow.model.snapshot import Snapshot
 from restow.scheduling.framework import Code, Cycle, FilterPlugin
 from restow.scheduling.plugins.node_volume_limits import NodeVolumeLimits
 from restow.scheduling.plugins.volume_binding import VolumeBinding
@@ -85,7 +85,7 @@ def _written_differences(plugin: VolumeBinding, cycle: Cycle, node: str, theirs:
     verdict = plugin.reserve(cycle, node)
     if verdict.code is not Code.SUCCESS:
         return [f"reserve: {verdict}"]
-    reserved = cycle.notes.get("VolumeBinding.reserved")
+    reserved = cycle.state.get("VolumeBinding.reserved")
     ours: Document = {}
     for one in reserved.written.takings if reserved else ():
         reference, annotations = one.after.spec.claim_ref, one.after.metadata.annotations or {}

@@ -11,25 +11,25 @@ from typing import ClassVar
 import numpy as np
 
 from restow.model.cluster import Mask, Which
-from restow.model.cluster.locks import UNLOCKED
+from restow.model.cluster.queue_locks import UNLOCKED
 from restow.model.words import number_of
+from restow.scheduling.accelerated import QueueLockFilter
 from restow.scheduling.framework import SKIP, SUCCESS, Cycle, FilterPlugin, Reach, Refusal, Verdict
-from restow.scheduling.plugins.refusing import refused
+from restow.scheduling.plugins.refusals import refused
 
 _NAMED = 5
 """How many queues at most a refusal tells apart."""
 
 
-class NodeReservation(FilterPlugin):
+class NodeReservation(FilterPlugin, QueueLockFilter):
     name: ClassVar[str] = "NodeReservation"
     reach: ClassVar[Reach] = Reach.NODE
-    by_tenancy: ClassVar[bool] = True
 
     def pre_filter(self, cycle: Cycle) -> Verdict:
-        return SKIP if cycle.pod_class.tenancy is None else SUCCESS
+        return SKIP if cycle.pod_class.queue_lock_class is None else SUCCESS
 
     def filter(self, cycle: Cycle, rows: Which) -> Mask:
-        tenancy, locks = cycle.pod_class.tenancy, cycle.snapshot.locks
+        tenancy, locks = cycle.pod_class.queue_lock_class, cycle.snapshot.locks
         holders = locks.of_row[rows]
         if tenancy is None:
             return np.ones_like(holders, np.bool_)

@@ -13,17 +13,17 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import msgspec
 
 from restow.model.cluster import Occupant
-from restow.model.cluster.names import key_of
+from restow.model.object_key import key_of
 from restow.model.objects import Placement, Pod, Reservation
-from restow.scheduling.actions.limits import Limits
-from restow.scheduling.answers import Placed, Unplaced
-from restow.scheduling.explain import blamed, joined
+from restow.scheduling.actions.job_limits import JobLimits
+from restow.scheduling.cluster_events import GANG
+from restow.scheduling.explain import describe_plugin_failure, join_reasons
 from restow.scheduling.framework import SUCCESS, Code, Cycle, Verdict
-from restow.scheduling.jobs import Job, lacks_roles, seat_of
-from restow.scheduling.reservations.standing import seats_on
+from restow.scheduling.jobs import Job, missing_roles_message, seat_of
+from restow.scheduling.schedule_result import Placed, Unplaced
+from restow.scheduling.seat_checks.seat_health import seats_on
 from restow.scheduling.session import Session
 from restow.scheduling.statement import Statement, assign
-from restow.scheduling.cluster_events import GANG
 
 _LOOK_AHEAD = 512
 """How many pods at most are imagined gone to see when a gang fits."""
@@ -60,11 +60,11 @@ def start(session: Session, job: Job) -> Started | Failure:
 
 def broken_by(error: Exception) -> Failure:
     """What a plugin raised: it must not keep other jobs from starting."""
-    return Failure(blamed(error), frozenset(), Code.ERROR)
+    return Failure(describe_plugin_failure(error), frozenset(), Code.ERROR)
 
 
 def _start(session: Session, job: Job) -> Started | Failure:
-    limits = Limits(session, job)
+    limits = JobLimits(session, job)
     refused = _inadmissible(session, job, limits)
     if refused is not None:
         return refused
@@ -181,7 +181,7 @@ def _fitting_without(session: Session, job: Job, gone: Sequence[Occupant]) -> Pl
             placed.append((cycle, found.node))
             return SUCCESS
 
-        lacking = place_together(session, job, put, until=job.is_enough, limits=Limits(session, job))
+        lacking = place_together(session, job, put, until=job.would_be_whole, limits=JobLimits(session, job))
         return placed if lacking is None else None
 
 
@@ -196,12 +196,12 @@ def place_together(
     seated: Sequence[Pod] = (),
     *,
     until: Until | None = None,
-    limits: Limits | None = None,
+    limits: JobLimits | None = None,
 ) -> Failure | None:
     """Put the pods of a job on nodes until that will do, besides those that have a seat already. A pod that has no node
     may have one once others are placed; those that it cannot do without come before all others until no more fit.
     Without `limits`, whoever asks has to see that none is exceeded."""
-    will_do = until or job.may_go_on
+    will_do = until or job.may_place
     placed = list(seated)
     if placed and will_do(placed):
         return None
@@ -209,7 +209,7 @@ def place_together(
     left: list[Pod] = []
     failed: dict[str, tuple[Pod, Unplaced | Verdict]] = {}
     waiting = [pod for pod in job.pods if pod.metadata.uid not in sitting]
-    for wave in filter(None, job.waves(waiting)):
+    for wave in filter(None, job.split_required(waiting)):
         left += wave
         tried = -1
         while len(left) != tried:
@@ -238,39 +238,39 @@ def place_together(
 
 def inadmissible(session: Session, job: Job) -> Failure | None:
     """What refuses a job before any node is asked."""
-    return _inadmissible(session, job, Limits(session, job))
+    return _inadmissible(session, job, JobLimits(session, job))
 
 
-def _inadmissible(session: Session, job: Job, limits: Limits) -> Failure | None:
+def _inadmissible(session: Session, job: Job, limits: JobLimits) -> Failure | None:
     missing = session.roster.missing_priority_class(job.reservation) if job.reservation is not None else None
     if missing is not None:
         return Failure(f"priority class {missing} does not exist", frozenset())
     refused = incomplete(job) if job.is_gang else None
     over = limits.excludes() if refused is None else None
-    return Failure(joined(over.reasons), frozenset([over.plugin])) if over is not None else refused
+    return Failure(join_reasons(over.reasons), frozenset([over.plugin])) if over is not None else refused
 
 
 def incomplete(job: Job) -> Failure | None:
     """What refuses a gang that is not all there."""
-    lacking = job.incomplete
+    lacking = job.why_incomplete
     return Failure(lacking, frozenset([GANG])) if lacking is not None else None
 
 
 def _failure(job: Job, placed: int, failed: Sequence[tuple[Pod, Unplaced | Verdict]]) -> Failure:
     if not failed:
-        return Failure(lacks_roles(job.name), frozenset([GANG]))
+        return Failure(missing_roles_message(job.name), frozenset([GANG]))
     _, first = failed[0]
-    said = first.message if isinstance(first, Unplaced) else joined(first.reasons)
+    said = first.message if isinstance(first, Unplaced) else join_reasons(first.reasons)
     plugins = _plugins(found for _, found in failed)
-    if job.reservation is not None and job.known > 1:
-        needed = max(job.least, job.placed + 1)
+    if job.reservation is not None and job.existing > 1:
+        needed = max(job.min_available, job.placed + 1)
         if needed > 1:
             said = f"{job.placed + placed} of the {needed} seats that {job.name} needs fit; {said}"
     codes = {found.verdict.code if isinstance(found, Unplaced) else found.code for _, found in failed}
     code = next((one for one in (Code.ERROR, Code.UNSCHEDULABLE) if one in codes), Code.UNRESOLVABLE)
     if job.group is not None:
-        if job.placed < job.least and job.least > 1:
-            said = f"{job.placed + placed} of the {job.least} pods that pod group {job.name} needs fit; {said}"
+        if job.placed < job.min_available and job.min_available > 1:
+            said = f"{job.placed + placed} of the {job.min_available} pods that pod group {job.name} needs fit; {said}"
         plugins |= {GANG}
     nominated = {
         pod.metadata.uid: found.nominated for pod, found in failed if isinstance(found, Unplaced) and found.nominated

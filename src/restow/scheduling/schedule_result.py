@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from restow.scheduling.explain import counted, joined, sentence
+from restow.scheduling.explain import count_reasons, fit_error_message, join_reasons
 from restow.scheduling.framework import Code, Refusal, Verdict
 
 
@@ -24,11 +24,11 @@ class Unplaced(msgspec.Struct, frozen=True):
 
     verdict: Verdict
     """The code to act on; the plugin and the reasons where one plugin spoke for all nodes."""
-    nodes: int
+    node_count: int
     """How many nodes there are."""
     refusals: Mapping[str, Sequence[Refusal]] = {}
     """By plugin, in order; masks over all rows. Each node is refused by one plugin, the first that does."""
-    tried: str = ""
+    post_filter_message: str = ""
     """What PostFilter has to say."""
     nominated: str = ""
     """The node on which PostFilter wants room kept for the pod."""
@@ -36,8 +36,13 @@ class Unplaced(msgspec.Struct, frozen=True):
     @property
     def message(self) -> str:
         if self.verdict.code is Code.ERROR:
-            return joined(self.verdict.reasons)
-        return sentence(self.nodes, counted(self.refusals), before=joined(self.verdict.reasons), after=self.tried)
+            return join_reasons(self.verdict.reasons)
+        return fit_error_message(
+            self.node_count,
+            count_reasons(self.refusals),
+            before=join_reasons(self.verdict.reasons),
+            after=self.post_filter_message,
+        )
 
     @property
     def plugins(self) -> frozenset[str]:
@@ -45,7 +50,7 @@ class Unplaced(msgspec.Struct, frozen=True):
         return frozenset([self.verdict.plugin] if self.verdict.plugin else self.refusals)
 
 
-class Survey(msgspec.Struct, frozen=True):
+class Diagnosis(msgspec.Struct, frozen=True):
     """What every node says to a pod."""
 
     feasible: tuple[str, ...]
@@ -56,10 +61,10 @@ class Survey(msgspec.Struct, frozen=True):
     """Why there is no node, if there is none."""
 
 
-class Granted(msgspec.Struct, frozen=True):
+class PermitResult(msgspec.Struct, frozen=True):
     """Permit's answer: go, or wait for these plugins this many seconds at most."""
 
     waits: Mapping[str, float] = {}
 
 
-GO = Granted()
+PERMITTED = PermitResult()

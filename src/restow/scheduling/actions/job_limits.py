@@ -12,14 +12,14 @@ from msgspec.structs import replace
 from restow.model.cluster import PodClass
 from restow.model.objects import Pod
 from restow.model.resources import Vector, add, subtract
+from restow.scheduling.cluster_events import QUEUE, RESERVATION
 from restow.scheduling.framework import Cycle, Verdict, unresolvable
 from restow.scheduling.jobs import Job
+from restow.scheduling.queue_shares import NamespaceShare, credit_of_migrating_pod
 from restow.scheduling.session import Session
-from restow.scheduling.shares import NamespaceShare, given_back
-from restow.scheduling.cluster_events import QUEUE, RESERVATION
 
 
-class Limits:
+class JobLimits:
     """What a job takes, beside all that stood when it was its turn."""
 
     def __init__(self, session: Session, job: Job) -> None:
@@ -31,7 +31,7 @@ class Limits:
         if job.reservation is not None:
             namespace = job.reservation.metadata.namespace or ""
             self._share = NamespaceShare(session.snapshot, namespace, session.namespace_share)
-            self._given_back = given_back(session.snapshot, session.roster, job.reservation, job.queue)
+            self._given_back = credit_of_migrating_pod(session.snapshot, session.roster, job.reservation, job.queue)
         self._taken: Vector = {}
         self._refused: dict[PodClass, Verdict] = {}
         """It never becomes less that is taken, so who is refused stays so, and those who are like it."""
@@ -41,7 +41,7 @@ class Limits:
         if self._shares is None and self._share is None:
             return None
         job = self._job
-        count = 1 if job.is_broken else max(job.least - job.placed, 1)
+        count = 1 if job.is_broken else max(job.min_available - job.placed, 1)
         first = self._refusal(self._sum(job.pods[:count]))
         return self._refusal(self._smallest(count)) if first is not None and len(job.pods) > count else first
 

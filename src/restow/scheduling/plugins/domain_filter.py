@@ -13,17 +13,18 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar
 import numpy as np
 
 from restow.model.cluster import Mask, Which
-from restow.model.cluster.boards import Board, all_true, all_true_at
+from restow.model.cluster.domain_results import DomainResults, all_true, all_true_at
 from restow.model.cluster.domains import Domains
+from restow.scheduling.accelerated import ClassFilter, DomainFilter, RowFilter, TopologyDomains
 from restow.scheduling.framework import Cycle, FilterPlugin, Reach
-from restow.scheduling.per_class import PerClass
+from restow.scheduling.ranking.class_state import ClassStateCache
 
 
-class Boarded(Protocol):
+class DomainState(Protocol):
     """What is known about a class of pods."""
 
     @property
-    def boards(self) -> Sequence[Board[np.bool_]]:
+    def boards(self) -> Sequence[DomainResults[np.bool_]]:
         """What decides where the pods may go."""
 
     @property
@@ -34,33 +35,32 @@ class Boarded(Protocol):
         """Look again, if something may have changed."""
 
 
-S = TypeVar("S", bound=Boarded)
+S = TypeVar("S", bound=DomainState)
 
 
-class ByBoards(FilterPlugin, Generic[S]):
+class DomainFilterPlugin(FilterPlugin, RowFilter, TopologyDomains, DomainFilter, ClassFilter, Generic[S]):
     reach: ClassVar[Reach] = Reach.CLUSTER
-    by_class: ClassVar[bool] = True
 
     def __init__(self, make: Callable[[Cycle], S], arguments: Mapping[str, Any] | None = None) -> None:
         super().__init__(arguments)
-        self._states = PerClass(make)
+        self._states = ClassStateCache(make)
 
     def filter(self, cycle: Cycle, rows: Which) -> Mask:
         boards = self._state(cycle).boards
         return all_true(boards, rows) if boards else np.ones_like(cycle.snapshot.nodes.present[rows])
 
-    def judge(self, cycle: Cycle) -> Callable[[int], bool]:
+    def row_filter(self, cycle: Cycle) -> Callable[[int], bool]:
         return partial(all_true_at, self._state(cycle).boards)
 
-    def boards(self, cycle: Cycle) -> Sequence[Board[np.bool_]]:
+    def domain_results(self, cycle: Cycle) -> Sequence[DomainResults[np.bool_]]:
         return self._state(cycle).boards
 
     def domains(self, cycle: Cycle) -> Sequence[Domains]:
         return self._state(cycle).domains
 
     def _state(self, cycle: Cycle) -> S:
-        state: S | None = cycle.notes.get(self.name)
+        state: S | None = cycle.state.get(self.name)
         if state is None:
-            state = cycle.notes[self.name] = self._states.of(cycle)
+            state = cycle.state[self.name] = self._states.state_of(cycle)
         state.refresh(cycle)
         return state

@@ -14,26 +14,28 @@ import numpy as np
 
 from restow.model.cluster import Mask, RowIndex
 from restow.model.objects import Pod
-from restow.scheduling.answers import Placed, Unplaced
 from restow.scheduling.engine import Engine
 from restow.scheduling.framework import Code, Cycle, Refusal, Verdict
+from restow.scheduling.schedule_result import Placed, Unplaced
 
 Refusals = Mapping[str, Sequence[Refusal]]
 
 
-def certain(engine: Engine, cycle: Cycle, found: Placed, kept: Iterable[Pod]) -> Placed | Unplaced:
+def recheck_without_nominated_pods(
+    engine: Engine, cycle: Cycle, found: Placed, kept: Iterable[Pod]
+) -> Placed | Unplaced:
     """`found`, or what is to be done instead, where room on nodes is kept for these pods."""
     snapshot = cycle.snapshot
     with snapshot.overlooking(*(pod.metadata.uid for pod in kept)):
         if engine.fits(cycle, found.node):
             return found
-        alone = engine.acceptable(cycle)
-        without = engine.survey(cycle).refusals
-    either = np.intersect1d(alone, engine.acceptable(cycle))
+        alone = engine.feasible_rows(cycle)
+        without = engine.diagnose(cycle).refusals
+    either = np.intersect1d(alone, engine.feasible_rows(cycle))
     if len(either):
         row = min(either.tolist(), key=lambda one: snapshot.rows.name(one) or "")
         return Placed(snapshot.rows.name(row) or "", row, 0)
-    refused = _joined(engine.survey(cycle).refusals, without, _mask(alone, snapshot.rows.size))
+    refused = _joined(engine.diagnose(cycle).refusals, without, _mask(alone, snapshot.rows.size))
     return Unplaced(Verdict(Code.UNSCHEDULABLE), int(np.count_nonzero(snapshot.nodes.present)), refused)
 
 

@@ -22,13 +22,14 @@ import numpy as np
 from msgspec.structs import replace
 
 from restow.model import volumes
-from restow.model.cluster import Mask, Snapshot, Which, filters
-from restow.model.cluster.seat import is_stand_in
+from restow.model.cluster import Mask, Which, filters
 from restow.model.cluster.storage import NONE, Offer, Wish, wish_of
 from restow.model.cluster.storage.pools import Numbers
 from restow.model.objects import PersistentVolume, PersistentVolumeClaim, Pod, StorageClass
 from restow.model.quantity import QuantityError
+from restow.model.reservations.reserved_pod import is_reserved_pod
 from restow.model.selectors import Requirement, SelectorError
+from restow.model.snapshot import Snapshot
 from restow.model.volumes import ClaimUse
 from restow.scheduling.framework import Verdict, error, unresolvable
 
@@ -46,7 +47,7 @@ class Bound(msgspec.Struct, frozen=True):
     volume: PersistentVolume | None
 
 
-class Wanted(msgspec.Struct, frozen=True):
+class ClaimsOfPod(msgspec.Struct, frozen=True):
     """The claims of a pod."""
 
     bound: tuple[Bound, ...] = ()
@@ -73,7 +74,7 @@ class Match(msgspec.Struct, frozen=True):
         return missing
 
 
-class Found(msgspec.Struct, frozen=True):
+class VolumeCandidates(msgspec.Struct, frozen=True):
     """The refused rows by reason, and the matches."""
 
     not_reached: Mask
@@ -95,12 +96,12 @@ class Found(msgspec.Struct, frozen=True):
         ]
 
 
-def wanted_by(pod: Pod, snapshot: Snapshot) -> Wanted | Verdict:
+def claims_of_pod(pod: Pod, snapshot: Snapshot) -> ClaimsOfPod | Verdict:
     """The claims of a pod as they are now, assumptions included; or why no node will do."""
     bound: list[Bound] = []
     waiting: list[PersistentVolumeClaim] = []
     immediate = False
-    to_come = volumes.claims_to_come(pod) if is_stand_in(pod) else {}
+    to_come = volumes.claims_to_come(pod) if is_reserved_pod(pod) else {}
     for use in volumes.claims_used(pod):
         if use.generated and use.name in to_come:
             waiting += [one for one in (_of_its_class(to_come[use.name], snapshot),) if _waits(snapshot, one)]
@@ -123,15 +124,17 @@ def wanted_by(pod: Pod, snapshot: Snapshot) -> Wanted | Verdict:
         return error(str(mistake))
     pinned = tuple(wish for wish in wishes if volumes.selected_node(wish.claim) is not None)
     free = [wish for wish in wishes if volumes.selected_node(wish.claim) is None]
-    return Wanted(tuple(bound), pinned, tuple(sorted(free, key=lambda wish: (wish.size, wish.claim.metadata.name))))
+    return ClaimsOfPod(
+        tuple(bound), pinned, tuple(sorted(free, key=lambda wish: (wish.size, wish.claim.metadata.name)))
+    )
 
 
-def find(wanted: Wanted, snapshot: Snapshot, rows: Which) -> Found:
+def find_volumes(wanted: ClaimsOfPod, snapshot: Snapshot, rows: Which) -> VolumeCandidates:
     """Whether and how these rows could have the volumes."""
     not_reached, volume_gone = _check_bound(wanted.bound, snapshot, rows)
     matches = _match(wanted.free, snapshot, rows)
     no_volume, no_space = _check_unbound(wanted, matches, snapshot, rows)
-    return Found(not_reached, no_volume, no_space, volume_gone, tuple(matches))
+    return VolumeCandidates(not_reached, no_volume, no_space, volume_gone, tuple(matches))
 
 
 # --- bound claims -----------------------------------------------------------------------------------------------------
@@ -182,7 +185,7 @@ def _held(wish: Wish, snapshot: Snapshot) -> Offer | None:
 # --- claims whose volumes must be made --------------------------------------------------------------------------------
 
 
-def _check_unbound(wanted: Wanted, matches: Sequence[Match], snapshot: Snapshot, rows: Which) -> tuple[Mask, Mask]:
+def _check_unbound(wanted: ClaimsOfPod, matches: Sequence[Match], snapshot: Snapshot, rows: Which) -> tuple[Mask, Mask]:
     """Rows without a volume for some claim, and rows without space to make one; each row gets its first refusal."""
     if not wanted.unbound:
         return _no(snapshot, rows), _no(snapshot, rows)

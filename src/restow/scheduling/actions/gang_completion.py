@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from restow.model.reservations.task_sizes import weightless
 from restow.scheduling.framework import Cycle
 from restow.scheduling.jobs import Job
-from restow.scheduling.reservations.sizes import weightless
 from restow.scheduling.pod_group_cache import requests_of
 from restow.scheduling.session import Session
 
@@ -23,7 +23,7 @@ _HELD = 64
 
 def keep_for_rest(session: Session, job: Job, *, rooms: bool) -> dict[str, str]:
     """Keep for a broken gang what its missing pods may take of their queue and, if asked to, rooms: nodes by UID."""
-    missing = job.pods[: min(max(job.least - job.placed, 1), _HELD)]
+    missing = job.pods[: min(max(job.min_available - job.placed, 1), _HELD)]
     for pod in missing:
         session.shares.charge(job.queue, requests_of(pod))
     nodes: dict[str, str] = {}
@@ -41,7 +41,7 @@ def _nearest(session: Session, cycle: Cycle) -> str | None:
     """Of the nodes that refuse a pod for nothing but its size, the one that lacks least for it; if there is none, of
     those that refuse it for nothing that lasts."""
     snapshot = session.snapshot
-    rows, ready = session.engine.hopeful(Cycle(weightless(cycle.pod), snapshot, session.now))
+    rows, ready = session.engine.resolvable_rows(Cycle(weightless(cycle.pod), snapshot, session.now))
     asked = [(column, amount) for column, amount in cycle.pod_class.shape.amounts if amount > 0]
     if any(column >= len(snapshot.room.free) for column, _ in asked):  # no node has ever had any of it
         return None

@@ -15,13 +15,13 @@ SCHEDULED, UNSCHEDULABLE = "Scheduled", "Unschedulable"
 READY, NOT_ENOUGH, COMPLETING = "Ready", "NotEnoughResources", "Completing"
 
 
-def group_status(job: Job, refusal: str | None, now: float) -> PodGroupStatus | None:
+def pod_group_status(job: Job, refusal: str | None, now: float) -> PodGroupStatus | None:
     """The status that says how a gang fared; None if it says so already."""
     assert job.group is not None, "only gangs have one"
     old = job.group.status
     whole = job.is_whole
     if whole:
-        told = [_condition(SCHEDULED, True, READY, f"{job.placed} of {job.least} pods have a node")]
+        told = [_condition(SCHEDULED, True, READY, f"{job.placed} of {job.min_available} pods have a node")]
         told.append(_condition(UNSCHEDULABLE, False, READY, ""))
     else:
         reason = COMPLETING if job.is_broken else NOT_ENOUGH
@@ -34,9 +34,11 @@ def group_status(job: Job, refusal: str | None, now: float) -> PodGroupStatus | 
 
 def _lament(job: Job, refusal: str | None) -> str:
     if job.is_broken:
-        bound = f"{job.placed} of {job.least} pods have a node already: the gang is completed before anything else"
+        bound = (
+            f"{job.placed} of {job.min_available} pods have a node already: the gang is completed before anything else"
+        )
         return f"{bound}. {refusal}" if refusal else bound
-    return refusal or f"{job.placed} of {job.least} pods have a node"
+    return refusal or f"{job.placed} of {job.min_available} pods have a node"
 
 
 def _phase(job: Job, whole: bool) -> str:

@@ -19,13 +19,13 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from restow.model.cluster import Snapshot
-from restow.model.cluster.seat import migrating_pod
-from restow.model.guarantees import Cluster
+from restow.model.guarantees import ClusterCapacity
 from restow.model.objects import Queue, Reservation
 from restow.model.quantity import quantity_of
+from restow.model.queues import DEFAULT_QUEUE, is_closed
+from restow.model.reservations.reservation_annotations import migrating_pod
 from restow.model.resources import Vector, add, amounts, subtract
-from restow.model.tenancy import DEFAULT_QUEUE, is_closed
+from restow.model.snapshot import Snapshot
 from restow.scheduling.pod_group_cache import PodGroupCache, requests_of
 
 ROOT_QUEUE = "root"
@@ -35,16 +35,16 @@ Order = tuple[int, bool, float, str]
 _NOTHING: Mapping[str, int] = {}
 
 
-class Shares:
+class QueueShares:
     """The queues during one session: what is placed is charged at once, so that shares are always fresh."""
 
     def __init__(self, roster: PodGroupCache, snapshot: Snapshot) -> None:
         self._roster = roster
         self._queues = roster.queues
         self.counts = roster.is_usage_limited
-        self._offered = offered(snapshot) if self.counts else {}
+        self._offered = total_allocatable(snapshot) if self.counts else {}
         self._used: dict[str, Vector] = _usage(roster, snapshot) if self.counts else {}
-        self._guaranteed = roster.guarantees(cluster_of(snapshot)) if self.counts else {}
+        self._guaranteed = roster.guarantees(cluster_totals(snapshot)) if self.counts else {}
         self._taken = self._all_taken()
         """Of every guaranteed resource, what all queues use, or have kept for them if that is more."""
         self._orders: dict[str, Order] = {}
@@ -62,7 +62,7 @@ class Shares:
 
     def refusal(self, name: str, request: Vector) -> str | None:
         """Why a queue cannot take this much more; None if it can."""
-        why_not = shut(self._roster, name)
+        why_not = why_queue_closed(self._roster, name)
         return why_not or self._over_capability(self._queues[name], request) or self._over_guarantees(name, request)
 
     def left(self, name: str) -> Vector:
@@ -163,7 +163,7 @@ class Shares:
         self._orders.pop(name, None)
 
 
-def shut(roster: PodGroupCache, name: str) -> str | None:
+def why_queue_closed(roster: PodGroupCache, name: str) -> str | None:
     """Why a queue lets nobody in, whatever is asked for; None if it may."""
     queue = roster.queues.get(name)
     if queue is None:
@@ -190,8 +190,10 @@ class NamespaceShare:
 
     def __init__(self, snapshot: Snapshot, namespace: str, percent: int) -> None:
         self._whose = f"namespace {namespace} may hold {percent}% of the cluster (reservations.namespaceShare)"
-        self._held = snapshot.reservations.holdings.of_namespace(namespace)
-        self._limits = {name: -(-amount * percent // 100) for name, amount in offered(snapshot).items() if amount > 0}
+        self._held = snapshot.reservations.reserved_usage.of_namespace(namespace)
+        self._limits = {
+            name: -(-amount * percent // 100) for name, amount in total_allocatable(snapshot).items() if amount > 0
+        }
 
     def release(self, amounts: Vector) -> None:
         """So much of it is not counted."""
@@ -209,7 +211,7 @@ class NamespaceShare:
         return f"{self._whose}: {', '.join(over)}" if over else None
 
 
-def given_back(snapshot: Snapshot, roster: PodGroupCache, reservation: Reservation, queue: str) -> Vector:
+def credit_of_migrating_pod(snapshot: Snapshot, roster: PodGroupCache, reservation: Reservation, queue: str) -> Vector:
     """What a queue has back of the pod that is to move into a seat charged to it. Where another reservation has a seat
     for the same pod, that one had it."""
     book, uid = snapshot.reservations, migrating_pod(reservation)
@@ -218,29 +220,29 @@ def given_back(snapshot: Snapshot, roster: PodGroupCache, reservation: Reservati
         return {}
     others = (one for one in book.made_to_move(uid) if one.metadata.uid != reservation.metadata.uid)
     seats = (seat for one in others for seat in book.seats(one.metadata.namespace or "", one.metadata.name))
-    return {} if any(seat.open for seat in seats) else requests_of(mover.pod)
+    return {} if any(seat.is_open for seat in seats) else requests_of(mover.pod)
 
 
 def _usage(roster: PodGroupCache, snapshot: Snapshot) -> dict[str, Vector]:
     """What each queue uses: its pods on nodes, and the seats that its reservations hold."""
     usage = dict(roster.usage())
-    for queue, held in snapshot.reservations.holdings.by_queue().items():
+    for queue, held in snapshot.reservations.reserved_usage.by_queue().items():
         name = queue or DEFAULT_QUEUE
         usage[name] = add(usage.get(name, {}), held)
     return usage
 
 
-def cluster_of(snapshot: Snapshot) -> Cluster:
+def cluster_totals(snapshot: Snapshot) -> ClusterCapacity:
     """What there is to be shared."""
-    return Cluster(int(np.count_nonzero(snapshot.nodes.present)), offered(snapshot))
+    return ClusterCapacity(int(np.count_nonzero(snapshot.nodes.present)), total_allocatable(snapshot))
 
 
-def offered(snapshot: Snapshot) -> dict[str, int]:
+def total_allocatable(snapshot: Snapshot) -> dict[str, int]:
     """What all nodes offer together."""
     return _sums(snapshot, snapshot.room.allocatable.cells)
 
 
-def requested(snapshot: Snapshot) -> dict[str, int]:
+def total_requested(snapshot: Snapshot) -> dict[str, int]:
     """What all pods on nodes take together."""
     return _sums(snapshot, snapshot.room.requested.cells)
 

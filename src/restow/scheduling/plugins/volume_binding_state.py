@@ -23,7 +23,7 @@ from restow.model.objects import Node, PersistentVolume, PersistentVolumeClaim
 from restow.scheduling.framework import SUCCESS, Code, Cycle, Verdict, error, wait
 
 
-class Taking(msgspec.Struct, frozen=True):
+class VolumeTaken(msgspec.Struct, frozen=True):
     """A volume that is to name a claim: as the API showed it, and as it shall be."""
 
     before: PersistentVolume
@@ -46,14 +46,14 @@ class Provision(msgspec.Struct, frozen=True):
         return self.after is not self.before
 
 
-class Written(msgspec.Struct, frozen=True):
+class VolumeWrites(msgspec.Struct, frozen=True):
     """What was decided and written for one pod."""
 
-    takings: tuple[Taking, ...]
+    takings: tuple[VolumeTaken, ...]
     provisions: tuple[Provision, ...]
 
 
-def settle(cycle: Cycle, name: str, written: Written) -> Verdict:
+def binding_state(cycle: Cycle, name: str, written: VolumeWrites) -> Verdict:
     """What has become of it on the node of this name."""
     node, storage = cycle.snapshot.node(name), cycle.snapshot.storage
     if node is None:
@@ -72,7 +72,7 @@ def _worst_first(verdicts: list[Verdict]) -> Iterator[Verdict]:
         yield from (verdict for verdict in verdicts if verdict.code is code)
 
 
-def _taken(taking: Taking, node: Node, storage: Storage) -> Verdict:
+def _taken(taking: VolumeTaken, node: Node, storage: Storage) -> Verdict:
     name = taking.after.metadata.name
     volume, claim = storage.volumes.shown(f"/{name}"), storage.claims.shown(key_of(taking.claim))
     if volume is None:

@@ -11,20 +11,21 @@ from collections.abc import Iterable
 import msgspec
 import numpy as np
 
-from restow.model.cluster import Occupant, Snapshot
+from restow.model.cluster import Occupant
 from restow.model.objects import Pod
+from restow.model.snapshot import Snapshot
 from restow.model.times import TimeError, parse_time
 
 OVERDUE = 120.0
 """Seconds after its end from which a pod that is still there is not waited for."""
 
 
-class Ending(msgspec.Struct, frozen=True):
+class ExpectedEnd(msgspec.Struct, frozen=True):
     at: float
     occupant: Occupant
 
 
-def leaving(snapshot: Snapshot, now: float) -> list[Occupant]:
+def terminating_pods(snapshot: Snapshot, now: float) -> list[Occupant]:
     """Pods that are terminating and not stuck in it, by node and key."""
     releasing = snapshot.room.releasing.cells[:, : snapshot.rows.size]
     names = [snapshot.rows.name(int(row)) for row in np.flatnonzero(releasing.any(axis=0))]
@@ -32,7 +33,7 @@ def leaving(snapshot: Snapshot, now: float) -> list[Occupant]:
     return [one.occupant for one in _timely(found, now)]
 
 
-def endings(snapshot: Snapshot, now: float) -> list[Ending]:
+def expected_ends(snapshot: Snapshot, now: float) -> list[ExpectedEnd]:
     """Every pod of which it is known when it ends, the soonest first."""
     known = snapshot.pods.known.values()
     found = _timely((one for one in known if one.leaving or one.pod.spec.active_deadline_seconds is not None), now)
@@ -45,9 +46,9 @@ def latest_end(pods: Iterable[Pod], now: float) -> float | None:
     return now + max((one for one in seconds if one is not None), default=0) if None not in seconds else None
 
 
-def _timely(occupants: Iterable[Occupant], now: float) -> list[Ending]:
+def _timely(occupants: Iterable[Occupant], now: float) -> list[ExpectedEnd]:
     timed = [(_end(one.pod), one) for one in occupants]
-    return [Ending(at, one) for at, one in timed if at is not None and now <= at + OVERDUE]
+    return [ExpectedEnd(at, one) for at, one in timed if at is not None and now <= at + OVERDUE]
 
 
 def _end(pod: Pod) -> float | None:

@@ -15,14 +15,15 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import msgspec
 
-from restow.model.cluster import Occupant, Seat
-from restow.model.cluster.seat import migrating_pod
+from restow.model.cluster import Occupant
 from restow.model.objects import Pod, Reservation
-from restow.scheduling.explain import joined
+from restow.model.reservations.matching import Mismatch, matching_seats
+from restow.model.reservations.reservation_annotations import migrating_pod
+from restow.model.reservations.seat import Seat
+from restow.scheduling.explain import join_reasons
 from restow.scheduling.framework import SUCCESS, Code, Cycle, Verdict
 from restow.scheduling.jobs import Job
-from restow.scheduling.reservations.arriving import attempt
-from restow.scheduling.reservations.matching import Mismatch, fitting_seats
+from restow.scheduling.seat_checks.admission_check import attempt
 from restow.scheduling.session import Session
 from restow.scheduling.statement import occupy
 
@@ -125,7 +126,9 @@ def _seats(session: Session, pod: Pod, reservations: Iterable[Reservation]) -> I
 def _one_per_node(session: Session, pod: Pod, reservation: Reservation) -> Iterator[Seat | Mismatch]:
     """The seats of a reservation in order; of one task, one per node, because the others there are no better."""
     tried: set[tuple[str, str]] = set()
-    for seat in fitting_seats(reservation, pod, session.snapshot, session.sizes, session.roster.default_priority_class):
+    for seat in matching_seats(
+        reservation, pod, session.snapshot.reservations, session.sizes, session.roster.default_priority_class
+    ):
         alike = ("", "") if isinstance(seat, Mismatch) else (seat.name.task, seat.node)
         if alike not in tried:
             tried.add(alike)
@@ -134,14 +137,14 @@ def _one_per_node(session: Session, pod: Pod, reservation: Reservation) -> Itera
 
 def _is_larger(session: Session, cycle: Cycle, seat: Seat) -> bool:
     """Whether a pod takes room that the seat does not hold."""
-    if session.snapshot.shapes.of(seat.stand_in).amounts == cycle.pod_class.shape.amounts:
+    if session.snapshot.shapes.of(seat.reserved_pod).amounts == cycle.pod_class.shape.amounts:
         return False
-    held = dict(session.engine.counted(Cycle(seat.stand_in, cycle.snapshot, cycle.now)))
-    return any(amount > held.get(resource, 0) for resource, amount in session.engine.counted(cycle))
+    held = dict(session.engine.counted_resources(Cycle(seat.reserved_pod, cycle.snapshot, cycle.now)))
+    return any(amount > held.get(resource, 0) for resource, amount in session.engine.counted_resources(cycle))
 
 
 def _refused(seat: Seat, verdict: Verdict) -> str:
-    name, why = seat.name, joined(verdict.reasons)
+    name, why = seat.name, join_reasons(verdict.reasons)
     return f"reservation {name.namespace}/{name.reservation} is not available: node {seat.node} refuses the pod: {why}"
 
 
@@ -157,7 +160,9 @@ def _predecessors(session: Session, seat: Seat) -> Sequence[Occupant]:
         one
         for one in session.leaving()
         if one.key == mover
-        or (one.pod.metadata.namespace == name.namespace and seat.owners.match(one.pod, session.snapshot.kinship))
+        or (
+            one.pod.metadata.namespace == name.namespace and seat.owners.matches(one.pod, session.snapshot.owner_chains)
+        )
     ]
 
 
@@ -223,13 +228,15 @@ class Swarm:
         last, book = self._last, self._snapshot.reservations
         if last is None or self._cycle is None or not _are_alike(pod, self._cycle.pod):
             return None
-        if book.vacancies.directory.is_sought(pod):
+        if book.free.owner_index.names_pod(pod):
             return None
         name = last.name
-        seat = next(book.vacant(name.namespace, name.reservation), None)
+        seat = next(book.free_seats(name.namespace, name.reservation), None)
         if seat is not None and seat.name.task != name.task:
-            seat = next(book.vacant(name.namespace, name.reservation, name.task), None)
-        if seat is None or (seat.owners.speaks_of_pods and not seat.owners.match(pod, self._snapshot.kinship)):
+            seat = next(book.free_seats(name.namespace, name.reservation, name.task), None)
+        if seat is None or (
+            seat.owners.has_pod_reference and not seat.owners.matches(pod, self._snapshot.owner_chains)
+        ):
             return None  # the one before may have been meant by name
         return None if seat.name in self._refusing.get(self._cycle.pod_class, ()) else seat
 

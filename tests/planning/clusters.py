@@ -10,7 +10,6 @@ from msgspec.structs import replace
 from restow.eviction.budgets import Budgets
 from restow.eviction.protections import Protections
 from restow.eviction.workloads import Workloads
-from restow.model.cluster import Snapshot
 from restow.model.cluster.storage import StorageObject
 from restow.model.objects import (
     Condition,
@@ -24,10 +23,11 @@ from restow.model.objects import (
     PodDisruptionBudgetStatus,
     SelectorSpec,
 )
-from restow.planning.measures import overview
-from restow.planning.movable import Movability, WorkloadLimit
+from restow.model.snapshot import Snapshot
+from restow.planning.measures import cluster_overview
+from restow.planning.eviction_rules import ConfiguredEvictionRules, WorkloadLimit
 from restow.planning.plan import Move, Plan
-from restow.planning.request import Request
+from restow.planning.plan_request import PlanRequest
 from restow.scheduling.registry import read_profile
 from restow.scheduling.pod_group_cache import PodGroupCache
 from tests.model.cluster.builders import node, pod
@@ -79,9 +79,9 @@ def request(
     budgets: Iterable[PodDisruptionBudget] = (),
     limit: WorkloadLimit = lambda replicas, has_budget: None,
     protections: Protections | None = None,
-    roster: PodGroupCache | None = None,
+    pod_groups: PodGroupCache | None = None,
     **fields: Any,
-) -> Request:
+) -> PlanRequest:
     known, workloads = Budgets(), Workloads()
     for budget in budgets:
         known.put(budget)
@@ -90,9 +90,9 @@ def request(
     claims: dict[str, dict[str, PersistentVolumeClaim]] = {}
     for claim in snapshot.storage.claims.every():
         claims.setdefault(claim.metadata.namespace or "", {})[claim.metadata.name] = claim
-    mobility = Movability(
+    mobility = ConfiguredEvictionRules(
         snapshot=snapshot,
-        roster=roster or PodGroupCache(),
+        pod_groups=pod_groups or PodGroupCache(),
         now=NOW,
         protections=protections or Protections(),
         budgets=known,
@@ -100,7 +100,7 @@ def request(
         claims=claims,
         workload_limit=limit,
     )
-    return Request(engine=ENGINE, mobility=mobility, now=NOW, roster=roster, arguments=arguments or {}, **fields)
+    return PlanRequest(engine=ENGINE, eviction_rules=mobility, now=NOW, pod_groups=pod_groups, arguments=arguments or {}, **fields)
 
 
 def budget(name: str, allowed: int, app: str) -> PodDisruptionBudget:
@@ -122,4 +122,4 @@ def reasons(plan: Plan) -> dict[str, str]:
 
 
 def free_nodes(snapshot: Snapshot) -> int:
-    return int(overview(snapshot, ())["freeNodes"])
+    return int(cluster_overview(snapshot, ())["freeNodes"])

@@ -26,7 +26,7 @@ from restow.model.snapshot import Snapshot
 from restow.planning.plan import Plan
 from tests.planning.clusters import app, budget, cluster, ten
 from tests.planning.reference_checks import ZONE, disks_of
-from tests.scheduling.plugins.volumes import claim, csi_node, on_label, volume
+from tests.scheduling.plugins.volumes import claim, csi_node, csi_volume, on_label, volume
 
 HOST = "kubernetes.io/hostname"
 EXAMPLES = int(os.environ.get("RESTOW_EXAMPLES", "25"))
@@ -62,7 +62,7 @@ def storage(pods: Iterable[Pod], limits: Mapping[str, int]) -> Iterator[StorageO
     """The volumes of such pods, and how many nodes can attach."""
     for name in (name for pod in pods for name in disks_of(pod)):
         at = on_label(ZONE, name.partition("-")[0])
-        yield volume(name, of="", at=at, claim=name, claim_uid=f"uid-{name}", phase="Bound", handle=name)
+        yield volume(name, of="", at=at, claim=name, claim_uid=f"uid-{name}", phase="Bound", csi=csi_volume(name))
         yield claim(name, of="", to=name, phase="Bound")
     for name, limit in limits.items():
         yield csi_node(name, limit)

@@ -12,7 +12,7 @@ from restow.planning.arguments import read_defragmentation
 
 def test_the_documents_spellings_are_read() -> None:
     read = read_defragmentation({"ResourceType": "memory", "fragmentThresholds": {"memory": 60}})
-    assert (read.resource, read.defragment, read.low, read.protection) == (
+    assert (read.resource, read.defragment_thresholds, read.low_thresholds, read.protection_thresholds) == (
         "memory",
         {"memory": 60},
         {"memory": 30},

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from restow.model.cluster import Snapshot
 from restow.model.objects import Node, Pod
+from restow.model.snapshot import Snapshot
 from restow.model.times import format_time
 from restow.model.wire import WireError
 from restow.planning.arguments import read_balance
-from restow.planning.balance import rates_of, threshold_of
+from restow.planning.balance import imbalance_rates, imbalance_threshold
 from restow.planning.plan import Plan, Refusal
-from restow.planning.sequence import Sequenced
+from restow.planning.move_ordering import OrderedMoves
 from restow.planning.strategies import make_plan
 from restow.scheduling.framework import Cycle
 from tests.model.cluster.builders import node, pod
@@ -28,9 +28,9 @@ def planned(nodes: Sequence[Node], pods: Sequence[Pod], **fields: Any) -> Plan:
 
 
 def plan_of(
-    snapshot: Snapshot, *, max_moves: int = 50, migrated: dict[str, float] | None = None, **arguments: Any
+    snapshot: Snapshot, *, max_moves: int = 50, last_migrations: dict[str, float] | None = None, **arguments: Any
 ) -> Plan:
-    asked = request(snapshot, arguments, max_moves=max_moves, migrated=migrated or {})
+    asked = request(snapshot, arguments, max_moves=max_moves, last_migrations=last_migrations or {})
     return make_plan("balance", snapshot, asked)
 
 
@@ -66,13 +66,13 @@ NEWCOMER = pod("newcomer", {"cpu": "1500m", "memory": "1536Mi"})
 
 def test_story_1_a_pod_that_fits_nowhere_fits_afterwards() -> None:
     snapshot = story()
-    assert not len(ENGINE.acceptable(Cycle(NEWCOMER, snapshot, NOW)))
+    assert not len(ENGINE.feasible_rows(Cycle(NEWCOMER, snapshot, NOW)))
     found = plan_of(snapshot, maxThreshold=0.1)
     assert found.moves
     for one in found.moves:
         moved = snapshot.pods.known[one.uid].pod
         snapshot.apply_pod(replace(moved, spec=replace(moved.spec, node_name=one.target)))
-    assert len(ENGINE.acceptable(Cycle(NEWCOMER, snapshot, NOW)))
+    assert len(ENGINE.feasible_rows(Cycle(NEWCOMER, snapshot, NOW)))
 
 
 def test_what_it_promises_is_what_the_next_run_finds() -> None:
@@ -86,8 +86,8 @@ def test_what_it_promises_is_what_the_next_run_finds() -> None:
 
 
 def test_moves_that_no_order_makes_possible_are_not_in_its_promise(monkeypatch: pytest.MonkeyPatch) -> None:
-    dropped = Sequenced((), (Refusal(namespace="default", pod="a0", reason="no order"),))
-    monkeypatch.setattr("restow.planning.balance.sequence", lambda *asked, **limits: dropped)
+    dropped = OrderedMoves((), (Refusal(namespace="default", pod="a0", reason="no order"),))
+    monkeypatch.setattr("restow.planning.balance.order_moves", lambda *asked, **limits: dropped)
     found = plan_of(story(), maxThreshold=0.1)
     assert found.after == found.before
 
@@ -104,25 +104,25 @@ def test_story_1_without_a_largest_threshold_both_nodes_are_average() -> None:
 
 def test_the_rate_of_two_resources_is_half_their_difference() -> None:
     snapshot = cluster([ten("a")], [app("p", "9", "5Gi", on="a")])
-    assert rates_of(snapshot, ["cpu", "memory"]).tolist() == pytest.approx([0.2])
+    assert imbalance_rates(snapshot, ["cpu", "memory"]).tolist() == pytest.approx([0.2])
 
 
 def test_more_resources_may_be_compared() -> None:
     snapshot = cluster([ten("a")], [app("p", "9", "5Gi", on="a")])
     expected = float(np.std([0.9, 0.5, 1 / 20]))
-    assert rates_of(snapshot, ["cpu", "memory", "pods"]).tolist() == pytest.approx([expected])
+    assert imbalance_rates(snapshot, ["cpu", "memory", "pods"]).tolist() == pytest.approx([expected])
 
 
 def test_a_resource_that_a_node_does_not_offer_is_left_out() -> None:
     snapshot = cluster([node("a", {"cpu": "10", "pods": "20"})], [app("p", "9", "0", on="a")])
-    assert rates_of(snapshot, ["cpu", "memory"]).tolist() == [0.0]
+    assert imbalance_rates(snapshot, ["cpu", "memory"]).tolist() == [0.0]
 
 
 def test_the_threshold_is_mean_plus_deviation_of_ready_nodes() -> None:
     rates, ready = np.array([0.0, 0.2, 0.9]), np.array([True, True, False])
-    assert threshold_of(rates, ready, None) == pytest.approx(0.1 + 0.1)
-    assert threshold_of(rates, ready, 0.15) == 0.15
-    assert threshold_of(rates, ready, 0.5) == pytest.approx(0.2)
+    assert imbalance_threshold(rates, ready, None) == pytest.approx(0.1 + 0.1)
+    assert imbalance_threshold(rates, ready, 0.15) == 0.15
+    assert imbalance_threshold(rates, ready, 0.5) == pytest.approx(0.2)
 
 
 def test_nodes_that_are_not_ready_neither_give_nor_take() -> None:
@@ -266,13 +266,13 @@ def test_a_pod_is_not_sent_back_within_the_cool_down() -> None:
 
 def test_run_after_run_it_comes_to_rest() -> None:
     snapshot = story()
-    seen = [float(rates_of(snapshot, ["cpu", "memory"]).sum())]
+    seen = [float(imbalance_rates(snapshot, ["cpu", "memory"]).sum())]
     for _ in range(10):
         found = plan_of(snapshot, maxThreshold=0.05)
         for one in found.moves:
             moved = snapshot.pods.known[one.uid].pod
             snapshot.apply_pod(replace(moved, spec=replace(moved.spec, node_name=one.target)))
-        seen.append(float(rates_of(snapshot, ["cpu", "memory"]).sum()))
+        seen.append(float(imbalance_rates(snapshot, ["cpu", "memory"]).sum()))
     assert seen == sorted(seen, reverse=True)
     assert found.moves == ()
 

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from restow.model.cluster import Snapshot
 from restow.model.objects import (
     Affinity,
     Container,
@@ -25,6 +24,7 @@ from restow.model.objects import (
     Taint,
     TopologySpreadConstraint,
 )
+from restow.model.snapshot import Snapshot
 from restow.model.times import format_time
 from restow.planning.plan import Plan
 from restow.planning.strategies import make_plan
@@ -53,9 +53,9 @@ def planned(nodes: Sequence[Node], pods: Sequence[Pod], **fields: Any) -> Plan:
 
 
 def plan_of(
-    snapshot: Snapshot, *, max_moves: int = 50, migrated: dict[str, float] | None = None, **arguments: Any
+    snapshot: Snapshot, *, max_moves: int = 50, last_migrations: dict[str, float] | None = None, **arguments: Any
 ) -> Plan:
-    asked = request(snapshot, arguments, max_moves=max_moves, migrated=migrated or {})
+    asked = request(snapshot, arguments, max_moves=max_moves, last_migrations=last_migrations or {})
     return make_plan("defragmentation", snapshot, asked)
 
 
@@ -106,7 +106,7 @@ def test_critical_nodes_are_no_sources_but_may_be_targets() -> None:
 )
 def test_a_source_rests_after_a_migration(since: int, moved: bool) -> None:
     one, full = app("p", "1", on="a"), filled("f", "8", "t")
-    found = planned([ten("a"), ten("t")], [one, full], coolDownTime=600, migrated={"a": NOW - since})
+    found = planned([ten("a"), ten("t")], [one, full], coolDownTime=600, last_migrations={"a": NOW - since})
     assert bool(found.moves) is moved
     came = {"restow.sh/moved-at": format_time(NOW - since), "restow.sh/moved-from": "b"}
     assert planned([ten("a"), ten("t")], [annotated(one, came), full], coolDownTime=600).moves == found.moves

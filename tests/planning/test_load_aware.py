@@ -12,13 +12,13 @@ from restow.model.resources import Vector
 from restow.model.times import format_time
 from restow.model.wire import WireError
 from restow.planning.arguments import read_load_aware
-from restow.planning.measured import Measured, Sample, measured
+from restow.planning.usage_samples import UsageSamples, UsageSample, samples_from_metrics
 from restow.planning.plan import Plan
 from restow.planning.strategies import make_plan
 from tests.planning.clusters import NOW, annotated, app, cluster, moves, reasons, request, ten
 
 
-def used(nodes: Mapping[str, str], pods: Mapping[str, str], *, age: float = 30) -> Measured:
+def used(nodes: Mapping[str, str], pods: Mapping[str, str], *, age: float = 30) -> UsageSamples:
     """Cores that nodes and pods use."""
     at = format_time(NOW - age)
     by_node = [
@@ -32,16 +32,16 @@ def used(nodes: Mapping[str, str], pods: Mapping[str, str], *, age: float = 30) 
         )
         for name, cpu in pods.items()
     ]
-    return measured(by_node, by_pod)
+    return samples_from_metrics(by_node, by_pod)
 
 
 LIMITS = {"thresholds": {"cpu": 40}, "targetThresholds": {"cpu": 70}}
 
 
-def planned(nodes: Sequence[Node], pods: Sequence[Pod], use: Measured | None, **arguments: Any) -> Plan:
+def planned(nodes: Sequence[Node], pods: Sequence[Pod], use: UsageSamples | None, **arguments: Any) -> Plan:
     snapshot = cluster(nodes, pods)
-    migrated = arguments.pop("migrated", {})
-    asked = request(snapshot, {**LIMITS, **arguments}, measured=use, migrated=migrated)
+    last_migrations = arguments.pop("last_migrations", {})
+    asked = request(snapshot, {**LIMITS, **arguments}, measured_usage=use, last_migrations=last_migrations)
     return make_plan("load-aware", snapshot, asked)
 
 
@@ -75,14 +75,14 @@ def test_who_uses_nothing_of_what_is_overused_stays() -> None:
 
 
 def test_who_uses_only_what_is_not_overused_any_more_stays() -> None:
-    idle = Sample(NOW, {"cpu": 1000, "memory": 1})
-    full = Sample(NOW, {"cpu": 9000, "memory": 9 * 1024**3})
+    idle = UsageSample(NOW, {"cpu": 1000, "memory": 1})
+    full = UsageSample(NOW, {"cpu": 9000, "memory": 9 * 1024**3})
     pods = {
-        ("default", "big"): Sample(NOW, {"cpu": 3000, "memory": 0}),
-        ("default", "small"): Sample(NOW, {"cpu": 2000, "memory": 0}),
+        ("default", "big"): UsageSample(NOW, {"cpu": 3000, "memory": 0}),
+        ("default", "small"): UsageSample(NOW, {"cpu": 2000, "memory": 0}),
     }
     limits = {"thresholds": {"cpu": 40, "memory": 40}, "targetThresholds": {"cpu": 70, "memory": 70}}
-    found = planned(NODES, PODS, Measured({"a": full, "b": idle, "c": idle}, pods), **limits)
+    found = planned(NODES, PODS, UsageSamples({"a": full, "b": idle, "c": idle}, pods), **limits)
     assert moves(found) == [("big", "a", "b")]
     assert reasons(found)["small"] == "it uses no memory, of which too much is used there"
 
@@ -98,7 +98,7 @@ def test_who_uses_only_what_is_not_overused_any_more_stays() -> None:
         pytest.param(used({"a": "9", "b": "5"}, {}), "0 of 2 measured nodes are below thresholds", id="nobody is idle"),
     ],
 )
-def test_nothing_moves_when(use: Measured | None, told: str) -> None:
+def test_nothing_moves_when(use: UsageSamples | None, told: str) -> None:
     found = planned(NODES, PODS, use)
     assert not found.moves and any(told in one.reason for one in found.refusals), found.refusals
 
@@ -113,9 +113,9 @@ def test_nothing_moves_when(use: Measured | None, told: str) -> None:
 )
 def test_who_is_measured_in_part_is_not_measured(nodes: Vector, pods: Vector, moved: bool) -> None:
     idle = {"cpu": 1000, "memory": 1}
-    use = Measured(
-        {"a": Sample(NOW, nodes), "b": Sample(NOW, idle), "c": Sample(NOW, idle)},
-        {("default", "big"): Sample(NOW, pods)},
+    use = UsageSamples(
+        {"a": UsageSample(NOW, nodes), "b": UsageSample(NOW, idle), "c": UsageSample(NOW, idle)},
+        {("default", "big"): UsageSample(NOW, pods)},
     )
     limits = {"thresholds": {"cpu": 40, "memory": 40}, "targetThresholds": {"cpu": 70, "memory": 70}}
     found = planned(NODES, PODS, use, **limits)
@@ -137,11 +137,11 @@ def test_the_scheduler_has_its_say() -> None:
 @pytest.mark.parametrize("node", ["a", "b"], ids=["a source", "a target"])
 def test_a_node_that_a_migration_touched_rests(node: str) -> None:
     touched = {node: NOW - 100}
-    found = planned(NODES[:2], PODS, used(BUSY, {"big": "3"}), coolDownTime=600, migrated=touched)
+    found = planned(NODES[:2], PODS, used(BUSY, {"big": "3"}), coolDownTime=600, last_migrations=touched)
     assert not found.moves
     told = "1 of 2 measured nodes rest, as a pod came or left less than 600s ago"
     assert told in [one.reason for one in found.refusals]
-    assert planned(NODES[:2], PODS, used(BUSY, {"big": "3"}), coolDownTime=60, migrated=touched).moves
+    assert planned(NODES[:2], PODS, used(BUSY, {"big": "3"}), coolDownTime=60, last_migrations=touched).moves
 
 
 def test_what_was_moved_here_lately_is_not_sent_back() -> None:

@@ -9,12 +9,12 @@ from restow.model.objects import Pod
 from restow.model.pods import stays_with_node
 from restow.model.resources import amounts
 from restow.planning.measures import (
-    imbalance,
-    is_ready,
+    node_imbalance,
+    ready_rows,
     mean_and_deviation,
-    overview,
-    slots,
-    utilisation,
+    cluster_overview,
+    count_slots,
+    utilisation_percent,
 )
 from tests.model.cluster.builders import node, pod, reservation
 from tests.planning.clusters import app, cluster, owner, ten
@@ -24,7 +24,7 @@ def test_nodes_are_free_when_only_their_own_pods_are_there() -> None:
     pods = [app("web", on="a"), app("agent", on="b", of="agents", kind="DaemonSet"), app("web-2", on="c")]
     snapshot = cluster([ten("a"), ten("b"), ten("c"), ten("d")], pods)
     snapshot.apply_reservation(reservation("r", {0: "d"}))
-    assert overview(snapshot, ())["freeNodes"] == 1  # b; d is promised to somebody
+    assert cluster_overview(snapshot, ())["freeNodes"] == 1  # b; d is promised to somebody
 
 
 @pytest.mark.parametrize(
@@ -52,21 +52,21 @@ def test_who_belongs_to_a_node(one: Pod, stays: bool) -> None:
 def test_slots_count_what_fits(shape: dict[str, str], expected: int) -> None:
     cordoned = ten("c", unschedulable=True)
     snapshot = cluster([ten("a"), ten("b"), cordoned], [app("p", "3", on="b")])
-    assert slots(snapshot, amounts(shape)) == expected
+    assert count_slots(snapshot, amounts(shape)) == expected
 
 
 def test_use_counts_pods_and_what_reservations_hold() -> None:
     snapshot = cluster([ten("a"), node("b", {"memory": "1Gi"})], [app("p", "3", on="a")])
     snapshot.apply_reservation(reservation("r", {0: "a"}, requests={"cpu": "2"}))
-    rates = utilisation(snapshot, "cpu")
+    rates = utilisation_percent(snapshot, "cpu")
     assert rates[0] == 50.0
     assert np.isnan(rates[1])
 
 
 def test_imbalance_is_the_deviation_over_what_a_node_offers() -> None:
     cpu, memory, gpu = np.array([0.9, 0.5, 0.4]), np.array([0.5, 0.5, np.nan]), np.array([0.7, 0.5, np.nan])
-    assert imbalance([cpu, memory])[0] == pytest.approx(0.2)  # half the difference of two
-    assert imbalance([cpu, memory, gpu])[1:].tolist() == [0.0, 0.0]
+    assert node_imbalance([cpu, memory])[0] == pytest.approx(0.2)  # half the difference of two
+    assert node_imbalance([cpu, memory, gpu])[1:].tolist() == [0.0, 0.0]
 
 
 def test_no_values_have_no_spread() -> None:
@@ -75,8 +75,8 @@ def test_no_values_have_no_spread() -> None:
 
 def test_the_overview_leaves_free_nodes_out_of_the_mean() -> None:
     snapshot = cluster([ten("a"), ten("b")], [app("p", "4", on="a")])
-    assert overview(snapshot, ["cpu"]) == {"nodes": 2, "freeNodes": 1, "utilisation.cpu": 40.0}
+    assert cluster_overview(snapshot, ["cpu"]) == {"nodes": 2, "freeNodes": 1, "utilisation.cpu": 40.0}
 
 
 def test_a_node_that_does_not_say_otherwise_is_ready() -> None:
-    assert is_ready(cluster([ten("a")], [])).tolist() == [True]
+    assert ready_rows(cluster([ten("a")], [])).tolist() == [True]

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from restow.model.wire import WireError
-from restow.planning.plan import Move, Place, Plan, Refusal, fingerprint, printed, read_plan, saved
+from restow.planning.plan import Move, Place, Plan, Refusal, configuration_fingerprint, plan_document, read_plan, encode_plan
 
 MOVE = Move(order=1, wave=1, namespace="a", pod="p", source="n1", target="n2", uid="u")
 PLAN = Plan(
@@ -24,7 +24,7 @@ PLAN = Plan(
     seconds=0.5,
     refusals=(Refusal(namespace="a", pod="r", reason="no controller would make it again"),),
     versions={"Pod a/p": "7"},
-    configuration=fingerprint({"scheduler": {}}),
+    configuration=configuration_fingerprint({"scheduler": {}}),
 )
 
 
@@ -40,18 +40,18 @@ def test_the_printed_form_is_the_one_programs_rely_on() -> None:
         "seconds": 0.5,
         "refusals": [{"namespace": "a", "pod": "r", "reason": "no controller would make it again"}],
     }
-    assert json.dumps(printed(PLAN)) == json.dumps(expected), "in this order"
+    assert json.dumps(plan_document(PLAN)) == json.dumps(expected), "in this order"
 
 
 def test_a_saved_plan_is_read_back_whole() -> None:
-    assert read_plan(saved(PLAN), "f") == PLAN
+    assert read_plan(encode_plan(PLAN), "f") == PLAN
 
 
 @pytest.mark.parametrize("dump", [json.dumps, yaml.safe_dump], ids=["json", "yaml"])
 def test_a_printed_plan_is_read_without_what_only_files_have(dump: Callable[[Any], str]) -> None:
-    read = read_plan(dump(printed(PLAN)).encode(), "f")
+    read = read_plan(dump(plan_document(PLAN)).encode(), "f")
     assert (read.moves[0].uid, read.versions, read.configuration) == ("", {}, "")
-    assert printed(read) == printed(PLAN)
+    assert plan_document(read) == plan_document(PLAN)
 
 
 @pytest.mark.parametrize(
@@ -88,5 +88,5 @@ def test_waves_are_in_order_and_so_are_their_moves() -> None:
 
 
 def test_equal_configurations_have_one_fingerprint_in_any_order() -> None:
-    assert fingerprint({"a": 1, "b": {"c": 2}}) == fingerprint({"b": {"c": 2}, "a": 1})
-    assert fingerprint({"a": 1}) != fingerprint({"a": 2})
+    assert configuration_fingerprint({"a": 1, "b": {"c": 2}}) == configuration_fingerprint({"b": {"c": 2}, "a": 1})
+    assert configuration_fingerprint({"a": 1}) != configuration_fingerprint({"a": 2})

@@ -14,22 +14,22 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from restow.model.cluster import Snapshot
 from restow.model.objects import (
     PodDisruptionBudget,
 )
 from restow.model.resources import pod_requests
-from restow.planning.balance import rates_of
-from restow.planning.measured import Measured, Sample
-from restow.planning.measures import utilisation
+from restow.model.snapshot import Snapshot
+from restow.planning.balance import imbalance_rates
+from restow.planning.usage_samples import UsageSamples, UsageSample
+from restow.planning.measures import utilisation_percent
 from restow.planning.plan import Move, Plan
-from restow.planning.replay import replay
-from restow.planning.request import Request
-from restow.planning.sequence import Wanted, sequence
+from restow.planning.replay import replay_plan
+from restow.planning.plan_request import PlanRequest
+from restow.planning.move_ordering import DesiredMove, order_moves
 from restow.planning.strategies import make_plan
-from tests.planning.by_definition import misplaced_disks, skews, violations
+from tests.planning.reference_checks import misplaced_disks, skews, violations
 from tests.planning.clusters import NOW, free_nodes, request
-from tests.planning.drawn import asked_budgets, carried_out, snapshots, tried
+from tests.planning.random_clusters import asked_budgets, carried_out, snapshots, tried
 
 ARGUMENTS: dict[str, list[dict[str, Any]]] = {
     "defragmentation": [
@@ -44,7 +44,7 @@ BOTH = pytest.mark.parametrize("strategy", sorted(ARGUMENTS))
 
 def packing(snapshot: Snapshot, resource: str) -> float:
     """The fuller the full nodes are, and the emptier the empty ones, the larger."""
-    return float((utilisation(snapshot, resource) ** 2).sum())
+    return float((utilisation_percent(snapshot, resource) ** 2).sum())
 
 
 @BOTH
@@ -57,7 +57,7 @@ def test_plans_keep_every_promise(strategy: str, data: st.DataObject) -> None:
     most = data.draw(st.integers(0, 12))
     asked = request(snapshot, arguments, budgets=budgets, limit=lambda replicas, has_budget: 2, max_moves=most)
     free, count = snapshot.room.free.copy(), len(snapshot.pods.known)
-    uneven, emptied = rates_of(snapshot, ["cpu", "memory"]).sum(), free_nodes(snapshot)
+    uneven, emptied = imbalance_rates(snapshot, ["cpu", "memory"]).sum(), free_nodes(snapshot)
     resource = arguments.get("resourceType", "cpu")
     packed = packing(snapshot, resource)
 
@@ -71,7 +71,7 @@ def test_plans_keep_every_promise(strategy: str, data: st.DataObject) -> None:
     assert (snapshot.room.free >= 0).all()
     assert len(snapshot.pods.known) == count
     if strategy == "balance" and arguments.get("resources") is None and plan.moves:
-        assert rates_of(snapshot, ["cpu", "memory"]).sum() < uneven
+        assert imbalance_rates(snapshot, ["cpu", "memory"]).sum() < uneven
     if strategy == "defragmentation":
         assert free_nodes(snapshot) >= emptied
         asks = any(pod_requests(snapshot.pods.known[move.uid].pod).get(resource) for move in plan.moves)
@@ -79,21 +79,21 @@ def test_plans_keep_every_promise(strategy: str, data: st.DataObject) -> None:
         protected = arguments.get("protectionThresholds", {"cpu": 95})
         for resource, percent in protected.items():
             rows = [row for move in plan.moves if (row := snapshot.rows.find(move.target)) is not None]
-            assert (utilisation(snapshot, resource)[rows] <= percent + 1e-9).all()
+            assert (utilisation_percent(snapshot, resource)[rows] <= percent + 1e-9).all()
 
 
-def by_what_is_used(snapshot: Snapshot, data: st.DataObject) -> Measured:
+def by_what_is_used(snapshot: Snapshot, data: st.DataObject) -> UsageSamples:
     """Pods use some of what a node has, or are not measured; nodes use what their pods do, and some more."""
     pods, nodes = {}, {name: data.draw(st.integers(0, 3)) * 1000 for name in snapshot.rows.names()}
     for one in snapshot.pods.known.values():
         used = data.draw(st.integers(0, 40)) * 100
         nodes[one.node] += used
         if data.draw(st.integers(0, 4)):
-            pods["default", one.pod.metadata.name] = Sample(NOW, {"cpu": used})
-    return Measured({name: Sample(NOW, {"cpu": used}) for name, used in nodes.items()}, pods)
+            pods["default", one.pod.metadata.name] = UsageSample(NOW, {"cpu": used})
+    return UsageSamples({name: UsageSample(NOW, {"cpu": used}) for name, used in nodes.items()}, pods)
 
 
-def excess(use: Measured, busy: int) -> int:
+def excess(use: UsageSamples, busy: int) -> int:
     return sum(max(sample.amounts["cpu"] - busy, 0) for sample in use.nodes.values())
 
 
@@ -103,7 +103,7 @@ def test_plans_by_what_is_used_keep_every_promise(snapshot: Snapshot, data: st.D
     use, most = by_what_is_used(snapshot, data), data.draw(st.integers(0, 12))
     budgets: list[PodDisruptionBudget] = data.draw(asked_budgets)
     arguments = {"thresholds": {"cpu": 40}, "targetThresholds": {"cpu": 60}}
-    asked = request(snapshot, arguments, budgets=budgets, max_moves=most, measured=use)
+    asked = request(snapshot, arguments, budgets=budgets, max_moves=most, measured_usage=use)
     free, count = snapshot.room.free.copy(), len(snapshot.pods.known)
 
     plan = make_plan("load-aware", snapshot, asked)
@@ -113,7 +113,7 @@ def test_plans_by_what_is_used_keep_every_promise(snapshot: Snapshot, data: st.D
     assert [*violations(snapshot, plan), *skews(snapshot, plan), *misplaced_disks(snapshot, plan)] == []
     assert (snapshot.room.free == free).all()
     assert all((move.namespace, move.pod) in use.pods for move in plan.moves), "not measured"
-    after = use.after(plan.moves)
+    after = use.after_moves(plan.moves)
     assert excess(after, 6000) < excess(use, 6000) if plan.moves else after == use
     assert {name for name, one in after.nodes.items() if one.amounts["cpu"] > 6000} <= {
         name for name, one in use.nodes.items() if one.amounts["cpu"] > 6000
@@ -128,18 +128,18 @@ def test_any_moves_are_put_in_order_or_dropped(snapshot: Snapshot, data: st.Data
     uids = sorted(snapshot.pods.known)
     chosen = data.draw(st.lists(st.sampled_from(uids), unique=True, max_size=8)) if uids else []
     names = snapshot.rows.names()
-    wanted = [Wanted(uid, data.draw(st.sampled_from(names))) for uid in chosen]
+    wanted = [DesiredMove(uid, data.draw(st.sampled_from(names))) for uid in chosen]
     asked = request(snapshot, limit=lambda replicas, has_budget: 1)
-    found = sequence(snapshot, asked, wanted)
+    found = order_moves(snapshot, asked, wanted)
     plan = Plan(strategy="s", moves=found.moves)
-    assert replay(snapshot, plan, asked).defects == ()
+    assert replay_plan(snapshot, plan, asked).defects == ()
     assert [*violations(snapshot, plan), *skews(snapshot, plan), *misplaced_disks(snapshot, plan)] == []
     arrived = {move.uid: move.target for move in sorted(found.moves, key=lambda one: one.order)}
     dropped = {one.pod for one in found.dropped}
     for one in wanted:
         name = snapshot.pods.known[one.uid].pod.metadata.name
         assert (arrived.get(one.uid) == one.target) is not (name in dropped)
-    assert sequence(snapshot, asked, wanted) == found
+    assert order_moves(snapshot, asked, wanted) == found
 
 
 def mutations(plan: Plan, snapshot: Snapshot, data: st.DataObject) -> Plan | None:
@@ -168,10 +168,10 @@ def mutations(plan: Plan, snapshot: Snapshot, data: st.DataObject) -> Plan | Non
 @tried
 @given(snapshots(), st.data())
 def test_replay_finds_what_was_planted(snapshot: Snapshot, data: st.DataObject) -> None:
-    asked: Request = request(snapshot, data.draw(st.sampled_from(ARGUMENTS["defragmentation"])))
+    asked: PlanRequest = request(snapshot, data.draw(st.sampled_from(ARGUMENTS["defragmentation"])))
     spoilt = mutations(make_plan("defragmentation", snapshot, asked), snapshot, data)
     if spoilt is not None:
-        assert not replay(snapshot, spoilt, asked).valid
+        assert not replay_plan(snapshot, spoilt, asked).valid
 
 
 def disturbed(plan: Plan, snapshot: Snapshot, data: st.DataObject) -> Plan:
@@ -212,16 +212,16 @@ def beyond(plan: Plan, snapshot: Snapshot, budgets: Iterable[PodDisruptionBudget
 def test_replay_finds_whatever_is_wrong_by_definition(strategy: str, data: st.DataObject) -> None:
     snapshot = data.draw(snapshots())
     budgets: list[PodDisruptionBudget] = data.draw(asked_budgets)
-    asked: Request = request(snapshot, data.draw(st.sampled_from(ARGUMENTS[strategy])), budgets=budgets)
+    asked: PlanRequest = request(snapshot, data.draw(st.sampled_from(ARGUMENTS[strategy])), budgets=budgets)
     plan = disturbed(make_plan(strategy, snapshot, asked), snapshot, data)
     seen = *violations(snapshot, plan), *skews(snapshot, plan), *misplaced_disks(snapshot, plan)
     wrong = [*seen, *beyond(plan, snapshot, budgets)]
     event("wrong" if wrong else "fine")
-    assert not (wrong and replay(snapshot, plan, asked).valid), wrong
+    assert not (wrong and replay_plan(snapshot, plan, asked).valid), wrong
 
 
 @tried
 @given(snapshots())
 def test_rates_are_what_the_definition_says(snapshot: Snapshot) -> None:
-    taken = [utilisation(snapshot, name) / 100 for name in ("cpu", "memory")]
-    assert rates_of(snapshot, ["cpu", "memory"]) == pytest.approx(np.std(np.stack(taken), axis=0))
+    taken = [utilisation_percent(snapshot, name) / 100 for name in ("cpu", "memory")]
+    assert imbalance_rates(snapshot, ["cpu", "memory"]) == pytest.approx(np.std(np.stack(taken), axis=0))

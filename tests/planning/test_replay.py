@@ -113,7 +113,7 @@ def test_a_pod_that_moves_twice_in_one_wave_is_found() -> None:
 
 def test_more_of_a_budget_than_it_lets_go_are_found() -> None:
     found = defects(*GOOD, budgets=[budget("web", 1, "web")])
-    assert found == ["wave 1 moves 2 pods of PodDisruptionBudget default/web, which lets 1 go at once"]
+    assert found == ["wave 1 moves 2 pods of PodDisruptionBudget default/web, which allows 1 at once"]
 
 
 def test_a_budget_that_lets_nobody_go_protects() -> None:

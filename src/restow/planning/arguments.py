@@ -24,8 +24,8 @@ from restow.model.resources import CPU, MEMORY, PODS
 from restow.model.selectors import EVERYTHING, LabelSelector, SelectorError, label_selector
 from restow.model.times import parse_duration
 from restow.model.wire import WireError, convert_readable
-from restow.planning.measured import Metering, NodeQueries, PodQueries, Queries
-from restow.planning.use import Percents
+from restow.planning.usage_samples import UsageSource, NodeUsageQueries, PodUsageQueries, PrometheusQueries
+from restow.planning.requested_usage import Percents
 
 DEFRAGMENTATION: Final = "Defragmentation"
 BALANCE: Final = "NodeResourceBalance"
@@ -36,7 +36,7 @@ _ALSO_READ: Final = {"ResourceType": "resourceType", "fragmentThresholds": "defr
 _LOW, _DEFRAGMENT, _PROTECTION = 30.0, 70.0, 95.0
 
 
-class Namespaces(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class NamespaceFilterArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     include: list[str] = []
     exclude: list[str] = []
 
@@ -50,7 +50,7 @@ class StrategyArgs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
     api_version: str | None = None
     kind: str | None = None
-    evictable_namespaces: Namespaces | None = None
+    evictable_namespaces: NamespaceFilterArgs | None = None
     label_selector: SelectorSpec | None = None
     cool_down_time: int = 0
 
@@ -69,15 +69,15 @@ class BalanceArgs(StrategyArgs, frozen=True, kw_only=True, forbid_unknown_fields
     max_threshold: float | None = None
 
 
-class _PrometheusQueries(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+class _PrometheusArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
     node_label: str = "node"
-    nodes: NodeQueries = NodeQueries()
-    pods: PodQueries = PodQueries()
+    nodes: NodeUsageQueries = NodeUsageQueries()
+    pods: PodUsageQueries = PodUsageQueries()
 
 
-class _Utilization(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+class _UtilizationArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
     source: str = KUBERNETES_METRICS
-    prometheus: _PrometheusQueries | None = None
+    prometheus: _PrometheusArgs | None = None
 
 
 class LoadAwareArgs(StrategyArgs, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
@@ -85,7 +85,7 @@ class LoadAwareArgs(StrategyArgs, frozen=True, kw_only=True, forbid_unknown_fiel
     target_thresholds: dict[str, float] = msgspec.field(default_factory=lambda: {CPU: 70.0, MEMORY: 70.0})
     number_of_nodes: int = 0
     max_age: Duration = "5m"
-    metrics_utilization: _Utilization = _Utilization()
+    metrics_utilization: _UtilizationArgs = _UtilizationArgs()
 
 
 class PodFilter(msgspec.Struct, frozen=True):
@@ -96,31 +96,31 @@ class PodFilter(msgspec.Struct, frozen=True):
     selector: LabelSelector = EVERYTHING
 
     @classmethod
-    def of(cls, namespaces: Namespaces | None, selector: LabelSelector) -> Self:
-        inside = namespaces or Namespaces()
+    def of(cls, namespaces: NamespaceFilterArgs | None, selector: LabelSelector) -> Self:
+        inside = namespaces or NamespaceFilterArgs()
         return cls(frozenset(inside.include), frozenset(inside.exclude), selector)
 
-    def why_not(self, pod: Pod) -> str:
+    def refusal_reason(self, pod: Pod) -> str:
         namespace = pod.metadata.namespace or "default"
         if (self.include and namespace not in self.include) or namespace in self.exclude:
             return f"evictableNamespaces leaves out namespace {namespace}"
         return "" if self.selector.matches(pod.metadata.labels) else f"its labels do not match {self.selector}"
 
 
-class Defragmentation(msgspec.Struct, frozen=True, kw_only=True):
+class DefragmentationSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Percents by resource; each map has the resource type."""
 
     resource: str
-    low: Percents
-    defragment: Percents
-    protection: Percents
+    low_thresholds: Percents
+    defragment_thresholds: Percents
+    protection_thresholds: Percents
     number_of_nodes: int
     cool_down: float
     only_if_emptied: bool
     pods: PodFilter
 
 
-class Balance(msgspec.Struct, frozen=True, kw_only=True):
+class BalanceSettings(msgspec.Struct, frozen=True, kw_only=True):
     resources: tuple[str, ...]
     max_threshold: float | None
     """As the rates: 0.15 is 15 percentage points."""
@@ -128,18 +128,18 @@ class Balance(msgspec.Struct, frozen=True, kw_only=True):
     pods: PodFilter
 
 
-class LoadAware(msgspec.Struct, frozen=True, kw_only=True):
+class LoadAwareSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Percents by resource, of the same resources each."""
 
-    idle: Percents
-    busy: Percents
+    idle_thresholds: Percents
+    busy_thresholds: Percents
     number_of_nodes: int
-    metering: Metering
+    usage_source: UsageSource
     cool_down: float
     pods: PodFilter
 
 
-def read_defragmentation(arguments: Mapping[str, Any]) -> Defragmentation:
+def read_defragmentation(arguments: Mapping[str, Any]) -> DefragmentationSettings:
     """Raises WireError."""
     names = [_ALSO_READ.get(key, key) for key in arguments]
     twice = [
@@ -161,15 +161,15 @@ def read_defragmentation(arguments: Mapping[str, Any]) -> Defragmentation:
         found.append(Problem("resourceType", "must name a resource"))
     if written.number_of_nodes < 0:
         found.append(Problem("numberOfNodes", f"must not be negative, is {written.number_of_nodes}"))
-    pods = pod_filter(written, found)
+    pods = read_pod_filter(written, found)
     problems = [*twice, *besides(unread, found)]
     if problems:
         raise WireError(DEFRAGMENTATION, problems)
-    return Defragmentation(
+    return DefragmentationSettings(
         resource=resource,
-        low=low,
-        defragment=defragment,
-        protection=protection,
+        low_thresholds=low,
+        defragment_thresholds=defragment,
+        protection_thresholds=protection,
         number_of_nodes=written.number_of_nodes,
         cool_down=float(written.cool_down_time),
         only_if_emptied=written.only_if_emptied,
@@ -177,7 +177,7 @@ def read_defragmentation(arguments: Mapping[str, Any]) -> Defragmentation:
     )
 
 
-def read_balance(arguments: Mapping[str, Any]) -> Balance:
+def read_balance(arguments: Mapping[str, Any]) -> BalanceSettings:
     """Raises WireError."""
     written, unread = convert_readable(BalanceArgs, arguments, BALANCE)
     found = list(shared_problems(written))
@@ -187,30 +187,30 @@ def read_balance(arguments: Mapping[str, Any]) -> Balance:
     limit = written.max_threshold
     if limit is not None and not 0 <= limit <= 1:
         found.append(Problem("maxThreshold", f"must be from 0 to 1, is {limit:g}"))
-    pods = pod_filter(written, found)
+    pods = read_pod_filter(written, found)
     problems = besides(unread, found)
     if problems:
         raise WireError(BALANCE, problems)
-    return Balance(
+    return BalanceSettings(
         resources=tuple(written.resources), max_threshold=limit, cool_down=float(written.cool_down_time), pods=pods
     )
 
 
-def read_load_aware(arguments: Mapping[str, Any]) -> LoadAware:
+def read_load_aware(arguments: Mapping[str, Any]) -> LoadAwareSettings:
     """Raises WireError."""
     written, unread = convert_readable(LoadAwareArgs, arguments, LOAD_AWARE)
     found = [*shared_problems(written), *_load_problems(written), *_source_problems(written.metrics_utilization)]
     if members(unread).isdisjoint({"thresholds", "targetThresholds"}):
         found += _pair_problems(written)
-    pods = pod_filter(written, found)
+    pods = read_pod_filter(written, found)
     problems = besides(unread, found)
     if problems:
         raise WireError(LOAD_AWARE, problems)
-    return LoadAware(
-        idle=written.thresholds,
-        busy=written.target_thresholds,
+    return LoadAwareSettings(
+        idle_thresholds=written.thresholds,
+        busy_thresholds=written.target_thresholds,
         number_of_nodes=written.number_of_nodes,
-        metering=_metering(written),
+        usage_source=_metering(written),
         cool_down=float(written.cool_down_time),
         pods=pods,
     )
@@ -238,7 +238,7 @@ def _pair_problems(written: LoadAwareArgs) -> Iterator[Problem]:
             yield Problem(join("thresholds", name), f"is {low:g}, above {join('targetThresholds', name)}, {high:g}")
 
 
-def _source_problems(written: _Utilization) -> Iterator[Problem]:
+def _source_problems(written: _UtilizationArgs) -> Iterator[Problem]:
     if written.source not in SOURCES:
         told = f"expected one of {', '.join(SOURCES)}, got {written.source!r}"
         yield Problem("metricsUtilization.source", told)
@@ -258,14 +258,14 @@ def _source_problems(written: _Utilization) -> Iterator[Problem]:
                 yield Problem(f"metricsUtilization.prometheus.{path}", "must not be empty")
 
 
-def _metering(written: LoadAwareArgs) -> Metering:
+def _metering(written: LoadAwareArgs) -> UsageSource:
     asked = written.metrics_utilization
     max_age = float(parse_duration(written.max_age))
     if asked.source != PROMETHEUS:
-        return Metering(max_age=max_age)
-    chosen = asked.prometheus or _PrometheusQueries()
-    queries = Queries(node_label=chosen.node_label, nodes=chosen.nodes, pods=chosen.pods)
-    return Metering(max_age=max_age, queries=queries)
+        return UsageSource(max_age=max_age)
+    chosen = asked.prometheus or _PrometheusArgs()
+    queries = PrometheusQueries(node_label=chosen.node_label, nodes=chosen.nodes, pods=chosen.pods)
+    return UsageSource(max_age=max_age, queries=queries)
 
 
 def _percent_problems(maps: Mapping[str, Percents]) -> Iterator[Problem]:
@@ -296,7 +296,7 @@ def shared_problems(written: StrategyArgs) -> Iterator[Problem]:
         yield from written.evictable_namespaces.problems("evictableNamespaces")
 
 
-def pod_filter(written: StrategyArgs, problems: list[Problem]) -> PodFilter:
+def read_pod_filter(written: StrategyArgs, problems: list[Problem]) -> PodFilter:
     """Which pods are meant; a selector that cannot be read is one more problem."""
     return PodFilter.of(written.evictable_namespaces, read_selector(written.label_selector, "labelSelector", problems))
 
@@ -304,12 +304,12 @@ def pod_filter(written: StrategyArgs, problems: list[Problem]) -> PodFilter:
 def read_selector(written: SelectorSpec | None, path: str, problems: list[Problem]) -> LabelSelector:
     """What a selector selects, everything where there is none; one that cannot be read is one more problem."""
     try:
-        return selector_of(written)
+        return selector_from_spec(written)
     except SelectorError as mistake:
         problems.append(Problem(path, str(mistake)))
         return EVERYTHING
 
 
-def selector_of(written: SelectorSpec | None) -> LabelSelector:
+def selector_from_spec(written: SelectorSpec | None) -> LabelSelector:
     """Raises SelectorError."""
     return EVERYTHING if written is None else label_selector(written)

@@ -9,26 +9,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from restow.model.cluster import Snapshot
-from restow.model.cluster.seat import MOVED_AT_ANNOTATION, MOVED_FROM_ANNOTATION
 from restow.model.objects import Pod
+from restow.model.reservations.reservation_annotations import MOVED_AT_ANNOTATION, MOVED_FROM_ANNOTATION
+from restow.model.snapshot import Snapshot
 from restow.model.times import TimeError, parse_time
 
 
-def resting(snapshot: Snapshot, migrated: Mapping[str, float], now: float, seconds: float) -> frozenset[str]:
+def nodes_cooling_down(snapshot: Snapshot, migrated: Mapping[str, float], now: float, seconds: float) -> frozenset[str]:
     """Nodes that a pod left or came to by migration less than so many seconds ago."""
     if seconds <= 0:
         return frozenset()
-    times = touched(snapshot, migrated, now + seconds)
+    times = last_migration_times(snapshot, migrated, now + seconds)
     return frozenset(node for node, when in times.items() if now - when < seconds)
 
 
-def resting_sentence(seconds: float, node: str = "") -> str:
+def cool_down_message(seconds: float, node: str = "") -> str:
     """What nodes do that rest, and why; or one of them, by name."""
     return f"{f'{node} rests' if node else 'rest'}, as a pod came or left less than {seconds:g}s ago"
 
 
-def touched(snapshot: Snapshot, migrated: Mapping[str, float], until: float) -> dict[str, float]:
+def last_migration_times(snapshot: Snapshot, migrated: Mapping[str, float], until: float) -> dict[str, float]:
     """By node: when a pod last left it or came to it by migration before some time, as far as anybody can tell."""
     found = {node: when for node, when in migrated.items() if when < until}
     for one in snapshot.pods.known.values():
@@ -39,7 +39,7 @@ def touched(snapshot: Snapshot, migrated: Mapping[str, float], until: float) -> 
     return found
 
 
-def moved_from(pod: Pod, now: float, seconds: float) -> str | None:
+def recent_source(pod: Pod, now: float, seconds: float) -> str | None:
     """The node a pod was moved from less than so many seconds ago; None if it was not."""
     move = _last_move(pod)
     return move[0] if move is not None and abs(now - move[1]) < seconds else None

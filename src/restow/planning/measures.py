@@ -11,27 +11,28 @@ from collections.abc import Collection, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from restow.model.cluster import Mask, Occupant, RowIndex, Snapshot
+from restow.model.cluster import Mask, Occupant, RowIndex
 from restow.model.cluster.listing import Amounts
 from restow.model.pods import stays_with_node
 from restow.model.resources import CPU, MEMORY, PODS, Vector
+from restow.model.snapshot import Snapshot
 from restow.planning.plan import Measures
 
 Rates = NDArray[np.float64]
 
 
-def guests(snapshot: Snapshot, node: str) -> list[Occupant]:
+def pods_on_node(snapshot: Snapshot, node: str) -> list[Occupant]:
     """Who is on a node and does not belong to it, seats of reservations included."""
     return [one for one in snapshot.occupants(node) if not stays_with_node(one.pod)]
 
 
-def guest_counts(snapshot: Snapshot) -> NDArray[np.int64]:
+def pod_counts(snapshot: Snapshot) -> NDArray[np.int64]:
     """How many guests each row has."""
     counts = np.zeros(snapshot.rows.size, np.int64)
     for name in snapshot.rows.names():
         row = snapshot.rows.find(name)
         if row is not None:
-            counts[row] = len(guests(snapshot, name))
+            counts[row] = len(pods_on_node(snapshot, name))
     return counts
 
 
@@ -51,12 +52,12 @@ def slots_by_row(snapshot: Snapshot, amounts: Amounts) -> NDArray[np.int64]:
     return np.where(usable, slots, 0)
 
 
-def slots(snapshot: Snapshot, shape: Vector) -> int:
+def count_slots(snapshot: Snapshot, shape: Vector) -> int:
     """How many more pods of a reference shape the cluster has room for."""
     return int(slots_by_row(snapshot, shape_amounts(snapshot, shape)).sum())
 
 
-def used(snapshot: Snapshot, resource: str) -> NDArray[np.int64]:
+def requested_amounts(snapshot: Snapshot, resource: str) -> NDArray[np.int64]:
     """How much of a resource is requested or held, per row."""
     room, column = snapshot.room, snapshot.room.resources.column(resource)
     if column >= len(room.free):
@@ -66,7 +67,7 @@ def used(snapshot: Snapshot, resource: str) -> NDArray[np.int64]:
     return total
 
 
-def offered(snapshot: Snapshot, resource: str) -> NDArray[np.int64]:
+def allocatable_amounts(snapshot: Snapshot, resource: str) -> NDArray[np.int64]:
     """How much of a resource nodes offer, per row."""
     room, column = snapshot.room, snapshot.room.resources.column(resource)
     if column >= len(room.free):
@@ -75,14 +76,14 @@ def offered(snapshot: Snapshot, resource: str) -> NDArray[np.int64]:
     return cells
 
 
-def utilisation(snapshot: Snapshot, resource: str) -> Rates:
+def utilisation_percent(snapshot: Snapshot, resource: str) -> Rates:
     """Used per offered, in percent; NaN on rows that do not offer the resource."""
-    total = offered(snapshot, resource)
+    total = allocatable_amounts(snapshot, resource)
     with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where(total > 0, 100.0 * used(snapshot, resource) / total, np.nan)
+        return np.where(total > 0, 100.0 * requested_amounts(snapshot, resource) / total, np.nan)
 
 
-def imbalance(taken: Sequence[Rates]) -> Rates:
+def node_imbalance(taken: Sequence[Rates]) -> Rates:
     """The population standard deviation of a node's rates over resources; NaN rates are left out, one alone is even."""
     rates = np.stack(taken)
     known = ~np.isnan(rates)
@@ -92,7 +93,7 @@ def imbalance(taken: Sequence[Rates]) -> Rates:
     return spread
 
 
-def deviation(taken: Sequence[Rates]) -> Rates:
+def dense_imbalance(taken: Sequence[Rates]) -> Rates:
     """`imbalance` where every node offers every resource."""
     mean = sum(taken[1:], taken[0]) / len(taken)
     squares = [(rates - mean) ** 2 for rates in taken]
@@ -105,7 +106,7 @@ def mean_and_deviation(values: Rates) -> tuple[float, float]:
     return (float(values.mean()), float(values.std())) if len(values) else (0.0, 0.0)
 
 
-def is_ready(snapshot: Snapshot) -> Mask:
+def ready_rows(snapshot: Snapshot) -> Mask:
     """Rows whose Node says it is ready; one that says nothing is believed to be."""
     ready = snapshot.nodes.present[snapshot.rows.every].copy()
     for row in np.flatnonzero(ready).tolist():
@@ -115,7 +116,7 @@ def is_ready(snapshot: Snapshot) -> Mask:
     return ready
 
 
-def name_order(snapshot: Snapshot) -> RowIndex:
+def name_ranks(snapshot: Snapshot) -> RowIndex:
     """The place of each row's name among all names, for breaking ties."""
     order = np.zeros(snapshot.rows.size, np.intp)
     for place, name in enumerate(snapshot.rows.names()):
@@ -125,13 +126,13 @@ def name_order(snapshot: Snapshot) -> RowIndex:
     return order
 
 
-def overview(snapshot: Snapshot, resources: Collection[str] = (CPU, MEMORY)) -> Measures:
+def cluster_overview(snapshot: Snapshot, resources: Collection[str] = (CPU, MEMORY)) -> Measures:
     """Free nodes, and how full the others are on average, by resource."""
-    counts = guest_counts(snapshot)
+    counts = pod_counts(snapshot)
     present = snapshot.nodes.present[snapshot.rows.every]
     figures: Measures = {"nodes": int(present.sum()), "freeNodes": int(np.count_nonzero(present & (counts == 0)))}
     for resource in resources:
-        rates = utilisation(snapshot, resource)
+        rates = utilisation_percent(snapshot, resource)
         occupied = rates[present & (counts > 0) & ~np.isnan(rates)]
         figures[f"utilisation.{resource}"] = round(float(occupied.mean()), 2) if len(occupied) else 0.0
     return figures

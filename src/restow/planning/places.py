@@ -11,22 +11,22 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec.structs import replace
 
-from restow.model.cluster import Snapshot
-from restow.model.cluster.owners import group_name
+from restow.model.cluster.owner_chains import group_name
 from restow.model.objects import Pod
 from restow.model.pods import full_name
+from restow.model.snapshot import Snapshot
 from restow.planning.measures import slots_by_row
 from restow.planning.plan import Place
-from restow.planning.request import Request
+from restow.planning.plan_request import PlanRequest
 from restow.scheduling.framework import Cycle
-from restow.scheduling.jobs import jobs_of
+from restow.scheduling.jobs import jobs_of_pods
 from restow.scheduling.pod_group_cache import PodGroupCache
 
 Name = tuple[str, str]
 
 
-def take_places(
-    snapshot: Snapshot, request: Request, places: Iterable[Place], *, elsewhere: bool = False
+def assign_places(
+    snapshot: Snapshot, request: PlanRequest, places: Iterable[Place], *, allow_other_nodes: bool = False
 ) -> tuple[Place, ...]:
     """Assume waiting pods where these places are, as far as they fit there; with `elsewhere` also on other nodes."""
     pending = {full_name(pod): pod for pod in request.pending}
@@ -34,7 +34,7 @@ def take_places(
     needed = _needed(snapshot, request)
     while True:
         mark = snapshot.mark()
-        found = list(_fitting(snapshot, request, waiting, elsewhere))
+        found = list(_fitting(snapshot, request, waiting, allow_other_nodes))
         counts = Counter(_gang(pending[_name(place)]) for place in found)
         broken = {gang for gang, count in counts.items() if count < needed.get(gang, 0)}
         if not broken:
@@ -45,7 +45,7 @@ def take_places(
 
 
 def _fitting(
-    snapshot: Snapshot, request: Request, waiting: Sequence[tuple[Place, Pod]], elsewhere: bool
+    snapshot: Snapshot, request: PlanRequest, waiting: Sequence[tuple[Place, Pod]], elsewhere: bool
 ) -> Iterator[Place]:
     astray: list[tuple[Place, Pod]] = []
     for place, pod in waiting:
@@ -61,18 +61,18 @@ def _fitting(
             yield replace(place, node=node)
 
 
-def _fullest(snapshot: Snapshot, request: Request, pod: Pod) -> str | None:
+def _fullest(snapshot: Snapshot, request: PlanRequest, pod: Pod) -> str | None:
     """The fullest node that takes a waiting pod."""
     cycle = Cycle(pod, snapshot, request.now)
     left = slots_by_row(snapshot, cycle.pod_class.shape.amounts)
-    rows = request.engine.acceptable(cycle).tolist()
+    rows = request.engine.feasible_rows(cycle).tolist()
     return min(((int(left[row]), snapshot.rows.name(row) or "") for row in rows), default=(0, None))[1]
 
 
-def _needed(snapshot: Snapshot, request: Request) -> dict[Name, int]:
+def _needed(snapshot: Snapshot, request: PlanRequest) -> dict[Name, int]:
     """By gang, how many pods more have to find a place for it to start."""
-    jobs = jobs_of(request.pending, request.roster or PodGroupCache(), snapshot)
-    return {_gang(job.pods[0]): job.least - job.placed for job in jobs if job.is_gang and job.pods}
+    jobs = jobs_of_pods(request.pending, request.pod_groups or PodGroupCache(), snapshot)
+    return {_gang(job.pods[0]): job.min_available - job.placed for job in jobs if job.is_gang and job.pods}
 
 
 def _gang(pod: Pod) -> Name:

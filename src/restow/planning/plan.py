@@ -81,7 +81,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unk
             yield wave, list(moves)
 
 
-def by_reason(refusals: Iterable[Refusal]) -> list[tuple[str, list[str]]]:
+def group_by_reason(refusals: Iterable[Refusal]) -> list[tuple[str, list[str]]]:
     """Each reason with the pods it is said of, the most frequent first."""
     pods: dict[str, list[str]] = {}
     for one in refusals:
@@ -97,13 +97,13 @@ def version_key(kind: str, name: str, namespace: str = "") -> str:
     return f"{kind} {namespace}/{name}" if namespace else f"{kind} {name}"
 
 
-def fingerprint(configuration: Any) -> str:
+def configuration_fingerprint(configuration: Any) -> str:
     """A short name for a configuration: equal for equal ones, in whatever order they are written."""
     encoded = msgspec.json.encode(configuration, order="deterministic")
     return hashlib.sha256(encoded).hexdigest()[:16]
 
 
-def printed(plan: Plan) -> dict[str, Any]:
+def plan_document(plan: Plan) -> dict[str, Any]:
     """The plan as a document for programs."""
     document: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(plan))
     for name in _SAVED_ONLY:
@@ -113,7 +113,7 @@ def printed(plan: Plan) -> dict[str, Any]:
     return document
 
 
-def saved(plan: Plan) -> bytes:
+def encode_plan(plan: Plan) -> bytes:
     """The plan as a file, everything included."""
     return msgspec.json.format(msgspec.json.encode(plan), indent=2) + b"\n"
 

@@ -22,14 +22,14 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from restow.model.cluster import Snapshot
-from restow.planning.bookings import Bookings, carry_out
-from restow.planning.measures import guests, shape_amounts, slots, slots_by_row
-from restow.planning.places import take_places
+from restow.model.snapshot import Snapshot
+from restow.planning.move_simulation import MoveSimulation, simulate_moves
+from restow.planning.measures import pods_on_node, shape_amounts, count_slots, slots_by_row
+from restow.planning.places import assign_places
 from restow.planning.plan import Move, Place, Plan
-from restow.planning.replay import Defect, replay
-from restow.planning.request import Request
-from restow.planning.sequence import Wanted, sequence
+from restow.planning.replay import PlanDefect, replay_plan
+from restow.planning.plan_request import PlanRequest
+from restow.planning.move_ordering import DesiredMove, order_moves
 
 _ROUNDS: Final = 4
 _CANDIDATES: Final = 16
@@ -39,26 +39,26 @@ _TAKEN: Final = "others take the room there"
 _WITH_OTHER_TARGETS: Final = ("free-nodes", "slots", "pending")
 
 
-class Repaired(msgspec.Struct, frozen=True):
+class RepairedPlan(msgspec.Struct, frozen=True):
     plan: Plan
-    changes: tuple[Defect, ...] = ()
+    changes: tuple[PlanDefect, ...] = ()
     """What is different now; of a plan that was valid, nothing."""
-    worthwhile: bool = True
+    is_worthwhile: bool = True
     """Whether what is left still gains something."""
 
 
-def repair(snapshot: Snapshot, plan: Plan, request: Request, spared: Iterable[str] = ()) -> Repaired:
+def repair_plan(snapshot: Snapshot, plan: Plan, request: PlanRequest, protected_nodes: Iterable[str] = ()) -> RepairedPlan:
     """The plan as it can be carried out now. No pod is newly sent to a node that is `spared`: the plan empties it, or
     gathers room on it. The snapshot is left as it was."""
-    replayed = replay(snapshot, plan, request)
+    replayed = replay_plan(snapshot, plan, request)
     if replayed.valid:
-        return Repaired(plan)
-    return _Repairing(snapshot, plan, request, frozenset(spared), replayed.defects).run()
+        return RepairedPlan(plan)
+    return _Repairing(snapshot, plan, request, frozenset(protected_nodes), replayed.defects).run()
 
 
 class _Repairing:
     def __init__(
-        self, snapshot: Snapshot, plan: Plan, request: Request, spared: frozenset[str], defects: Sequence[Defect]
+        self, snapshot: Snapshot, plan: Plan, request: PlanRequest, spared: frozenset[str], defects: Sequence[PlanDefect]
     ) -> None:
         self._snapshot = snapshot
         self._plan = plan
@@ -70,13 +70,13 @@ class _Repairing:
         self._touched = sorted(ends | {place.node for place in plan.places})
         self._spared = spared | {move.source for move in plan.moves} | {place.node for place in plan.places}
 
-    def run(self) -> Repaired:
+    def run(self) -> RepairedPlan:
         wanted = self._reachable(self._survivors())
         wanted = self._useful(wanted)
         moves = self._sequenced(wanted)
         places = self._places(moves)
         plan = replace(self._plan, moves=self._renumbered(moves), places=places)
-        return Repaired(plan, tuple(self._changes(plan)), self._is_worthwhile(moves, places))
+        return RepairedPlan(plan, tuple(self._changes(plan)), self._is_worthwhile(moves, places))
 
     # --- moves --------------------------------------------------------------------------------------------------------
 
@@ -85,7 +85,7 @@ class _Repairing:
         known, found = self._snapshot.pods.known, dict[str, str]()
         for move in sorted(self._plan.moves, key=lambda move: move.order):
             one = known.get(move.uid)
-            if one is not None and one.book == "requested" and not self._request.mobility.why_not(one.pod):
+            if one is not None and one.ledger == "requested" and not self._request.eviction_rules.refusal_reason(one.pod):
                 found[move.uid] = move.target
         return {uid: target for uid, target in found.items() if known[uid].node != target}
 
@@ -104,37 +104,37 @@ class _Repairing:
         return {uid: target for uid, target in wanted.items() if ends.get(uid) == target}
 
     def _sequenced(self, wanted: Mapping[str, str]) -> tuple[Move, ...]:
-        asked = [Wanted(uid, target) for uid, target in wanted.items()]
+        asked = [DesiredMove(uid, target) for uid, target in wanted.items()]
         most = sum(move.uid in wanted for move in self._plan.moves)
-        return sequence(self._snapshot, self._request, asked, most=most).moves
+        return order_moves(self._snapshot, self._request, asked, max_moves=most).moves
 
     def _other_targets(self, moves: Sequence[Move], missed: Sequence[str]) -> dict[str, str]:
         if self._plan.objective not in _WITH_OTHER_TARGETS:
             return {}
         found: dict[str, str] = {}
-        with Bookings(self._snapshot, self._request.engine, self._request.now) as bookings:
-            carry_out(bookings, moves)
+        with MoveSimulation(self._snapshot, self._request.engine, self._request.now) as bookings:
+            simulate_moves(bookings, moves)
             for uid in missed:
                 target = self._other_target(bookings, uid)
                 if target is not None:
-                    bookings.hold(uid, target)
+                    bookings.reserve_target(uid, target)
                     found[uid] = target
         return found
 
-    def _other_target(self, bookings: Bookings, uid: str) -> str | None:
+    def _other_target(self, bookings: MoveSimulation, uid: str) -> str | None:
         """The node that costs the objective least; of those the one that is then the fullest."""
         occupant = bookings.occupant(uid)
         if occupant is None:
             return None
         left = slots_by_row(self._snapshot, occupant.shape.amounts)
-        names = {self._snapshot.rows.name(row) or "": row for row in bookings.choices(uid).tolist()}
-        taken = [name for name in names if name not in self._spared and guests(self._snapshot, name)]
+        names = {self._snapshot.rows.name(row) or "": row for row in bookings.feasible_rows(uid).tolist()}
+        taken = [name for name in names if name not in self._spared and pods_on_node(self._snapshot, name)]
         nearest = sorted(taken, key=lambda name: (int(left[names[name]]), name))[:_CANDIDATES]
         return max(nearest, key=lambda name: self._figure_with(bookings, uid, name), default=None)
 
-    def _figure_with(self, bookings: Bookings, uid: str, target: str) -> int:
-        with bookings.trying():
-            bookings.hold(uid, target)
+    def _figure_with(self, bookings: MoveSimulation, uid: str, target: str) -> int:
+        with bookings.trial():
+            bookings.reserve_target(uid, target)
             return self._figure()
 
     def _useful(self, wanted: dict[str, str]) -> dict[str, str]:
@@ -166,8 +166,8 @@ class _Repairing:
         if self._plan.objective == "pending":
             return {place.node for place in self._places(moves)}
         before = self._figures()
-        with Bookings(self._snapshot, self._request.engine, self._request.now) as bookings:
-            carry_out(bookings, moves)
+        with MoveSimulation(self._snapshot, self._request.engine, self._request.now) as bookings:
+            simulate_moves(bookings, moves)
             after = self._figures()
         return {name for name, figure in after.items() if figure > before[name]}
 
@@ -177,15 +177,15 @@ class _Repairing:
             rows = slots_by_row(self._snapshot, shape_amounts(self._snapshot, self._plan.shape))
             found = ((name, self._snapshot.rows.find(name)) for name in self._touched)
             return {name: int(rows[row]) if row is not None else 0 for name, row in found}
-        return {name: int(not guests(self._snapshot, name)) for name in self._touched}
+        return {name: int(not pods_on_node(self._snapshot, name)) for name in self._touched}
 
     # --- places -------------------------------------------------------------------------------------------------------
 
     def _places(self, moves: Sequence[Move]) -> tuple[Place, ...]:
         """Where the waiting pods fit once the moves are done, on the planned nodes or on others."""
-        with Bookings(self._snapshot, self._request.engine, self._request.now) as bookings:
-            carry_out(bookings, moves)
-            return take_places(self._snapshot, self._request, self._plan.places, elsewhere=True)
+        with MoveSimulation(self._snapshot, self._request.engine, self._request.now) as bookings:
+            simulate_moves(bookings, moves)
+            return assign_places(self._snapshot, self._request, self._plan.places, allow_other_nodes=True)
 
     # --- what it is worth ---------------------------------------------------------------------------------------------
 
@@ -198,13 +198,13 @@ class _Repairing:
         """How good the cluster is once the moves are done; comparable only within one plan."""
         if self._plan.objective == "pending":
             return len(self._places(moves))
-        with Bookings(self._snapshot, self._request.engine, self._request.now) as bookings:
-            carry_out(bookings, moves)
+        with MoveSimulation(self._snapshot, self._request.engine, self._request.now) as bookings:
+            simulate_moves(bookings, moves)
             return self._figure()
 
     def _figure(self) -> int:
         if self._plan.objective == "slots":
-            return slots(self._snapshot, self._plan.shape)
+            return count_slots(self._snapshot, self._plan.shape)
         return sum(self._figures().values()) if self._plan.objective == "free-nodes" else 0
 
     # --- words --------------------------------------------------------------------------------------------------------
@@ -222,24 +222,24 @@ class _Repairing:
             made.append(replace(move, order=order, wave=first + move.wave - 1))
         return tuple(reversed(made))
 
-    def _changes(self, plan: Plan) -> Iterator[Defect]:
+    def _changes(self, plan: Plan) -> Iterator[PlanDefect]:
         ends = _ends(plan.moves)
         for uid, move in {move.uid: move for move in self._plan.moves}.items():
             target, why = ends.get(uid), self._why.get(move.order)
             if target is None:
-                yield Defect.of(move, f"is left out: {why or _NO_GAIN}")
+                yield PlanDefect.of_move(move, f"is left out: {why or _NO_GAIN}")
             elif target != move.target:
-                yield Defect.of(move, f"goes to {target} instead of {move.target}: {why or _TAKEN}")
+                yield PlanDefect.of_move(move, f"goes to {target} instead of {move.target}: {why or _TAKEN}")
         there = {(place.namespace, place.pod): place.node for place in plan.places}
         for place in self._plan.places:
             name = (place.namespace, place.pod)
             why = self._why_not_placed.get(name) or "others of its gang have no place"
             if name not in there:
-                yield Defect(0, 0, *name, f"gets no place: {why}")
+                yield PlanDefect(0, 0, *name, f"gets no place: {why}")
             elif there[name] != place.node:
-                yield Defect(0, 0, *name, f"gets a place on {there[name]} instead of {place.node}: {why}")
+                yield PlanDefect(0, 0, *name, f"gets a place on {there[name]} instead of {place.node}: {why}")
         for wave, why in self._too_many.items():
-            yield Defect(0, wave, "", "", f"{why}: the others wait for a later wave")
+            yield PlanDefect(0, wave, "", "", f"{why}: the others wait for a later wave")
 
 
 def _ends(moves: Iterable[Move]) -> dict[str, str]:

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from restow.model.wire import WireError
-from restow.planning.optimal.plugin import optimal_by_arguments, read_optimal
+from restow.planning.optimal.plugin import plan_optimal_by_arguments, read_optimal
 from restow.planning.plan import Plan
 from tests.planning.clusters import NOW, app, cluster, moves, reasons, request, ten
-from tests.planning.descheduling.asking import ask
+from tests.planning.descheduling.plugin_requests import ask
 
 STEPS = {"workLimit": 200}
 PODS = [app("p", "2", on="a"), app("q", "3", on="b"), app("r", "4", on="c", namespace="shop")]
@@ -18,13 +18,13 @@ PODS = [app("p", "2", on="a"), app("q", "3", on="b"), app("r", "4", on="c", name
 
 def planned(**arguments: Any) -> Plan:
     snapshot = cluster([ten(name) for name in "abc"], PODS)
-    fields = {"migrated": arguments.pop("migrated", {}), "max_moves": arguments.pop("most", 50)}
-    return optimal_by_arguments(snapshot, request(snapshot, {**STEPS, **arguments}, **fields))
+    fields = {"last_migrations": arguments.pop("last_migrations", {}), "max_moves": arguments.pop("most", 50)}
+    return plan_optimal_by_arguments(snapshot, request(snapshot, {**STEPS, **arguments}, **fields))
 
 
 def test_it_frees_nodes_in_a_cycle() -> None:
     found = ask(cluster([ten(name) for name in "abc"], PODS), "Optimal", arguments=STEPS)
-    assert found.planners.keys() >= {"uid-p"} and set(found.planners.values()) == {"Optimal"}
+    assert found.planner_of.keys() >= {"uid-p"} and set(found.planner_of.values()) == {"Optimal"}
     assert (found.plan.before["freeNodes"], found.plan.after["freeNodes"]) == (0, 2)
 
 
@@ -52,7 +52,7 @@ def test_pods_that_are_left_out_stay() -> None:
 
 
 def test_nodes_that_rest_neither_give_nor_take() -> None:
-    found = planned(coolDownTime=600, migrated={"a": NOW - 100})
+    found = planned(coolDownTime=600, last_migrations={"a": NOW - 100})
     assert all("a" not in (move.source, move.target) for move in found.moves) and found.moves
     assert "a rests, as a pod came or left less than 600s ago" in reasons(found)["p"]
 

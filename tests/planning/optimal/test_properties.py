@@ -16,19 +16,19 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from restow.model.cluster import Snapshot
 from restow.model.objects import Pod
-from restow.planning.effect import after
-from restow.planning.measures import slots
+from restow.model.snapshot import Snapshot
+from restow.planning.plan_effect import measures_after
+from restow.planning.measures import count_slots
 from restow.planning.plan import Measures, Plan
-from restow.planning.replay import replay
-from restow.planning.request import Request
-from restow.planning.sequence import Wanted, sequence
+from restow.planning.replay import replay_plan
+from restow.planning.plan_request import PlanRequest
+from restow.planning.move_ordering import DesiredMove, order_moves
 from restow.planning.strategies import make_plan
-from tests.planning.by_definition import ZONE, misplaced_disks, skews, violations
+from tests.planning.reference_checks import ZONE, misplaced_disks, skews, violations
 from tests.planning.clusters import app, cluster, free_nodes, request, ten
-from tests.planning.drawn import HOST, asked_budgets, constraints, snapshots
-from tests.planning.optimal.plans import gang, waits
+from tests.planning.random_clusters import HOST, asked_budgets, constraints, snapshots
+from tests.planning.optimal.optimal_plans import gang, waits
 
 EXAMPLES = int(os.environ.get("RESTOW_OPTIMISER_EXAMPLES", "8"))
 tried = settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -37,10 +37,10 @@ FIGURES = {"free-nodes": "freeNodes", "slots": "slots"}
 
 
 def measure(snapshot: Snapshot) -> Measures:
-    return {"freeNodes": free_nodes(snapshot), "slots": slots(snapshot, SHAPE)}
+    return {"freeNodes": free_nodes(snapshot), "slots": count_slots(snapshot, SHAPE)}
 
 
-def asked(snapshot: Snapshot, objective: str, **fields: Any) -> Request:
+def asked(snapshot: Snapshot, objective: str, **fields: Any) -> PlanRequest:
     limits = {"work_limit": 12, "time_limit": 600.0, "max_moves": 8, "limit": lambda replicas, has_budget: 2}
     return request(snapshot, objective=objective, shape=SHAPE, **{**limits, **fields})
 
@@ -53,7 +53,7 @@ def waiting(draw: st.DrawFn) -> dict[str, Any]:
     members, roster = gang(
         *(_pod(draw, f"g{number}", draw(kinds)) for number in range(3)), least=draw(st.integers(2, 3))
     )
-    return {"pending": (*single, *members), "roster": roster}
+    return {"pending": (*single, *members), "pod_groups": roster}
 
 
 def _pod(draw: st.DrawFn, name: str, kind: str) -> Pod:
@@ -71,11 +71,11 @@ def test_every_plan_survives_its_replay_and_a_count_by_hand(objective: str, data
     more = data.draw(waiting()) if objective == "pending" else {}
     wish = asked(snapshot, objective, budgets=budgets, **more)
     plan = make_plan("optimal", snapshot, wish)
-    assert replay(snapshot, plan, wish).defects == ()
+    assert replay_plan(snapshot, plan, wish).defects == ()
     assert [*violations(snapshot, plan), *skews(snapshot, plan), *misplaced_disks(snapshot, plan)] == []
     assert len(plan.moves) <= wish.max_moves
     placed = sum(place.pod.startswith("g") for place in plan.places)
-    assert placed == 0 or wish.roster is None or placed >= 2
+    assert placed == 0 or wish.pod_groups is None or placed >= 2
     if objective in FIGURES:
         reached = plan.after[FIGURES[objective]]
         assert plan.before[FIGURES[objective]] <= reached <= (plan.bound or 0)
@@ -89,9 +89,9 @@ def test_without_any_one_of_its_moves_a_plan_brings_less(objective: str, snapsho
     plan = make_plan("optimal", snapshot, wish)
     ends = {move.uid: move.target for move in plan.moves}
     for dropped in ends:
-        rest = [Wanted(uid, target) for uid, target in ends.items() if uid != dropped]
-        left = sequence(snapshot, wish, rest, most=wish.max_moves)
-        assert after(snapshot, wish, left.moves, measure)[FIGURES[objective]] < plan.after[FIGURES[objective]]
+        rest = [DesiredMove(uid, target) for uid, target in ends.items() if uid != dropped]
+        left = order_moves(snapshot, wish, rest, max_moves=wish.max_moves)
+        assert measures_after(snapshot, wish, left.moves, measure)[FIGURES[objective]] < plan.after[FIGURES[objective]]
 
 
 @st.composite
@@ -109,14 +109,14 @@ def tiny(draw: st.DrawFn) -> Snapshot:
     return cluster([ten(name, labels=labels[name]) for name in "abc"], pods)
 
 
-def every_way(snapshot: Snapshot, wish: Request) -> Iterator[Measures]:
+def every_way(snapshot: Snapshot, wish: PlanRequest) -> Iterator[Measures]:
     """What is reached by every way to move pods that some order makes possible."""
     known = sorted(snapshot.pods.known.items())
     for ends in product("abc", repeat=len(known)):
-        wanted = [Wanted(uid, end) for (uid, one), end in zip(known, ends, strict=True) if one.node != end]
-        found = sequence(snapshot, wish, wanted, most=wish.max_moves)
+        wanted = [DesiredMove(uid, end) for (uid, one), end in zip(known, ends, strict=True) if one.node != end]
+        found = order_moves(snapshot, wish, wanted, max_moves=wish.max_moves)
         if not found.dropped and len(found.moves) <= wish.max_moves:
-            yield after(snapshot, wish, found.moves, measure)
+            yield measures_after(snapshot, wish, found.moves, measure)
 
 
 @pytest.mark.parametrize("objective", sorted(FIGURES))

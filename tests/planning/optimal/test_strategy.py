@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from restow.model.cluster import Snapshot
 from restow.model.objects import (
     Affinity,
     Pod,
@@ -15,11 +14,12 @@ from restow.model.objects import (
     PodAffinityTerm,
     SelectorSpec,
 )
+from restow.model.snapshot import Snapshot
 from restow.model.wire import WireError
 from restow.planning.optimal import solver
-from restow.planning.optimal.strategy import gap
+from restow.planning.optimal.strategy import gap_percent
 from tests.planning.clusters import app, budget, cluster, moves, reasons, ten
-from tests.planning.optimal.plans import gang, planned, scattered, waits
+from tests.planning.optimal.optimal_plans import gang, planned, scattered, waits
 
 APART = Affinity(
     pod_anti_affinity=PodAffinity(
@@ -84,7 +84,7 @@ def test_pods_of_several_priorities_are_counted_and_so_is_the_bound() -> None:
     ],
 )
 def test_the_gap_is_0_only_where_nothing_better_is_possible(reached: float, most: float, percent: float) -> None:
-    assert gap(reached, most) == percent
+    assert gap_percent(reached, most) == percent
 
 
 def test_amounts_that_nothing_divides_are_told_as_they_are() -> None:
@@ -97,20 +97,20 @@ def test_amounts_that_nothing_divides_are_told_as_they_are() -> None:
 
 def test_a_gang_is_placed_as_a_whole() -> None:
     members, roster = gang(waits("g1", "6"), waits("g2", "6"), least=2)
-    plan = planned(scattered(), objective="pending", pending=members, roster=roster)
+    plan = planned(scattered(), objective="pending", pending=members, pod_groups=roster)
     assert sorted(place.pod for place in plan.places) == ["g1", "g2"]
 
 
 def test_a_gang_that_fits_needs_no_solver(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(solver, "highspy", None)
     members, roster = gang(waits("g1", "5"), waits("g2", "5"), waits("g3", "6"), least=3)
-    plan = planned(scattered(), objective="pending", pending=members, roster=roster)
+    plan = planned(scattered(), objective="pending", pending=members, pod_groups=roster)
     assert (plan.before["placedPods"], len(plan.places), plan.moves) == (3, 3, ())
 
 
 def test_a_gang_that_cannot_be_whole_gets_nothing() -> None:
     members, roster = gang(waits("g1", "6"), waits("g2", "6"), waits("g3", "6"), least=3)
-    plan = planned(scattered(), objective="pending", pending=members, roster=roster)
+    plan = planned(scattered(), objective="pending", pending=members, pod_groups=roster)
     assert (plan.moves, plan.places) == ((), ())
 
 

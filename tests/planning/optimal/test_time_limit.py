@@ -13,25 +13,25 @@ from msgspec.structs import replace
 
 from restow.model.cluster import Mask
 from restow.model.inventory import read_inventory
-from restow.planning.lateness import never
+from restow.planning.deadline import no_deadline
 from restow.planning.optimal import pricing
-from restow.planning.optimal.budget import Toil
-from restow.planning.optimal.flow import Flow
-from restow.planning.optimal.market import Market
-from restow.planning.optimal.openings import lines
-from restow.planning.optimal.patterns import kinds
-from restow.planning.optimal.pricing import Prices, surplus
-from restow.planning.optimal.problem import STAY, Demand, Problem, value
-from restow.planning.optimal.solver import Effort
+from restow.planning.optimal.search_budget import WorkLimit
+from restow.planning.optimal.flow_model import FlowModel
+from restow.planning.optimal.lagrangian_bound import LagrangianBound
+from restow.planning.optimal.node_patterns import enumerate_departures
+from restow.planning.optimal.master_problem import group_nodes
+from restow.planning.optimal.pricing import DualPrices, best_patterns
+from restow.planning.optimal.packing_problem import UNCHANGED, Demand, PackingProblem, solution_value
+from restow.planning.optimal.solver import SolverLimits
 from restow.planning.plan import Plan
-from restow.planning.replay import replay
-from restow.planning.request import Stand
+from restow.planning.replay import replay_plan
+from restow.planning.plan_request import PlanProgress
 from restow.planning.strategies import make_plan
 from restow.running.configuration import Configuration
 from restow.scheduling.registry import read_profile
 from restow.sim.scenarios import Scenario, snapshot
-from restow.snapshots.offline import Cluster, Wish, plan_request
-from tests.planning.optimal.plans import Clock, Impatient, crowded
+from restow.snapshots.offline import OfflineCluster, PlanOptions, offline_plan_request
+from tests.planning.optimal.optimal_plans import Clock, Impatient, crowded
 
 SEEDS = int(os.environ.get("RESTOW_OPTIMISER_CLUSTERS", "4"))
 OBJECTIVES = ("free-nodes", "slots", "pending")
@@ -43,13 +43,13 @@ LOOKS_AFTERWARDS = 80
 def planned(
     scenario: Scenario, clock: Clock, objective: str, limit: float, steps: int | None = None, **more: Any
 ) -> Plan:
-    cluster = Cluster(read_inventory(msgspec.json.encode(snapshot(scenario)), "generated"))
-    asked = Wish(
+    cluster = OfflineCluster(read_inventory(msgspec.json.encode(snapshot(scenario)), "generated"))
+    asked = PlanOptions(
         strategy="optimal", objective=objective, shape={"cpu": 4_000}, time_limit=limit, work_limit=steps, max_moves=10
     )
-    request = replace(plan_request(cluster, read_profile({}), Configuration(), asked, clock), **more)
+    request = replace(offline_plan_request(cluster, read_profile({}), Configuration(), asked, clock), **more)
     plan = make_plan("optimal", cluster.snapshot, request)
-    assert replay(cluster.snapshot, plan, request).valid
+    assert replay_plan(cluster.snapshot, plan, request).valid
     return plan
 
 
@@ -73,14 +73,14 @@ def test_soon_after_somebody_has_waited_enough_there_is_a_plan(at: int, objectiv
 @pytest.mark.parametrize("objective", ["free-nodes", "slots"])
 @pytest.mark.parametrize("phase", ["patterns", "flow", "neighbourhoods"])
 def test_what_was_best_when_somebody_had_enough_is_what_the_plan_brings(phase: str, objective: str) -> None:
-    clock, told = Impatient(0.001, 10**9, 3_600.0), list[Stand]()
+    clock, told = Impatient(0.001, 10**9, 3_600.0), list[PlanProgress]()
 
-    def tell(stand: Stand) -> None:
+    def tell(stand: PlanProgress) -> None:
         told.append(stand)
         if stand.phase == phase:
             clock.enough()
 
-    plan = planned(Scenario(seed=3, nodes=8, pods=28), clock, objective, 3_600.0, tell=tell)
+    plan = planned(Scenario(seed=3, nodes=8, pods=28), clock, objective, 3_600.0, report_progress=tell)
     bests = [one.best for one in told if one.best is not None]
     assert plan.after["slots" if objective == "slots" else "freeNodes"] >= max(bests)
     assert plan.moves
@@ -96,54 +96,54 @@ def test_steps_end_on_a_clock_that_stands_still() -> None:
 
 def test_there_are_openings_even_where_the_toil_is_soon_over(monkeypatch: pytest.MonkeyPatch) -> None:
     problem, prices = crowded()
-    every = surplus(problem, lines(problem, 2), prices)
+    every = best_patterns(problem, enumerate_departures(problem, 2), prices)
     monkeypatch.setattr(pricing, "_TOIL", 200)
-    some = surplus(problem, lines(problem, 2), prices)
+    some = best_patterns(problem, enumerate_departures(problem, 2), prices)
     assert 0 < max(one.surplus for one in some) < max(one.surplus for one in every)
 
 
 def test_toil_that_is_over_stays_over() -> None:
-    toil = Toil(10, never)
+    toil = WorkLimit(10, no_deadline)
     assert [toil.allows(number) for number in (6, 4, 1, 0)] == [True, True, False, False]
     assert toil.over
 
 
 def test_a_bound_holds_however_few_leavers_there_was_time_for() -> None:
     problem, prices = crowded()
-    bounds = [Market(problem, lines(problem, 2, late=late)).bound(prices) for late in (never, lambda: True)]
-    solved = Flow(problem, STAY, range(2)).solve(Effort()).shift
+    bounds = [LagrangianBound(problem, enumerate_departures(problem, 2, is_late=late)).bound(prices) for late in (no_deadline, lambda: True)]
+    solved = FlowModel(problem, UNCHANGED, range(2)).solve(SolverLimits()).solution
     assert solved is not None
-    assert value(problem, solved) <= bounds[0] <= bounds[1]
+    assert solution_value(problem, solved) <= bounds[0] <= bounds[1]
 
 
 def test_openings_are_found_as_far_as_the_toil_goes() -> None:
     problem, prices = crowded()
-    assert surplus(problem, lines(problem, 2), prices)
-    assert surplus(problem, lines(problem, 2), prices, late=lambda: True) == []
+    assert best_patterns(problem, enumerate_departures(problem, 2), prices)
+    assert best_patterns(problem, enumerate_departures(problem, 2), prices, is_late=lambda: True) == []
 
 
 @pytest.mark.parametrize(("most", "late"), [(3, False), (1000, True)], ids=["too large", "too late"])
 def test_a_program_is_put_together_only_as_far_as_makes_sense(most: int, late: bool) -> None:
-    assert not Flow(crowded()[0], STAY, range(2), most, late=lambda: late).complete
+    assert not FlowModel(crowded()[0], UNCHANGED, range(2), most, late=lambda: late).is_complete
 
 
-def single_pods(seed: int) -> Problem:
+def single_pods(seed: int) -> PackingProblem:
     """Waiting pods that mostly are the only ones of their kind, and nobody who could leave."""
     rng, everywhere = np.random.default_rng(seed), np.ones(2, np.bool_)
-    return Problem(
+    return PackingProblem(
         free=rng.integers(2, 12, (2, 2)),
-        sizes=np.ones((1, 2), np.int64),
-        held=[{}, {}],
-        suits=lambda which: everywhere,
-        alone=np.zeros(1, np.bool_),
-        limit=0,
-        stuck=np.zeros(2, np.bool_),
+        class_sizes=np.ones((1, 2), np.int64),
+        movable_pods=[{}, {}],
+        allowed_nodes=lambda which: everywhere,
+        one_per_node=np.zeros(1, np.bool_),
+        max_moves=0,
+        cannot_empty=np.zeros(2, np.bool_),
         demands=[
             Demand(
                 size=rng.integers(0, 5, 2) + np.array([1, 0]),
-                suits=everywhere,
-                worth=int(rng.integers(1, 5)),
-                supply=int(rng.integers(1, 3)),
+                allowed_nodes=everywhere,
+                value=int(rng.integers(1, 5)),
+                count=int(rng.integers(1, 3)),
             )
             for _ in range(5)
         ],
@@ -153,19 +153,19 @@ def single_pods(seed: int) -> Problem:
 @pytest.mark.parametrize("seed", [9, 21, 23, 267, 352])
 def test_no_bound_is_below_what_single_pods_are_worth(seed: int) -> None:
     problem = single_pods(seed)
-    best = Flow(problem, STAY, range(2)).solve(Effort()).shift
+    best = FlowModel(problem, UNCHANGED, range(2)).solve(SolverLimits()).solution
     assert best is not None
     share = np.random.default_rng(seed).choice([0.0, 0.5])
-    prices = np.array([demand.worth * share for demand in problem.demands])
-    market = Market(problem, lines(problem, 1))
-    assert market.bound(Prices(0.0, prices, np.zeros(1), np.zeros(2), 0.0)) >= value(problem, best)
+    prices = np.array([demand.value * share for demand in problem.demands])
+    market = LagrangianBound(problem, enumerate_departures(problem, 1))
+    assert market.bound(DualPrices(0.0, prices, np.zeros(1), np.zeros(2), 0.0)) >= solution_value(problem, best)
 
 
 def test_nodes_are_asked_whom_they_could_take_only_until_it_is_late() -> None:
     problem, _ = crowded()
     asked: list[int] = []
-    slow = replace(problem, sizes=np.repeat(problem.sizes, 50, axis=0), suits=lambda which: _noted(asked, which))
-    assert kinds(slow, range(50), late=lambda: len(asked) >= 5)[0].classes == (0, 1, 2, 3, 4)
+    slow = replace(problem, class_sizes=np.repeat(problem.class_sizes, 50, axis=0), allowed_nodes=lambda which: _noted(asked, which))
+    assert group_nodes(slow, range(50), is_late=lambda: len(asked) >= 5)[0].classes == (0, 1, 2, 3, 4)
     assert asked == [0, 1, 2, 3, 4]
 
 

@@ -10,74 +10,74 @@ from heapq import heapify, heappop, heappush
 
 import numpy as np
 
-from restow.planning.lateness import Late, never
-from restow.planning.optimal.openings import Lines, Opening, drains
-from restow.planning.optimal.pricing import Floats, nothing_costs, surplus
-from restow.planning.optimal.problem import STAY, Problem, Shift
-from restow.planning.optimal.stage import Stage
-from restow.planning.optimal.trimming import pruned
+from restow.planning.deadline import DeadlineCheck, no_deadline
+from restow.planning.optimal.node_patterns import DepartureSets, NodePattern, emptying_patterns
+from restow.planning.optimal.pricing import Floats, zero_prices, best_patterns
+from restow.planning.optimal.packing_problem import UNCHANGED, PackingProblem, Solution
+from restow.planning.optimal.solution_builder import SolutionBuilder
+from restow.planning.optimal.move_reduction import undo_useless_moves
 
 _PER_NODE = 4
 _PRICES = (0.45, 0.95)
 """Of a move, in units of the least worth: the more it costs, the fewer moves the best opening of a node has."""
 
 
-def first_openings(problem: Problem, some: Lines, late: Late = never) -> list[Opening]:
+def initial_patterns(problem: PackingProblem, some: DepartureSets, late: DeadlineCheck = no_deadline) -> list[NodePattern]:
     """Openings to begin with: what is best for each node if nobody else wanted anything."""
-    if problem.empties:
-        return drains(problem)
-    found: dict[Opening, None] = {}
-    least = min((demand.worth / problem.unit for demand in problem.demands), default=1.0)
+    if problem.counts_empty_nodes:
+        return emptying_patterns(problem)
+    found: dict[NodePattern, None] = {}
+    least = min((demand.value / problem.unit for demand in problem.demands), default=1.0)
     for price in _PRICES:
-        prices = nothing_costs(problem, price * least)
-        found.update((one.opening, None) for one in surplus(problem, some, prices, _PER_NODE, late=late))
+        prices = zero_prices(problem, price * least)
+        found.update((one.pattern, None) for one in best_patterns(problem, some, prices, _PER_NODE, is_late=late))
     return list(found)
 
 
-def greedy(
-    problem: Problem, candidates: Sequence[Opening], start: Shift = STAY, late: Late = never
-) -> tuple[Shift, list[Opening]]:
+def greedy_solution(
+    problem: PackingProblem, candidates: Sequence[NodePattern], start: Solution = UNCHANGED, is_late: DeadlineCheck = no_deadline
+) -> tuple[Solution, list[NodePattern]]:
     """The answer, and the openings it made until it was late. Whoever finds that the pods it waited for are gone queues
     up again."""
-    stage = Stage(problem, start)
-    dear = dearness(problem, candidates)
-    as_is = {node: stage.worth_as_is(node) for node in sorted({one.node for one in candidates})}
-    large = (problem.sizes / np.maximum(problem.sizes.max(axis=0, initial=0), 1)).sum(axis=1)
+    stage = SolutionBuilder(problem, start)
+    dear = opportunity_costs(problem, candidates)
+    as_is = {node: stage.value_without_departures(node) for node in sorted({one.node for one in candidates})}
+    large = (problem.class_sizes / np.maximum(problem.class_sizes.max(axis=0, initial=0), 1)).sum(axis=1)
 
-    def rank(one: Opening) -> tuple[float, float]:
+    def rank(one: NodePattern) -> tuple[float, float]:
         """First what brings most per move, beyond what there is without any; of the same, where small pods leave."""
-        return (as_is[one.node] - one.worth) / max(one.moves, 0.1), float(large[list(one.leavers)].sum())
+        return (as_is[one.node] - one.value) / max(one.move_count, 0.1), float(large[list(one.departures)].sum())
 
     queue = [(rank(one), number, one) for number, one in enumerate(candidates)]
     heapify(queue)
     made = []
-    while queue and stage.moves < problem.limit and not late():
+    while queue and stage.move_count < problem.max_moves and not is_late():
         _, number, promised = heappop(queue)
-        one = stage.refilled(promised)
+        one = stage.with_current_demand(promised)
         if one is promised:
-            if stage.make(one, dear):
+            if stage.apply_pattern(one, dear):
                 made.append(one)
-        elif one.worth:
+        elif one.value:
             heappush(queue, (rank(one), number, one))
-    stage.fill()
-    return pruned(problem, whole_gangs(problem, stage.shift)), made
+    stage.place_pending_pods()
+    return undo_useless_moves(problem, drop_incomplete_gangs(problem, stage.solution)), made
 
 
-def dearness(problem: Problem, candidates: Sequence[Opening]) -> Floats:
+def opportunity_costs(problem: PackingProblem, candidates: Sequence[NodePattern]) -> Floats:
     """Per node what opening it brings per move at best: leavers of others had better not go there."""
-    dear = np.zeros(problem.nodes)
+    dear = np.zeros(problem.node_count)
     for one in candidates:
-        dear[one.node] = max(dear[one.node], one.worth / problem.unit / max(one.moves, 1))
+        dear[one.node] = max(dear[one.node], one.value / problem.unit / max(one.move_count, 1))
     return dear / max(float(dear.max(initial=0.0)), 1e-9)
 
 
-def whole_gangs(problem: Problem, shift: Shift) -> Shift:
+def drop_incomplete_gangs(problem: PackingProblem, shift: Solution) -> Solution:
     """The answer without gangs of which too few are placed."""
     placed: dict[int, int] = {}
-    for (which, _), number in shift.puts.items():
+    for (which, _), number in shift.placements.items():
         gang = problem.demands[which].gang
         if gang is not None:
             placed[gang] = placed.get(gang, 0) + number
-    short = {gang for gang, number in placed.items() if number < problem.least[gang]}
-    kept = {cell: number for cell, number in shift.puts.items() if problem.demands[cell[0]].gang not in short}
-    return Shift(shift.net, kept)
+    short = {gang for gang, number in placed.items() if number < problem.gang_minimums[gang]}
+    kept = {cell: number for cell, number in shift.placements.items() if problem.demands[cell[0]].gang not in short}
+    return Solution(shift.pod_changes, kept)

@@ -16,20 +16,20 @@ import msgspec
 import numpy as np
 from msgspec.structs import replace
 
-from restow.model.cluster import Snapshot
 from restow.model.objects import Duration, Pod
 from restow.model.problems import Problem, besides
 from restow.model.quantity import QuantityError
 from restow.model.resources import Vector, amounts
+from restow.model.snapshot import Snapshot
 from restow.model.times import parse_duration
 from restow.model.wire import WireError, convert_readable
-from restow.planning.arguments import PodFilter, StrategyArgs, pod_filter, shared_problems
-from restow.planning.cooldown import resting, resting_sentence
-from restow.planning.movable import about_all
-from restow.planning.neighbours import Neighbours
-from restow.planning.optimal.strategy import OBJECTIVES, optimal
+from restow.planning.arguments import PodFilter, StrategyArgs, read_pod_filter, shared_problems
+from restow.planning.cooldown import nodes_cooling_down, cool_down_message
+from restow.planning.eviction_rules import general_refusal
+from restow.planning.peer_constraints import PeerConstraints
+from restow.planning.optimal.strategy import OBJECTIVES, plan_optimal
 from restow.planning.plan import Move, Plan
-from restow.planning.request import Allowance, Mobility, Request
+from restow.planning.plan_request import DisruptionLimit, EvictionRules, PlanRequest
 
 OPTIMAL: Final = "Optimal"
 _TRIES: Final = 3
@@ -44,7 +44,7 @@ class OptimalArgs(StrategyArgs, frozen=True, kw_only=True, forbid_unknown_fields
     seed: int = 0
 
 
-class Settings(msgspec.Struct, frozen=True, kw_only=True):
+class OptimalSettings(msgspec.Struct, frozen=True, kw_only=True):
     objective: str
     shape: Vector
     max_moves: int | None
@@ -55,15 +55,15 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     pods: PodFilter
 
 
-def read_optimal(arguments: Mapping[str, Any]) -> Settings:
+def read_optimal(arguments: Mapping[str, Any]) -> OptimalSettings:
     """Raises WireError."""
     written, unread = convert_readable(OptimalArgs, arguments, OPTIMAL)
     found = [*shared_problems(written), *_problems(written)]
-    pods, shape = pod_filter(written, found), _shape(written, found)
+    pods, shape = read_pod_filter(written, found), _shape(written, found)
     problems = besides(unread, found)
     if problems:
         raise WireError(OPTIMAL, problems)
-    return Settings(
+    return OptimalSettings(
         objective=written.objective,
         shape=shape,
         max_moves=written.max_moves,
@@ -100,10 +100,10 @@ def _shape(written: OptimalArgs, problems: list[Problem]) -> Vector:
     return found
 
 
-class _Choosy(msgspec.Struct, frozen=True):
+class _FilteredEvictionRules(msgspec.Struct, frozen=True):
     """Mobility, with what the arguments say besides."""
 
-    rules: Mobility
+    rules: EvictionRules
     pods: PodFilter
     resting: frozenset[str]
     cool_down: float
@@ -111,34 +111,34 @@ class _Choosy(msgspec.Struct, frozen=True):
     def is_ours(self, pod: Pod) -> bool:
         return self.rules.is_ours(pod)
 
-    def why_not(self, pod: Pod) -> str:
+    def refusal_reason(self, pod: Pod) -> str:
         node = pod.spec.node_name or ""
-        rests = resting_sentence(self.cool_down, node) if node in self.resting else ""
-        return self.rules.why_not(pod) or self.pods.why_not(pod) or rests
+        rests = cool_down_message(self.cool_down, node) if node in self.resting else ""
+        return self.rules.refusal_reason(pod) or self.pods.refusal_reason(pod) or rests
 
-    def allowances(self, pod: Pod) -> Sequence[Allowance]:
-        return self.rules.allowances(pod)
+    def disruption_limits(self, pod: Pod) -> Sequence[DisruptionLimit]:
+        return self.rules.disruption_limits(pod)
 
 
-def optimal_by_arguments(snapshot: Snapshot, request: Request) -> Plan:
+def plan_optimal_by_arguments(snapshot: Snapshot, request: PlanRequest) -> Plan:
     """Ask the optimiser as the arguments say. Raises WireError for wrong ones."""
     settings = read_optimal(request.arguments)
     cool_down = request.cool_down(settings.cool_down)
-    rest = resting(snapshot, request.migrated, request.now, cool_down)
+    rest = nodes_cooling_down(snapshot, request.last_migrations, request.now, cool_down)
     most = request.max_moves if settings.max_moves is None else min(settings.max_moves, request.max_moves)
     asked = replace(
         request,
-        mobility=_Choosy(request.mobility, settings.pods, rest, cool_down),
+        eviction_rules=_FilteredEvictionRules(request.eviction_rules, settings.pods, rest, cool_down),
         max_moves=most,
         objective=settings.objective,
         shape=settings.shape,
         seed=settings.seed,
-        time_limit=settings.time_limit / _TRIES if request.regard.cooling else settings.time_limit,
+        time_limit=settings.time_limit / _TRIES if request.peers.load_aware else settings.time_limit,
         work_limit=settings.work_limit,
     )
     closed = rest | _unmeasured(snapshot, request)
     for _ in range(_TRIES):
-        made = optimal(snapshot, replace(asked, closed=closed))
+        made = plan_optimal(snapshot, replace(asked, closed_targets=closed))
         hot = _overheated(snapshot, request, made.moves)
         if not hot:
             return made
@@ -149,28 +149,28 @@ def optimal_by_arguments(snapshot: Snapshot, request: Request) -> Plan:
         objective=made.objective,
         before=made.before,
         after=made.before,
-        refusals=(*made.refusals, about_all(told)),
+        refusals=(*made.refusals, general_refusal(told)),
     )
 
 
-def _unmeasured(snapshot: Snapshot, request: Request) -> frozenset[str]:
+def _unmeasured(snapshot: Snapshot, request: PlanRequest) -> frozenset[str]:
     """The nodes that take nobody, because nobody knows how busy they are."""
-    mask = Neighbours(snapshot, request).unmeasured()
+    mask = PeerConstraints(snapshot, request).unmeasured_rows()
     return frozenset(name for name in snapshot.rows.names() if mask[snapshot.rows.find(name)])
 
 
-def _overheated(snapshot: Snapshot, request: Request, moves: Sequence[Move]) -> frozenset[str]:
+def _overheated(snapshot: Snapshot, request: PlanRequest, moves: Sequence[Move]) -> frozenset[str]:
     """The targets that moves would make busier than others allow, once all moves are done."""
-    neighbours = Neighbours(snapshot, request)
+    neighbours = PeerConstraints(snapshot, request)
     hot: set[str] = set()
     for move in moves:
         source = snapshot.rows.find(move.source)
         if source is not None:
-            neighbours.add(snapshot.pods.known[move.uid], source, -1)
+            neighbours.add_pod(snapshot.pods.known[move.uid], source, -1)
     for move in moves:
         target, pod = snapshot.rows.find(move.target), snapshot.pods.known[move.uid]
-        if target is None or not len(neighbours.cool(pod, np.array([target], np.intp))):
+        if target is None or not len(neighbours.rows_kept_cool(pod, np.array([target], np.intp))):
             hot.add(move.target)
         else:
-            neighbours.add(pod, target)
+            neighbours.add_pod(pod, target)
     return frozenset(hot)

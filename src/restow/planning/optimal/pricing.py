@@ -19,10 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from restow.model.cluster import Mask, RowIndex
-from restow.planning.lateness import Late, never
-from restow.planning.optimal.budget import Toil
-from restow.planning.optimal.openings import Lines, Opening
-from restow.planning.optimal.problem import PLENTY, Ints, Problem, all_room
+from restow.planning.deadline import DeadlineCheck, no_deadline
+from restow.planning.optimal.search_budget import WorkLimit
+from restow.planning.optimal.node_patterns import DepartureSets, NodePattern
+from restow.planning.optimal.packing_problem import UNLIMITED, Ints, PackingProblem, max_free
 
 Floats = NDArray[np.float64]
 
@@ -37,7 +37,7 @@ _LEAST = 1e-6
 _BITS = 62
 
 
-class Prices(msgspec.Struct, frozen=True, eq=False):
+class DualPrices(msgspec.Struct, frozen=True, eq=False):
     move: float
     demands: Floats
     """Per demand, of one waiting pod."""
@@ -45,12 +45,12 @@ class Prices(msgspec.Struct, frozen=True, eq=False):
     """Per class, of a place for a leaver."""
     nodes: Floats
     """Per node, of using it at all."""
-    worth: float
+    total: float
     """Of everything that is bought at these prices."""
 
 
-class Priced(msgspec.Struct, frozen=True):
-    opening: Opening
+class PricedPattern(msgspec.Struct, frozen=True):
+    pattern: NodePattern
     surplus: float
 
 
@@ -69,7 +69,7 @@ class _Items(msgspec.Struct, frozen=True, eq=False):
     """Whether it is a class."""
 
 
-class _Bundles(msgspec.Struct, frozen=True, eq=False):
+class _Fillings(msgspec.Struct, frozen=True, eq=False):
     """Items together, the largest gain first."""
 
     size: Ints
@@ -80,56 +80,56 @@ class _Bundles(msgspec.Struct, frozen=True, eq=False):
     """The ways in which its items keep it from nodes, as bits."""
 
 
-def nothing_costs(problem: Problem, move: float = 0.0) -> Prices:
+def zero_prices(problem: PackingProblem, move: float = 0.0) -> DualPrices:
     """Prices at which only moves cost something, if at all."""
-    classes, nodes = np.zeros(problem.classes), np.zeros(problem.nodes)
-    return Prices(move, np.zeros(len(problem.demands)), classes, nodes, 0.0)
+    classes, nodes = np.zeros(problem.class_count), np.zeros(problem.node_count)
+    return DualPrices(move, np.zeros(len(problem.demands)), classes, nodes, 0.0)
 
 
-def surplus(problem: Problem, some: Lines, prices: Prices, per_node: int = 2, *, late: Late = never) -> list[Priced]:
+def best_patterns(problem: PackingProblem, some: DepartureSets, prices: DualPrices, per_node: int = 2, *, is_late: DeadlineCheck = no_deadline) -> list[PricedPattern]:
     """The best openings of each node at these prices, if they are worth more than they cost; such as are found until
     it is late."""
     items = _items(problem, prices)
     if not len(items.gain):
         return []
-    bundles = _bundles(items, all_room(problem).max(axis=0, initial=0), _BUNDLES, Toil(_TOIL, late))
-    cost = leaving_costs(some, prices) + prices.nodes[some.node]
-    worth, best = _best(some, bundles, _suits(items, bundles), cost, Toil(_FITS, late))
+    bundles = _bundles(items, max_free(problem).max(axis=0, initial=0), _BUNDLES, WorkLimit(_TOIL, is_late))
+    cost = departure_costs(some, prices) + prices.nodes[some.node]
+    worth, best = _best(some, bundles, _suits(items, bundles), cost, WorkLimit(_FITS, is_late))
     return [
-        Priced(_opening(problem, some, items, bundles, line, int(best[line])), float(worth[line]))
+        PricedPattern(_opening(problem, some, items, bundles, line, int(best[line])), float(worth[line]))
         for line in _top(some.node, worth, per_node)
     ]
 
 
-def leaving_costs(some: Lines, prices: Prices) -> Floats:
+def departure_costs(some: DepartureSets, prices: DualPrices) -> Floats:
     """Per line what it costs that its leavers go."""
-    costs: Floats = np.append(prices.places + prices.move, 0.0)[some.leavers].sum(axis=1)
+    costs: Floats = np.append(prices.places + prices.move, 0.0)[some.departures].sum(axis=1)
     return costs
 
 
-def _items(problem: Problem, prices: Prices) -> _Items:
+def _items(problem: PackingProblem, prices: DualPrices) -> _Items:
     """Everything that gains something at these prices."""
     demands, unit = problem.demands, problem.unit
-    gain = np.array([demand.worth / unit for demand in demands]) - prices.demands
-    wanted = [which for which in np.flatnonzero(gain > _LEAST).tolist() if demands[which].supply > 0]
+    gain = np.array([demand.value / unit for demand in demands]) - prices.demands
+    wanted = [which for which in np.flatnonzero(gain > _LEAST).tolist() if demands[which].count > 0]
     coming = np.flatnonzero(prices.places > _LEAST).tolist()
     nothing = np.zeros((0, problem.free.shape[1]), np.int64)
-    nowhere = np.zeros((0, problem.nodes), np.bool_)
+    nowhere = np.zeros((0, problem.node_count), np.bool_)
     return _Items(
-        size=np.vstack([nothing, *(demands[which].size for which in wanted), problem.sizes[coming]]),
+        size=np.vstack([nothing, *(demands[which].size for which in wanted), problem.class_sizes[coming]]),
         gain=np.concatenate([gain[wanted], prices.places[coming]]),
-        suits=np.vstack([nowhere, *(demands[which].suits for which in wanted), *map(problem.suits, coming)]),
-        most=np.array([*(demands[which].most for which in wanted), *np.where(problem.alone[coming], 1, PLENTY)]),
+        suits=np.vstack([nowhere, *(demands[which].allowed_nodes for which in wanted), *map(problem.allowed_nodes, coming)]),
+        most=np.array([*(demands[which].max_per_node for which in wanted), *np.where(problem.one_per_node[coming], 1, UNLIMITED)]),
         number=np.array([*wanted, *coming], np.intp),
         comes=np.arange(len(wanted) + len(coming)) >= len(wanted),
     )
 
 
-def _bundles(items: _Items, largest: Ints, most: int, toil: Toil) -> _Bundles:
+def _bundles(items: _Items, largest: Ints, most: int, toil: WorkLimit) -> _Fillings:
     """Everything that could be together on a node, without what needs more than something else that gains more; of each
     number of items `most` at most, and no larger ones once the toil is over."""
     one = np.eye(len(items.gain), dtype=np.int16)
-    single = _Bundles(items.size, items.gain, one, _barred(items.suits))
+    single = _Fillings(items.size, items.gain, one, _barred(items.suits))
     single = _taken(single, (items.size <= largest).all(axis=1))
     kept = newest = _least(single, most, toil)
     while len(newest.gain) and toil.allows(_pairs(newest, single)):
@@ -138,13 +138,13 @@ def _bundles(items: _Items, largest: Ints, most: int, toil: Toil) -> _Bundles:
     return _least(kept, len(kept.gain), toil)
 
 
-def _pairs(some: _Bundles, single: _Bundles) -> int:
+def _pairs(some: _Fillings, single: _Fillings) -> int:
     """What it takes to look at each bundle with one item more: a row of so many numbers for every pair."""
     items: int = single.counts.shape[1]
     return len(some.gain) * len(single.gain) * (1 + items // 8)
 
 
-def _grown(some: _Bundles, single: _Bundles, items: _Items, largest: Ints) -> _Bundles:
+def _grown(some: _Fillings, single: _Fillings, items: _Items, largest: Ints) -> _Fillings:
     """Each with one item more, not before the last it has."""
     last = len(items.gain) - 1 - np.argmax(some.counts[:, ::-1] > 0, axis=1)
     which = np.argmax(single.counts, axis=1)
@@ -153,10 +153,10 @@ def _grown(some: _Bundles, single: _Bundles, items: _Items, largest: Ints) -> _B
     size = some.size[a] + single.size[b]
     able = (size <= largest).all(axis=1) & (counts <= items.most).all(axis=1)
     a, b = a[able], b[able]
-    return _Bundles(size[able], some.gain[a] + single.gain[b], counts[able], some.barred[a] | single.barred[b])
+    return _Fillings(size[able], some.gain[a] + single.gain[b], counts[able], some.barred[a] | single.barred[b])
 
 
-def _least(some: _Bundles, most: int, toil: Toil) -> _Bundles:
+def _least(some: _Fillings, most: int, toil: WorkLimit) -> _Fillings:
     """Without those that need as much as another that gains as much and goes wherever they go. Once the toil is over,
     as they are."""
     left = np.argsort(-some.gain, kind="stable")
@@ -179,19 +179,19 @@ def _barred(suits: Mask) -> Ints:
     return bits
 
 
-def _suits(items: _Items, bundles: _Bundles) -> Mask | None:
+def _suits(items: _Items, bundles: _Fillings) -> Mask | None:
     """[bundle, node]: where bundles may be; None for everywhere."""
     if items.suits.all() or not len(bundles.gain):
         return None
     return np.stack([items.suits[counts > 0].all(axis=0) for counts in bundles.counts])
 
 
-def _taken(some: _Bundles, which: Any) -> _Bundles:
-    return _Bundles(some.size[which], some.gain[which], some.counts[which], some.barred[which])
+def _taken(some: _Fillings, which: Any) -> _Fillings:
+    return _Fillings(some.size[which], some.gain[which], some.counts[which], some.barred[which])
 
 
-def _joined(one: _Bundles, other: _Bundles) -> _Bundles:
-    return _Bundles(
+def _joined(one: _Fillings, other: _Fillings) -> _Fillings:
+    return _Fillings(
         np.concatenate([one.size, other.size]),
         np.concatenate([one.gain, other.gain]),
         np.concatenate([one.counts, other.counts]),
@@ -199,16 +199,16 @@ def _joined(one: _Bundles, other: _Bundles) -> _Bundles:
     )
 
 
-def _best(some: Lines, bundles: _Bundles, suits: Mask | None, cost: Floats, toil: Toil) -> tuple[Floats, RowIndex]:
+def _best(some: DepartureSets, bundles: _Fillings, suits: Mask | None, cost: Floats, toil: WorkLimit) -> tuple[Floats, RowIndex]:
     """Per line the largest surplus, and the bundle that has it; -inf where there is none, or was no time to look."""
     worth, best = np.full(len(cost), -np.inf), np.zeros(len(cost), np.intp)
-    promising = np.flatnonzero(cost < _at_most(some.room, bundles) - _LEAST)
+    promising = np.flatnonzero(cost < _at_most(some.free_after, bundles) - _LEAST)
     step = max(_AT_ONCE // max(len(bundles.gain), 1), 1)
     for first in range(0, len(promising), step):
         part = promising[first : first + step]
         if not toil.allows(len(part) * len(bundles.gain)):
             break
-        room = some.room[part]
+        room = some.free_after[part]
         fits = np.ones((len(part), len(bundles.gain)), np.bool_)
         for resource in range(room.shape[1]):
             fits &= room[:, resource, None] >= bundles.size[None, :, resource]
@@ -221,7 +221,7 @@ def _best(some: Lines, bundles: _Bundles, suits: Mask | None, cost: Floats, toil
     return worth, best
 
 
-def _at_most(room: Ints, bundles: _Bundles) -> Floats:
+def _at_most(room: Ints, bundles: _Fillings) -> Floats:
     """Per line a gain that no bundle exceeds there, by each resource alone."""
     most = np.full(len(room), bundles.gain.max(initial=0.0))
     for resource in range(room.shape[1]):
@@ -240,14 +240,14 @@ def _top(node: RowIndex, worth: Floats, per_node: int) -> Sequence[int]:
     return chosen
 
 
-def _opening(problem: Problem, some: Lines, items: _Items, bundles: _Bundles, line: int, bundle: int) -> Opening:
+def _opening(problem: PackingProblem, some: DepartureSets, items: _Items, bundles: _Fillings, line: int, bundle: int) -> NodePattern:
     counts = bundles.counts[bundle]
     puts = [(int(items.number[one]), int(counts[one])) for one in np.flatnonzero(counts * ~items.comes).tolist()]
     comers = [(int(items.number[one]), int(counts[one])) for one in np.flatnonzero(counts * items.comes).tolist()]
-    return Opening(
+    return NodePattern(
         node=int(some.node[line]),
-        leavers=tuple(which for which in some.leavers[line].tolist() if which >= 0),
-        puts=tuple(puts),
-        comers=tuple(comers),
-        worth=sum(problem.demands[which].worth * number for which, number in puts),
+        departures=tuple(which for which in some.departures[line].tolist() if which >= 0),
+        placements=tuple(puts),
+        arrivals=tuple(comers),
+        value=sum(problem.demands[which].value * number for which, number in puts),
     )

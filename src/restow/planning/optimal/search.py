@@ -17,19 +17,19 @@ import msgspec
 import numpy as np
 from msgspec.structs import replace
 
-from restow.planning.optimal.bounds import drain_bound, volume_bound
-from restow.planning.optimal.budget import Budget
-from restow.planning.optimal.flow import Flow
-from restow.planning.optimal.focus import Focus
-from restow.planning.optimal.greedy import dearness, first_openings, greedy
-from restow.planning.optimal.market import Market
-from restow.planning.optimal.neighbourhood import Neighbourhoods
-from restow.planning.optimal.openings import Lines, Opening, easy, lines
-from restow.planning.optimal.patterns import Patterns
-from restow.planning.optimal.pricing import Prices, nothing_costs, surplus
-from restow.planning.optimal.problem import STAY, Problem, Shift, better, flaws, value
-from restow.planning.optimal.solver import UNBOUNDED, Effort
-from restow.planning.optimal.trimming import pruned, trimmed
+from restow.planning.optimal.bounds import emptying_bound, volume_bound
+from restow.planning.optimal.search_budget import SearchBudget
+from restow.planning.optimal.flow_model import FlowModel
+from restow.planning.optimal.subproblem import Subproblem
+from restow.planning.optimal.greedy import opportunity_costs, initial_patterns, greedy_solution
+from restow.planning.optimal.lagrangian_bound import LagrangianBound
+from restow.planning.optimal.large_neighbourhood_search import LargeNeighbourhoodSearch
+from restow.planning.optimal.node_patterns import DepartureSets, NodePattern, placeable_departures, enumerate_departures
+from restow.planning.optimal.master_problem import MasterProblem
+from restow.planning.optimal.pricing import DualPrices, zero_prices, best_patterns
+from restow.planning.optimal.packing_problem import UNCHANGED, PackingProblem, Solution, is_better, solution_defects, solution_value
+from restow.planning.optimal.solver import UNBOUNDED, SolverLimits
+from restow.planning.optimal.move_reduction import undo_useless_moves, minimise_moves
 
 _TOGETHER = 2
 """Leavers of one node that are tried in all combinations while looking for openings."""
@@ -55,35 +55,35 @@ _IDLE = 60
 """Steps without gain after which the search gives up."""
 
 
-class Found(msgspec.Struct, frozen=True):
-    shift: Shift
+class SearchResult(msgspec.Struct, frozen=True):
+    solution: Solution
     bound: float
     """What no answer is worth more than; infinite where nothing is known."""
     steps: int
     """Programs that were solved."""
-    by: str
+    method: str
     """The method that found the answer."""
-    failed: bool = False
+    solver_failed: bool = False
     """Whether the solver was asked, never answered, and could have helped."""
 
 
-Tell = Callable[[str, Shift, float], None]
+ReportProgress = Callable[[str, Solution, float], None]
 """Told what is being done, the best answer so far and the bound, whenever one of them is new."""
 
 
 def search(
-    problem: Problem,
-    budget: Budget,
+    problem: PackingProblem,
+    budget: SearchBudget,
     rng: np.random.Generator,
-    tell: Tell = lambda phase, best, bound: None,
-    start: Shift = STAY,
-) -> Found:
+    tell: ReportProgress = lambda phase, best, bound: None,
+    start: Solution = UNCHANGED,
+) -> SearchResult:
     """Look for the best answer, beginning with `start`."""
-    return _Search(problem, budget, rng, tell, start).run()
+    return _SolutionSearch(problem, budget, rng, tell, start).run()
 
 
-class _Search:
-    def __init__(self, problem: Problem, budget: Budget, rng: np.random.Generator, tell: Tell, start: Shift) -> None:
+class _SolutionSearch:
+    def __init__(self, problem: PackingProblem, budget: SearchBudget, rng: np.random.Generator, tell: ReportProgress, start: Solution) -> None:
         self._problem = problem
         self._budget = budget
         self._late = budget.late
@@ -92,13 +92,13 @@ class _Search:
         self._best = start
         self._by = "nothing"
         self._bound = UNBOUNDED
-        self._openings: Sequence[Opening] = ()
-        self._market: Market | None = None
+        self._openings: Sequence[NodePattern] = ()
+        self._market: LagrangianBound | None = None
         self._helped = False
         self._phase = "greedy"
         self._said = budget.seconds
 
-    def run(self) -> Found:
+    def run(self) -> SearchResult:
         self._narrow(volume_bound(self._problem))
         self._greedy()
         self._limit()
@@ -114,7 +114,7 @@ class _Search:
                 self._say()
                 method()
         failed = self._budget.steps > 0 and not self._helped and not self._reached
-        return Found(self._best, self._bound, self._budget.steps, self._by, failed)
+        return SearchResult(self._best, self._bound, self._budget.steps, self._by, failed)
 
     @property
     def _done(self) -> bool:
@@ -123,53 +123,53 @@ class _Search:
     @property
     def _reached(self) -> bool:
         """Whether there is no better answer."""
-        return value(self._problem, self._best) >= self._bound
+        return solution_value(self._problem, self._best) >= self._bound
 
     # --- the methods --------------------------------------------------------------------------------------------------
 
     def _greedy(self) -> None:
         too_late = self._budget.too_late
-        self._focus = Focus.of(self._problem, self._rng, too_late)
+        self._focus = Subproblem.select(self._problem, self._rng, too_late)
         part = self._focus.problem
-        self._easy = easy(part, lines(part, 0 if part.empties else _TOGETHER, late=too_late))
-        candidates = first_openings(part, self._easy, too_late)[:_CANDIDATES]
-        shift, made = greedy(part, candidates)
+        self._easy = placeable_departures(part, enumerate_departures(part, 0 if part.counts_empty_nodes else _TOGETHER, is_late=too_late))
+        candidates = initial_patterns(part, self._easy, too_late)[:_CANDIDATES]
+        shift, made = greedy_solution(part, candidates)
         self._openings = [*candidates, *made]
-        self._take(self._focus.whole(shift), "greedy")
+        self._take(self._focus.to_full_solution(shift), "greedy")
 
     def _limit(self) -> None:
         """What no answer exceeds if places for leavers are to be had for nothing."""
         if self._reached:
             return
-        if self._problem.empties:
-            self._narrow(drain_bound(self._problem, self._step(0.2, 1.0)))
-        elif self._problem.demands and self._budget.spares(_BOUND_SECONDS * self._problem.nodes):
-            every = _EVERY if self._problem.nodes <= _FLOW_NODES else _EVERY_OF_MANY
-            relaxed = self._problem.relaxed
-            self._market = Market(relaxed, lines(relaxed, every, late=self._budget.too_late))
-            self._narrow(self._market.bound(nothing_costs(self._problem)))
+        if self._problem.counts_empty_nodes:
+            self._narrow(emptying_bound(self._problem, self._step(0.2, 1.0)))
+        elif self._problem.demands and self._budget.spares(_BOUND_SECONDS * self._problem.node_count):
+            every = _EVERY if self._problem.node_count <= _FLOW_NODES else _EVERY_OF_MANY
+            relaxed = self._problem.relaxation
+            self._market = LagrangianBound(relaxed, enumerate_departures(relaxed, every, is_late=self._budget.too_late))
+            self._narrow(self._market.bound(zero_prices(self._problem)))
 
     def _everywhere(self) -> None:
         """If only a part was looked at, and not every move is needed for it: openings of all nodes."""
-        if self._focus.everything or self._problem.empties or self._best.moves >= self._problem.limit:
+        if self._focus.is_whole_problem or self._problem.counts_empty_nodes or self._best.move_count >= self._problem.max_moves:
             return
-        some = easy(self._problem, lines(self._problem, 1, late=self._late))
-        candidates = first_openings(self._problem, some, self._late)
-        self._take(greedy(self._problem, candidates, self._best, self._late)[0], "greedy")
+        some = placeable_departures(self._problem, enumerate_departures(self._problem, 1, is_late=self._late))
+        candidates = initial_patterns(self._problem, some, self._late)
+        self._take(greedy_solution(self._problem, candidates, self._best, self._late)[0], "greedy")
 
     def _patterns(self) -> None:
         """Look for openings whose leavers have a place already, then for any."""
         part = self._focus.problem
-        patterns = Patterns(part, self._openings, self._late)
-        if patterns.openings and not self._done:
+        patterns = MasterProblem(part, self._openings, self._late)
+        if patterns.patterns and not self._done:
             self._choose(patterns, self._easy)
-        if patterns.openings and not self._done:
-            self._choose(patterns, lines(part, 1 if part.empties else _MORE_TOGETHER, late=self._late))
-        self._openings = patterns.openings
+        if patterns.patterns and not self._done:
+            self._choose(patterns, enumerate_departures(part, 1 if part.counts_empty_nodes else _MORE_TOGETHER, is_late=self._late))
+        self._openings = patterns.patterns
 
-    def _choose(self, patterns: Patterns, some: Lines) -> None:
+    def _choose(self, patterns: MasterProblem, some: DepartureSets) -> None:
         """Find openings until there are no better ones, then choose the best of them."""
-        market, prices, began = Market(self._focus.problem, some), None, self._budget.seconds
+        market, prices, began = LagrangianBound(self._focus.problem, some), None, self._budget.seconds
         for _ in range(_ROUNDS):
             if self._budget.over or not self._budget.allows(_FOR_CHOOSING * began):
                 break
@@ -181,43 +181,43 @@ class _Search:
         if prices is not None and self._market is not None:
             self._narrow(self._market.bound(prices))
         if not self._done:
-            rest = value(self._problem, self._focus.rest)
-            least = value(self._problem, self._best) - rest
+            rest = solution_value(self._problem, self._focus.outside)
+            least = solution_value(self._problem, self._best) - rest
             shift = patterns.best(self._step(0.5), prices, least)
             if shift is not None:
-                self._take(self._focus.whole(shift), "patterns")
+                self._take(self._focus.to_full_solution(shift), "patterns")
 
-    def _find(self, patterns: Patterns, some: Lines, market: Market, prices: Prices) -> bool:
+    def _find(self, patterns: MasterProblem, some: DepartureSets, market: LagrangianBound, prices: DualPrices) -> bool:
         """Whether there are openings that are better at these prices; they are added."""
-        if patterns.add(market.openings(prices)):
+        if patterns.add(market.patterns(prices)):
             return True
-        found = surplus(self._focus.problem, some, prices, late=self._late)
-        return patterns.add(one.opening for one in found) > 0
+        found = best_patterns(self._focus.problem, some, prices, is_late=self._late)
+        return patterns.add(one.pattern for one in found) > 0
 
     def _flow(self) -> None:
         """All nodes at once."""
-        if self._problem.nodes > _FLOW_NODES:
+        if self._problem.node_count > _FLOW_NODES:
             return
-        every = range(self._problem.nodes)
+        every = range(self._problem.node_count)
         columns = _FLOW_STEP if self._budget.limited else _FLOW_COLUMNS
-        flow = Flow(self._problem, STAY, every, columns, late=self._late)
-        if not flow.complete:
+        flow = FlowModel(self._problem, UNCHANGED, every, columns, late=self._late)
+        if not flow.is_complete:
             return
         solved = flow.solve(self._step(0.6), start=self._best)
-        if solved.shift is not None:
-            self._take(solved.shift, "flow")
-        if not self._problem.settled and not self._done:
-            flow = Flow(self._problem.relaxed, STAY, every, late=self._late)
-            if flow.complete:
+        if solved.solution is not None:
+            self._take(solved.solution, "flow")
+        if not self._problem.is_static and not self._done:
+            flow = FlowModel(self._problem.relaxation, UNCHANGED, every, late=self._late)
+            if flow.is_complete:
                 self._narrow(flow.solve(self._step(0.4), start=self._best).bound)
-        elif self._problem.settled:
+        elif self._problem.is_static:
             self._narrow(solved.bound)
 
     def _neighbourhoods(self) -> None:
-        appeal = np.zeros(self._problem.nodes)
-        appeal[self._focus.nodes] = dearness(self._focus.problem, self._openings) ** 2
+        appeal = np.zeros(self._problem.node_count)
+        appeal[self._focus.nodes] = opportunity_costs(self._focus.problem, self._openings) ** 2
         columns = _PART_STEP if self._budget.limited else _PART_COLUMNS
-        neighbourhoods = Neighbourhoods(self._problem, appeal, self._rng, columns)
+        neighbourhoods = LargeNeighbourhoodSearch(self._problem, appeal, self._rng, columns)
         idle = 0
         while idle < _IDLE and not self._done:
             self._beat()
@@ -228,11 +228,11 @@ class _Search:
 
     # ------------------------------------------------------------------------------------------------------------------
 
-    def _take(self, shift: Shift, by: str) -> None:
+    def _take(self, shift: Solution, by: str) -> None:
         """Keep an answer if it is better than the best so far, and right."""
-        shift = pruned(self._problem, shift)
-        if better(self._problem, shift, self._best) and not flaws(self._problem, shift):
-            self._best, self._by = trimmed(self._problem, shift), by
+        shift = undo_useless_moves(self._problem, shift)
+        if is_better(self._problem, shift, self._best) and not solution_defects(self._problem, shift):
+            self._best, self._by = minimise_moves(self._problem, shift), by
             self._say()
 
     def _narrow(self, bound: float) -> None:
@@ -240,8 +240,8 @@ class _Search:
             self._bound = bound
             self._say()
 
-    def _step(self, share: float, most: float = UNBOUNDED) -> Effort:
-        return replace(self._budget.step(share, most), beat=self._beat, answered=self._heard)
+    def _step(self, share: float, most: float = UNBOUNDED) -> SolverLimits:
+        return replace(self._budget.step(share, most), on_progress=self._beat, on_answer=self._heard)
 
     def _heard(self) -> None:
         self._helped = True

@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from restow.planning.lateness import Late, never
+from restow.planning.deadline import DeadlineCheck, no_deadline
 
 Floats = NDArray[np.float64]
 Index = NDArray[np.intp]
@@ -35,32 +35,32 @@ def _library() -> Any:
 highspy = _library()
 
 
-class Effort(msgspec.Struct, frozen=True):
+class SolverLimits(msgspec.Struct, frozen=True):
     """How long the solver may take."""
 
     seconds: float = UNBOUNDED
-    branches: int | None = None
+    max_branches: int | None = None
     """Nodes of the search tree."""
-    late: Late = never
+    is_late: DeadlineCheck = no_deadline
     """Asked again and again meanwhile: whether to stop before the seconds are over."""
-    beat: Callable[[], None] = lambda: None
+    on_progress: Callable[[], None] = lambda: None
     """Called again and again meanwhile."""
-    answered: Callable[[], None] | None = None
+    on_answer: Callable[[], None] | None = None
     """Called when the solver has come back, whatever it says, unless it broke."""
 
 
-class Answer(msgspec.Struct, frozen=True, eq=False):
+class SolverResult(msgspec.Struct, frozen=True, eq=False):
     values: Floats | None
     """One per column; None if no solution was found in time."""
     bound: float
     """No solution is worth more."""
-    proven: bool = False
+    is_proven: bool = False
     """Whether there is no better solution."""
-    prices: Floats | None = None
+    dual_values: Floats | None = None
     """Where fractions are allowed: per row what one more of its most would bring."""
 
 
-class Program:
+class IntegerProgram:
     """A maximisation that grows by blocks of columns, of rows and of terms."""
 
     def __init__(self) -> None:
@@ -97,11 +97,11 @@ class Program:
         )
         self._terms.append((row.ravel(), column.ravel(), factor.ravel()))
 
-    def solve(self, effort: Effort, *, whole: bool = True, start: Mapping[int, float] | None = None) -> Answer | None:
+    def solve(self, effort: SolverLimits, *, whole: bool = True, start: Mapping[int, float] | None = None) -> SolverResult | None:
         """The best solution found; None when the solver broke or there is none. `start` is a solution to begin with,
         columns left out being zero. With `whole` off, fractions are allowed: then the bound is the result."""
         if not self.columns:
-            return Answer(np.zeros(0), 0.0)
+            return SolverResult(np.zeros(0), 0.0)
         if highspy is None:
             return None
         try:
@@ -109,7 +109,7 @@ class Program:
         except Exception:  # whatever a foreign library may throw: who asked goes on with what there is
             return None
 
-    def _solved(self, effort: Effort, whole: bool, start: Mapping[int, float] | None) -> Answer | None:
+    def _solved(self, effort: SolverLimits, whole: bool, start: Mapping[int, float] | None) -> SolverResult | None:
         solver = self._solver(effort, whole)
         if start is not None and whole:
             given = highspy.HighsSolution()
@@ -119,23 +119,23 @@ class Program:
             solver.setSolution(given)
         if solver.run() == highspy.HighsStatus.kError:
             return None
-        if effort.answered is not None:
-            effort.answered()
+        if effort.on_answer is not None:
+            effort.on_answer()
         return _answer(solver, whole)
 
-    def _solver(self, effort: Effort, whole: bool) -> Any:
+    def _solver(self, effort: SolverLimits, whole: bool) -> Any:
         solver = highspy.Highs()
         for name, option in _OPTIONS.items():
             solver.setOptionValue(name, option)
         if math.isfinite(effort.seconds):
             solver.setOptionValue("time_limit", max(effort.seconds, 0.01))
-        if effort.branches is not None:
-            solver.setOptionValue("mip_max_nodes", effort.branches)
+        if effort.max_branches is not None:
+            solver.setOptionValue("mip_max_nodes", effort.max_branches)
         solver.passModel(self._model(whole))
 
         def meanwhile(event: Any) -> None:
-            effort.beat()
-            if effort.late():
+            effort.on_progress()
+            if effort.is_late():
                 event.interrupt()
 
         for event in (solver.cbMipInterrupt, solver.cbSimplexInterrupt):
@@ -193,7 +193,7 @@ def _limits(blocks: Sequence[Floats]) -> Floats:
     return limits
 
 
-def _answer(solver: Any, whole: bool) -> Answer | None:
+def _answer(solver: Any, whole: bool) -> SolverResult | None:
     status, info = solver.getModelStatus(), solver.getInfo()
     if status == highspy.HighsModelStatus.kInfeasible:
         return None
@@ -201,6 +201,6 @@ def _answer(solver: Any, whole: bool) -> Answer | None:
     values = np.array(solver.getSolution().col_value) if found else None
     solved = status == highspy.HighsModelStatus.kOptimal
     if whole:
-        return Answer(values, info.mip_dual_bound if math.isfinite(info.mip_dual_bound) else UNBOUNDED, solved)
+        return SolverResult(values, info.mip_dual_bound if math.isfinite(info.mip_dual_bound) else UNBOUNDED, solved)
     prices = np.array(solver.getSolution().row_dual) if solved else None
-    return Answer(values, info.objective_function_value if solved else UNBOUNDED, solved, prices)
+    return SolverResult(values, info.objective_function_value if solved else UNBOUNDED, solved, prices)

@@ -18,24 +18,25 @@ import msgspec
 import numpy as np
 from msgspec.structs import replace
 
-from restow.model.cluster import Mask, Snapshot
+from restow.model.cluster import Mask
 from restow.model.problems import Problem as Mistake
 from restow.model.quantity import quantity_of
 from restow.model.resources import quantities
+from restow.model.snapshot import Snapshot
 from restow.model.wire import WireError
-from restow.planning.effect import after, versions
-from restow.planning.measures import offered, overview, slots
-from restow.planning.movable import about_all
-from restow.planning.optimal.budget import Budget
-from restow.planning.optimal.outcome import Outcome, realise
-from restow.planning.optimal.problem import STAY, Demand, Problem, Shift, better
-from restow.planning.optimal.queueing import unplaced
-from restow.planning.optimal.reading import Reading, read
-from restow.planning.optimal.score import Score
-from restow.planning.optimal.search import Found, search
-from restow.planning.optimal.stage import Stage
+from restow.planning.plan_effect import measures_after, object_versions
+from restow.planning.measures import allocatable_amounts, cluster_overview, count_slots
+from restow.planning.eviction_rules import general_refusal
+from restow.planning.optimal.search_budget import SearchBudget
+from restow.planning.optimal.realisation import Realisation, realise_solution
+from restow.planning.optimal.packing_problem import UNCHANGED, Demand, PackingProblem, Solution, is_better
+from restow.planning.optimal.queue_quotas import unplaced_refusals
+from restow.planning.optimal.problem_instance import ProblemInstance, build_instance
+from restow.planning.optimal.objective_figures import ObjectiveFigures
+from restow.planning.optimal.search import SearchResult, search
+from restow.planning.optimal.solution_builder import SolutionBuilder
 from restow.planning.plan import Measures, Plan, Refusal
-from restow.planning.request import Request, Stand
+from restow.planning.plan_request import PlanRequest, PlanProgress
 
 OBJECTIVES = ("free-nodes", "slots", "pending")
 _REPAIRS = 4
@@ -52,15 +53,15 @@ _FOR_REPAIRS = 0.3
 """The share of the seconds that the search leaves for what is refused, where something may be."""
 
 
-def optimal(snapshot: Snapshot, request: Request) -> Plan:
+def plan_optimal(snapshot: Snapshot, request: PlanRequest) -> Plan:
     """Plan for the objective. Raises WireError for a request that makes no sense."""
     _check(request)
-    began = request.clock() if request.began is None else request.began
-    request.tell(Stand("reading"))
-    reading, has_read = read(snapshot, request), request.clock()
+    began = request.clock() if request.started_at is None else request.started_at
+    request.report_progress(PlanProgress("reading"))
+    reading, has_read = build_instance(snapshot, request), request.clock()
     measure = _measure(request)
     before = measure(snapshot)
-    score = Score(reading, request.objective)
+    score = ObjectiveFigures(reading, request.objective)
     measured = request.clock()
     for_moves = min(_KEPT_BACK * request.time_limit, _KEPT_BACK_MOST)
     at_least = min(_AT_LEAST * (has_read - began), _AT_LEAST_MOST)
@@ -68,37 +69,37 @@ def optimal(snapshot: Snapshot, request: Request) -> Plan:
     ends = max(ends, measured + at_least)
     searched = _searched(snapshot, request, reading, score, lambda: ends - request.clock(), for_moves)
     outcome, found = searched.best, searched.found
-    later = after(snapshot, request, outcome.moves, measure, outcome.places) | score.placed(outcome.shift)
+    later = measures_after(snapshot, request, outcome.moves, measure, outcome.places) | score.placement_figures(outcome.solution)
     reached = later[score.figure]
-    bound = score.bound(found.bound, reached)
+    bound = score.bound_figure(found.bound, reached)
     if bound is not None:
-        later["gap"] = gap(reached, bound)
+        later["gap"] = gap_percent(reached, bound)
     return Plan(
         strategy="optimal",
         objective=request.objective,
         moves=outcome.moves,
         places=outcome.places,
-        before=before | score.placed(searched.start),
+        before=before | score.placement_figures(searched.start),
         after=later,
         bound=bound,
         refusals=(*reading.refusals, *outcome.dropped, *_remarks(snapshot, request, reading, outcome, found)),
         shape=dict(request.shape),
-        versions=versions(snapshot, outcome.moves, outcome.places),
+        versions=object_versions(snapshot, outcome.moves, outcome.places),
     )
 
 
 class _Searched(msgspec.Struct, frozen=True, eq=False):
-    start: Shift
+    start: Solution
     """What can be placed without a move."""
-    best: Outcome
-    found: Found
+    best: Realisation
+    found: SearchResult
 
 
 def _searched(
     snapshot: Snapshot,
-    request: Request,
-    reading: Reading,
-    score: Score,
+    request: PlanRequest,
+    reading: ProblemInstance,
+    score: ObjectiveFigures,
     seconds_left: Callable[[], float],
     for_moves: float,
 ) -> _Searched:
@@ -107,31 +108,31 @@ def _searched(
     first."""
     rng, problem = np.random.default_rng(request.seed), reading.problem
 
-    def tell(phase: str, shift: Shift, bound: float) -> None:
-        reached = score.reached(shift)
-        request.tell(Stand(phase, reached, score.bound(bound, reached)))
+    def tell(phase: str, shift: Solution, bound: float) -> None:
+        reached = score.reached_figure(shift)
+        request.report_progress(PlanProgress(phase, reached, score.bound_figure(bound, reached)))
 
-    def tell_again(phase: str, shift: Shift, _: float) -> None:
+    def tell_again(phase: str, shift: Solution, _: float) -> None:
         tell(phase, shift, first.bound)
 
-    def realised(shift: Shift, bound: float) -> Outcome:
+    def realised(shift: Solution, bound: float) -> Realisation:
         tell("moves", shift, bound)
         ends = min(seconds_left(), 0.0) - max(for_moves, _FOR_MOVES)
-        return realise(snapshot, request, reading, shift, late=lambda: seconds_left() <= ends)
+        return realise_solution(snapshot, request, reading, shift, late=lambda: seconds_left() <= ends)
 
-    best = Outcome(shift=_as_it_is(problem))
-    if best.shift.puts:
-        best = realised(best.shift, inf)
-    start, first = best.shift, Found(STAY, inf, 0, "nothing")
+    best = Realisation(solution=_as_it_is(problem))
+    if best.solution.placements:
+        best = realised(best.solution, inf)
+    start, first = best.solution, SearchResult(UNCHANGED, inf, 0, "nothing")
     steps = request.work_limit
     for turn in range(_REPAIRS):
-        spare = 0.0 if problem.settled else _FOR_REPAIRS * seconds_left()
+        spare = 0.0 if problem.is_static else _FOR_REPAIRS * seconds_left()
         heard = tell_again if turn else tell
-        found = search(problem, Budget(seconds_left, steps, spare), rng, heard, start=best.shift)
+        found = search(problem, SearchBudget(seconds_left, steps, spare), rng, heard, start=best.solution)
         first = first if turn else found
         steps = None if steps is None else max(steps - found.steps, 0)
-        outcome = realised(found.shift, first.bound)
-        if better(reading.problem, outcome.shift, best.shift):
+        outcome = realised(found.solution, first.bound)
+        if is_better(reading.problem, outcome.solution, best.solution):
             best = outcome
         if not (outcome.refused_moves or outcome.refused_places) or seconds_left() <= 0 or steps == 0:
             break
@@ -139,43 +140,43 @@ def _searched(
     return _Searched(start, best, first)
 
 
-def _as_it_is(problem: Problem) -> Shift:
+def _as_it_is(problem: PackingProblem) -> Solution:
     """What can be placed without a move."""
-    stage = Stage(problem)
-    stage.fill()
-    return stage.shift
+    stage = SolutionBuilder(problem)
+    stage.place_pending_pods()
+    return stage.solution
 
 
-def _avoiding(problem: Problem, outcome: Outcome) -> Problem:
+def _avoiding(problem: PackingProblem, outcome: Realisation) -> PackingProblem:
     """The problem without what was refused."""
 
     def suits(which: int) -> Mask:
-        mask = problem.suits(which).copy()
+        mask = problem.allowed_nodes(which).copy()
         mask[[node for one, node in outcome.refused_moves if one == which]] = False
         return mask
 
     demands = [_less(demand, which, outcome) for which, demand in enumerate(problem.demands)]
-    return replace(problem, suits=cache(suits), demands=demands)
+    return replace(problem, allowed_nodes=cache(suits), demands=demands)
 
 
-def _less(demand: Demand, which: int, outcome: Outcome) -> Demand:
-    mask = demand.suits.copy()
+def _less(demand: Demand, which: int, outcome: Realisation) -> Demand:
+    mask = demand.allowed_nodes.copy()
     mask[[node for one, node in outcome.refused_places if one == which]] = False
-    return replace(demand, suits=mask)
+    return replace(demand, allowed_nodes=mask)
 
 
 # --- figures ----------------------------------------------------------------------------------------------------------
 
 
-def _measure(request: Request) -> Callable[[Snapshot], Measures]:
+def _measure(request: PlanRequest) -> Callable[[Snapshot], Measures]:
     def measure(snapshot: Snapshot) -> Measures:
-        figures = overview(snapshot)
-        return {**figures, "slots": slots(snapshot, request.shape)} if request.objective == "slots" else figures
+        figures = cluster_overview(snapshot)
+        return {**figures, "slots": count_slots(snapshot, request.shape)} if request.objective == "slots" else figures
 
     return measure
 
 
-def gap(reached: float, bound: float) -> float:
+def gap_percent(reached: float, bound: float) -> float:
     """How far an answer is from the best, in percent at most; rounded up, since 0 is the word for proven best."""
     return ceil(10_000 * (bound - reached) / bound) / 100 if bound else 0.0
 
@@ -183,7 +184,7 @@ def gap(reached: float, bound: float) -> float:
 # --- words ------------------------------------------------------------------------------------------------------------
 
 
-def _check(request: Request) -> None:
+def _check(request: PlanRequest) -> None:
     mistakes = []
     if request.objective not in OBJECTIVES:
         mistakes.append(Mistake("objective", f"expected one of {', '.join(OBJECTIVES)}, got {request.objective!r}"))
@@ -207,22 +208,22 @@ def _check(request: Request) -> None:
 
 
 def _remarks(
-    snapshot: Snapshot, request: Request, reading: Reading, outcome: Outcome, found: Found
+    snapshot: Snapshot, request: PlanRequest, reading: ProblemInstance, outcome: Realisation, found: SearchResult
 ) -> Iterator[Refusal]:
-    if not reading.names:
-        yield about_all("there are no nodes")
+    if not reading.node_names:
+        yield general_refusal("there are no nodes")
     elif request.objective == "slots":
         yield from _too_large(snapshot, request)
-    if found.failed:
-        yield about_all("the solver was of no help: this is the greedy plan")
-    yield from unplaced(reading.line, outcome.places)
+    if found.solver_failed:
+        yield general_refusal("the solver was of no help: this is the greedy plan")
+    yield from unplaced_refusals(reading.pending, outcome.places)
 
 
-def _too_large(snapshot: Snapshot, request: Request) -> Iterator[Refusal]:
+def _too_large(snapshot: Snapshot, request: PlanRequest) -> Iterator[Refusal]:
     """A shape that no node could hold even if it were empty."""
-    room = np.stack([offered(snapshot, name) >= amount for name, amount in sorted(request.shape.items())])
+    room = np.stack([allocatable_amounts(snapshot, name) >= amount for name, amount in sorted(request.shape.items())])
     if not room.all(axis=0).any():
         written = ", ".join(f"{name}={text}" for name, text in quantities(request.shape).items())
         nodes = len(snapshot.rows.names())
         none_offers = f"none of {nodes} nodes offers" if nodes > 1 else "the only node does not offer"
-        yield about_all(f"{none_offers} {written}, even when empty")
+        yield general_refusal(f"{none_offers} {written}, even when empty")

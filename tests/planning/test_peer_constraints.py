@@ -11,41 +11,41 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from restow.model.cluster import Snapshot
 from restow.model.objects import Node, Pod, SelectorSpec, Taint, TopologySpreadConstraint
+from restow.model.snapshot import Snapshot
 from restow.planning.arguments import read_defragmentation, read_load_aware
 from restow.planning.descheduling.framework import Planner
-from restow.planning.descheduling.registry import plugins
-from restow.planning.measured import Measured, Sample
-from restow.planning.optimal.plugin import optimal_by_arguments
+from restow.planning.descheduling.registry import descheduler_plugins
+from restow.planning.usage_samples import UsageSamples, UsageSample
+from restow.planning.optimal.plugin import plan_optimal_by_arguments
 from restow.planning.plan import Plan
-from restow.planning.request import Regard
+from restow.planning.plan_request import PeerPlugins
 from restow.planning.strategies import make_plan
 from tests.model.cluster.builders import pod
 from tests.planning.clusters import NOW, app, cluster, moves, reasons, request, ten
 
 COOL = {"thresholds": {"cpu": 40}, "targetThresholds": {"cpu": 70}}
 PACK: dict[str, Any] = {}
-BOTH = Regard(packing=(read_defragmentation(PACK),), cooling=(read_load_aware(COOL),))
+BOTH = PeerPlugins(defragmentation=(read_defragmentation(PACK),), load_aware=(read_load_aware(COOL),))
 Cores = Mapping[str, float]
 
 
-def measured(pods: Iterable[Pod], cores: Cores, *, at: float = NOW) -> Measured:
+def measured(pods: Iterable[Pod], cores: Cores, *, at: float = NOW) -> UsageSamples:
     """What pods use, and nodes by that; pods that are not named use nothing."""
     nodes: dict[str, int] = dict.fromkeys("abcdef", 0)
     samples = {}
     for one in pods:
         used = round(1000 * cores.get(one.metadata.name, 0.0))
-        samples["default", one.metadata.name] = Sample(at, {"cpu": used})
+        samples["default", one.metadata.name] = UsageSample(at, {"cpu": used})
         nodes[one.spec.node_name or ""] += used
-    return Measured({name: Sample(at, {"cpu": used}) for name, used in nodes.items()}, samples)
+    return UsageSamples({name: UsageSample(at, {"cpu": used}) for name, used in nodes.items()}, samples)
 
 
-def planned(strategy: str, pods: list[Pod], cores: Cores, *, regard: Regard = BOTH, **fields: Any) -> Plan:
+def planned(strategy: str, pods: list[Pod], cores: Cores, *, peers: PeerPlugins = BOTH, **fields: Any) -> Plan:
     snapshot = cluster([ten(name) for name in "abcd"], pods)
     arguments = COOL if strategy == "load-aware" else fields.pop("arguments", {})
     use = measured(pods, cores, at=NOW - fields.pop("age", 0))
-    return make_plan(strategy, snapshot, request(snapshot, arguments, measured=use, regard=regard, **fields))
+    return make_plan(strategy, snapshot, request(snapshot, arguments, measured_usage=use, peers=peers, **fields))
 
 
 FULL, SMALL = app("full", "8", on="b"), app("p", "1", on="a")
@@ -64,21 +64,21 @@ def test_nobody_packs_a_node_until_it_is_busy(cores: Cores, moved: bool) -> None
     assert bool(found.moves) is moved
     if not moved:
         assert reasons(found)["p"] == "0/1 target nodes take it: 1 would be busier than LoadAware allows"
-        assert planned("defragmentation", [FULL, SMALL], cores, regard=Regard()).moves
+        assert planned("defragmentation", [FULL, SMALL], cores, peers=PeerPlugins()).moves
 
 
 @pytest.mark.parametrize(
     "use",
     [
-        pytest.param(Measured(trouble="nobody answers"), id="nobody answers"),
-        pytest.param(Measured({"a": Sample(NOW, {"cpu": 1000})}), id="the target is not measured"),
-        pytest.param(Measured({"b": Sample(NOW - 3600, {"cpu": 1000})}), id="that was long ago"),
+        pytest.param(UsageSamples(unavailable_reason="nobody answers"), id="nobody answers"),
+        pytest.param(UsageSamples({"a": UsageSample(NOW, {"cpu": 1000})}), id="the target is not measured"),
+        pytest.param(UsageSamples({"b": UsageSample(NOW - 3600, {"cpu": 1000})}), id="that was long ago"),
     ],
 )
-def test_nobody_packs_a_node_of_which_it_is_not_known_how_busy_it_is(use: Measured) -> None:
+def test_nobody_packs_a_node_of_which_it_is_not_known_how_busy_it_is(use: UsageSamples) -> None:
     """Otherwise LoadAware would undo it as soon as that is known again."""
     snapshot = cluster([ten("a"), ten("b")], [FULL, SMALL])
-    found = make_plan("defragmentation", snapshot, request(snapshot, PACK, measured=use, regard=BOTH))
+    found = make_plan("defragmentation", snapshot, request(snapshot, PACK, measured_usage=use, peers=BOTH))
     assert found.moves == ()
     told = "0/1 target nodes take it: 1 may be busier than LoadAware allows, which is not known now"
     assert reasons(found)["p"] == told
@@ -86,16 +86,16 @@ def test_nobody_packs_a_node_of_which_it_is_not_known_how_busy_it_is(use: Measur
 
 def test_a_node_that_was_measured_before_a_pod_came_takes_nobody_until_it_is_measured_again() -> None:
     cores = {"full": 1.0, "p": 1.0}
-    assert not planned("defragmentation", [FULL, SMALL], cores, age=60, migrated={"b": NOW - 30}).moves
-    assert planned("defragmentation", [FULL, SMALL], cores, age=20, migrated={"b": NOW - 30}).moves
-    assert planned("defragmentation", [FULL, SMALL], cores, age=20, migrated={"b": NOW + 3600}).moves, "a wrong clock"
+    assert not planned("defragmentation", [FULL, SMALL], cores, age=60, last_migrations={"b": NOW - 30}).moves
+    assert planned("defragmentation", [FULL, SMALL], cores, age=20, last_migrations={"b": NOW - 30}).moves
+    assert planned("defragmentation", [FULL, SMALL], cores, age=20, last_migrations={"b": NOW + 3600}).moves, "a wrong clock"
 
 
 def test_a_pod_that_is_not_measured_counts_with_what_it_asks_for() -> None:
     snapshot = cluster([ten("a"), ten("b")], [FULL, SMALL])
     for cores, moved in ((6000, True), (6001, False)):
-        use = Measured({"b": Sample(NOW, {"cpu": cores})})
-        asked = request(snapshot, PACK, measured=use, regard=BOTH)
+        use = UsageSamples({"b": UsageSample(NOW, {"cpu": cores})})
+        asked = request(snapshot, PACK, measured_usage=use, peers=BOTH)
         assert bool(make_plan("defragmentation", snapshot, asked).moves) is moved
 
 
@@ -105,7 +105,7 @@ HOT = [app("hot", "4", on="a"), app("other", "1", on="a")]
 def test_the_idlest_node_that_is_not_being_emptied_is_first_choice() -> None:
     pods = [*HOT, app("low", "1", on="b"), app("middle", "5", on="c")]
     cores = {"hot": 6.0, "other": 3.0, "low": 0.1, "middle": 1.0}
-    assert moves(planned("load-aware", pods, cores, regard=Regard())) == [("hot", "a", "d")]
+    assert moves(planned("load-aware", pods, cores, peers=PeerPlugins())) == [("hot", "a", "d")]
     assert moves(planned("load-aware", pods, cores)) == [("hot", "a", "c")]
 
 
@@ -131,14 +131,14 @@ def test_a_pod_goes_at_once_to_where_it_would_be_packed_from_an_empty_node(use_o
 def test_balance_does_not_fill_a_node_that_is_being_emptied() -> None:
     pods = [app("c1", "4", "1Gi", on="a"), app("c2", "4", "1Gi", on="a"), app("m", "100m", "2Gi", on="b")]
     arguments = {"maxThreshold": 0.1}
-    assert moves(planned("balance", pods, {}, regard=Regard(), arguments=arguments)) == [("c1", "a", "b")]
+    assert moves(planned("balance", pods, {}, peers=PeerPlugins(), arguments=arguments)) == [("c1", "a", "b")]
     assert not planned("balance", pods, {}, arguments=arguments).moves
 
 
 def test_balance_does_not_drain_a_node_until_it_has_to_be_emptied() -> None:
     pods = [app("c1", "2", "1Gi", on="a"), app("c2", "2", "1Gi", on="a"), app("m", "4", "9Gi", on="b")]
     arguments = {"maxThreshold": 0.05}
-    assert moves(planned("balance", pods, {}, regard=Regard(), arguments=arguments))
+    assert moves(planned("balance", pods, {}, peers=PeerPlugins(), arguments=arguments))
     found = planned("balance", pods, {}, arguments=arguments)
     assert not found.moves and "Defragmentation empties its node" in reasons(found)["c1"]
 
@@ -149,7 +149,7 @@ def test_the_optimiser_is_asked_again_without_nodes_that_it_would_make_busy() ->
     arguments = {"workLimit": 100, "maxMoves": 1}
     for cores, target in (({}, {"b", "c"}), ({"q": 6.9}, {"c"}), ({"q": 6.9, "r": 6.9}, set())):
         use = measured(pods, {"p": 0.5, **cores})
-        found = optimal_by_arguments(snapshot, request(snapshot, arguments, measured=use, regard=BOTH))
+        found = plan_optimal_by_arguments(snapshot, request(snapshot, arguments, measured_usage=use, peers=BOTH))
         assert {move.target for move in found.moves} <= target and bool(found.moves) is bool(target), found
 
 
@@ -159,16 +159,16 @@ RESTING = {"coolDownTime": 600}
 
 
 @pytest.mark.parametrize(
-    ("strategy", "regard"),
+    ("strategy", "peers"),
     [
-        pytest.param("load-aware", Regard(packing=(read_defragmentation(RESTING),)), id="LoadAware, as packing says"),
-        pytest.param("balance", Regard(packing=(read_defragmentation(RESTING),)), id="Balance, as packing says"),
+        pytest.param("load-aware", PeerPlugins(defragmentation=(read_defragmentation(RESTING),)), id="LoadAware, as packing says"),
+        pytest.param("balance", PeerPlugins(defragmentation=(read_defragmentation(RESTING),)), id="Balance, as packing says"),
         pytest.param(
-            "defragmentation", Regard(cooling=(read_load_aware({**COOL, **RESTING}),)), id="packing, as LoadAware says"
+            "defragmentation", PeerPlugins(load_aware=(read_load_aware({**COOL, **RESTING}),)), id="packing, as LoadAware says"
         ),
     ],
 )
-def test_a_node_rests_as_long_as_either_of_packing_and_cooling_says(strategy: str, regard: Regard) -> None:
+def test_a_node_rests_as_long_as_either_of_packing_and_cooling_says(strategy: str, peers: PeerPlugins) -> None:
     """a is hot, b has more cpu in use than memory, c less, d is low; pods came to all of them."""
     pods = [
         *(app("hot", "4", "4Gi", on="a"), app("other", "1", "1Gi", on="a"), app("low", "1", on="d")),
@@ -177,7 +177,7 @@ def test_a_node_rests_as_long_as_either_of_packing_and_cooling_says(strategy: st
     cores = {"hot": 6.0, "other": 3.0}
     for since, moved in ((599, False), (601, True)):
         touched = dict.fromkeys("abcd", NOW - since)
-        found = planned(strategy, pods, cores, regard=regard, migrated=touched)
+        found = planned(strategy, pods, cores, peers=peers, last_migrations=touched)
         assert bool(found.moves) is moved, (since, found.refusals)
 
 
@@ -191,12 +191,12 @@ SPREAD = TopologySpreadConstraint(
 )
 
 
-def departing(name: str, nodes: list[Node], pods: list[Pod], arguments: dict[str, Any], regard: Regard = BOTH) -> Plan:
-    plugin = plugins()[name]
+def departing(name: str, nodes: list[Node], pods: list[Pod], arguments: dict[str, Any], peers: PeerPlugins = BOTH) -> Plan:
+    plugin = descheduler_plugins()[name]
     assert isinstance(plugin, Planner)
     snapshot = cluster(nodes, pods)
     use = measured(pods, {"full": 6.5, "p": 1.0, "q": 1.0})
-    return plugin.plan(snapshot, request(snapshot, arguments, measured=use, regard=regard))
+    return plugin.plan(snapshot, request(snapshot, arguments, measured_usage=use, peers=peers))
 
 
 @pytest.mark.parametrize(
@@ -229,7 +229,7 @@ def test_only_who_has_to_go_goes_to_a_node_that_is_being_emptied(
     found = departing(name, nodes, pods, arguments)
     assert [one[2] for one in moves(found)] == ([target] if target else []), found
     assert target or "other plugins are against it" in reasons(found)["p"]
-    assert [one[2] for one in moves(departing(name, nodes, pods, arguments, Regard()))] == ["c"]
+    assert [one[2] for one in moves(departing(name, nodes, pods, arguments, PeerPlugins()))] == ["c"]
 
 
 @pytest.mark.parametrize(
@@ -244,10 +244,10 @@ def test_who_need_not_go_keeps_the_cool_down_of_the_others(name: str, since: flo
     taints = [Taint(key="gone", effect="NoSchedule")] if "Taints" in name else []
     pods = [app("p", "4", on="a"), app("q", "4", on="a"), app("kept", "5", on="b", of="kept")]
     snapshot = cluster([ten("a", taints=taints), ten("b")], pods)
-    regard = Regard(packing=(read_defragmentation(RESTING),))
-    plugin = plugins()[name]
+    peers = PeerPlugins(defragmentation=(read_defragmentation(RESTING),))
+    plugin = descheduler_plugins()[name]
     assert isinstance(plugin, Planner)
-    asked = request(snapshot, {}, regard=regard, migrated={"a": NOW - since})
+    asked = request(snapshot, {}, peers=peers, last_migrations={"a": NOW - since})
     assert bool(plugin.plan(snapshot, asked).moves) is moved
 
 
@@ -304,7 +304,7 @@ def test_whatever_pods_use_all_profiles_together_come_to_rest(
         for strategy in order:
             snapshot: Snapshot = cluster([ten(name) for name in "abcdef"], pods)
             use = measured(pods, cores)
-            asked = request(snapshot, ARGUMENTS[strategy], measured=use, regard=BOTH)
+            asked = request(snapshot, ARGUMENTS[strategy], measured_usage=use, peers=BOTH)
             found = make_plan(strategy, snapshot, asked)
             pods = carried_out(pods, found)
             if found.moves:
@@ -328,14 +328,14 @@ def test_so_do_those_that_pack_and_those_that_take_replicas_apart(
         for number, ((node, cpu, memory, _), of) in enumerate(described)
     ]
     cores = {f"p{number}": used / 10 for number, ((_, _, _, used), _) in enumerate(described)}
-    known = plugins()
+    known = descheduler_plugins()
     for _ in range(12):
         before = pods
         for name in order:
             plugin, snapshot = known[name], cluster([ten(one) for one in "abcdef"], pods)
             assert isinstance(plugin, Planner)
             arguments = COOL if name == "LoadAware" else {}
-            asked = request(snapshot, arguments, measured=measured(pods, cores), regard=BOTH)
+            asked = request(snapshot, arguments, measured_usage=measured(pods, cores), peers=BOTH)
             pods = carried_out(pods, plugin.plan(snapshot, asked))
         if pods == before:
             return

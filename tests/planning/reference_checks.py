@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from restow.model.cluster import Snapshot
 from restow.model.objects import Pod
 from restow.model.resources import amounts, pod_requests
+from restow.model.snapshot import Snapshot
 from restow.planning.plan import Plan
 
 ZONE = "topology.kubernetes.io/zone"

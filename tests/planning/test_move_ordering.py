@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import pytest
 
-from restow.model.cluster import Snapshot
 from restow.model.objects import (
     Affinity,
     Pod,
@@ -15,10 +15,11 @@ from restow.model.objects import (
     SelectorSpec,
     TopologySpreadConstraint,
 )
+from restow.model.snapshot import Snapshot
+from restow.planning.move_ordering import DesiredMove, OrderedMoves, order_moves
 from restow.planning.plan import Plan
-from restow.planning.replay import replay
-from restow.planning.request import Request
-from restow.planning.sequence import Sequenced, Wanted, sequence
+from restow.planning.plan_request import PlanRequest
+from restow.planning.replay import replay_plan
 from tests.planning.clusters import app, budget, cluster, moves, request, ten
 
 APART = Affinity(
@@ -32,20 +33,22 @@ APART = Affinity(
 )
 
 
-def wanted(**targets: str) -> list[Wanted]:
-    return [Wanted(f"uid-{name}", target) for name, target in targets.items()]
+def wanted(**targets: str) -> list[DesiredMove]:
+    return [DesiredMove(f"uid-{name}", target) for name, target in targets.items()]
 
 
-def waves(found: Sequenced) -> list[list[str]]:
+def waves(found: OrderedMoves) -> list[list[str]]:
     """The names of the pods that move, wave by wave."""
     count = max((move.wave for move in found.moves), default=0)
     return [[move.pod for move in found.moves if move.wave == wave] for wave in range(1, count + 1)]
 
 
-def ordered(snapshot: Snapshot, asked: Request, who: Iterable[Wanted], most: int | None = None) -> Sequenced:
+def ordered(
+    snapshot: Snapshot, asked: PlanRequest, who: Iterable[DesiredMove], most: int | None = None
+) -> OrderedMoves:
     """The sequence, which must survive a replay."""
-    found = sequence(snapshot, asked, who, most=most)
-    assert replay(snapshot, Plan(strategy="s", moves=found.moves), asked).defects == ()
+    found = order_moves(snapshot, asked, who, max_moves=most)
+    assert replay_plan(snapshot, Plan(strategy="s", moves=found.moves), asked).defects == ()
     return found
 
 
@@ -154,35 +157,35 @@ def test_a_pod_does_not_keep_itself_away() -> None:
 
 def test_its_room_stays_taken_while_it_is_still_there() -> None:
     snapshot = cluster([ten("a"), ten("b")], [app("p", "6", on="a"), app("q", "6", on="b")])
-    found = sequence(snapshot, request(snapshot), wanted(p="b", q="a"))
+    found = order_moves(snapshot, request(snapshot), wanted(p="b", q="a"))
     assert found.moves == ()
 
 
 def test_the_snapshot_is_left_as_it_was() -> None:
     snapshot = cluster([ten("a"), ten("b")], [app("p", "6", on="a")])
     before = snapshot.room.free.copy()
-    sequence(snapshot, request(snapshot), wanted(p="b"))
+    order_moves(snapshot, request(snapshot), wanted(p="b"))
     assert (snapshot.room.free == before).all()
     assert [one.key for one in snapshot.occupants("a")] == ["uid-p"]
 
 
 def test_orders_are_unique_and_count_from_one() -> None:
     snapshot = cluster([ten("a"), ten("b")], [app(f"p{number}", on="a") for number in range(5)])
-    found = ordered(snapshot, request(snapshot), [Wanted(f"uid-p{number}", "b") for number in range(5)])
+    found = ordered(snapshot, request(snapshot), [DesiredMove(f"uid-p{number}", "b") for number in range(5)])
     assert [move.order for move in found.moves] == [1, 2, 3, 4, 5]
 
 
 @pytest.mark.parametrize(
     ("move", "reason"),
     [
-        pytest.param(Wanted("uid-nobody", "b"), "is on no node", id="an unknown pod"),
-        pytest.param(Wanted("uid-p", "a"), "is on a already", id="where it is"),
-        pytest.param(Wanted("uid-p", "nowhere"), "there is no such node", id="an unknown node"),
+        pytest.param(DesiredMove("uid-nobody", "b"), "is on no node", id="an unknown pod"),
+        pytest.param(DesiredMove("uid-p", "a"), "is on a already", id="where it is"),
+        pytest.param(DesiredMove("uid-p", "nowhere"), "there is no such node", id="an unknown node"),
     ],
 )
-def test_what_cannot_be_meant_is_dropped(move: Wanted, reason: str) -> None:
+def test_what_cannot_be_meant_is_dropped(move: DesiredMove, reason: str) -> None:
     snapshot = cluster([ten("a"), ten("b")], [app("p", on="a")])
-    (dropped,) = sequence(snapshot, request(snapshot), [move]).dropped
+    (dropped,) = order_moves(snapshot, request(snapshot), [move]).dropped
     assert reason in dropped.reason
 
 
@@ -194,7 +197,7 @@ def test_a_place_must_suit_once_those_who_leave_are_gone() -> None:
         when_unsatisfiable="DoNotSchedule",
         label_selector=SelectorSpec(match_labels={"app": "db"}),
     )
-    fields = {"labels": {"app": "db"}, "topology_spread_constraints": [even]}
+    fields: dict[str, Any] = {"labels": {"app": "db"}, "topology_spread_constraints": [even]}
     nodes = [ten("a", labels={"zone": "1"}), ten("b", labels={"zone": "2"}), ten("c", labels={"zone": "2"})]
     snapshot = cluster(nodes, [app("p", on="a", **fields), app("q", on="a", **fields), app("r", on="b", **fields)])
     found = ordered(snapshot, request(snapshot), wanted(p="c", q="c"))
@@ -225,8 +228,8 @@ FULL_SWAP = ([app("p", "6", on="a"), app("q", "6", on="b"), app("r", "1", on="c"
 def test_when_time_is_up_what_is_in_order_stands(pods: Sequence[Pod], targets: dict[str, str], looks: int) -> None:
     snapshot = cluster([ten(name) for name in "abcd"], pods)
     asked, wish = request(snapshot), wanted(**targets)
-    found = sequence(snapshot, asked, wish, late=Looks(looks))
-    assert replay(snapshot, Plan(strategy="s", moves=found.moves), asked).defects == ()
+    found = order_moves(snapshot, asked, wish, is_late=Looks(looks))
+    assert replay_plan(snapshot, Plan(strategy="s", moves=found.moves), asked).defects == ()
     ends = {move.pod: move.target for move in found.moves}
     assert ends == {pod: target for pod, target in targets.items() if pod in ends}
     assert {one.pod for one in found.dropped} == targets.keys() - ends.keys()
@@ -234,6 +237,6 @@ def test_when_time_is_up_what_is_in_order_stands(pods: Sequence[Pod], targets: d
 
 def test_the_more_time_there_is_the_more_is_in_order() -> None:
     snapshot = cluster([ten(name) for name in "abcd"], CHAIN[0])
-    found = [sequence(snapshot, request(snapshot), wanted(**CHAIN[1]), late=Looks(looks)) for looks in (0, 6, 99)]
+    found = [order_moves(snapshot, request(snapshot), wanted(**CHAIN[1]), is_late=Looks(looks)) for looks in (0, 6, 99)]
     assert [len(one.moves) for one in found] == [0, 1, 3]
-    assert found[0].dropped[0].reason == "no order of moves brings it to b: there was no time to look for one"
+    assert found[0].dropped[0].reason == "cannot move to b in any order of moves: the time limit was reached"

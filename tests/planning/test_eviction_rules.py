@@ -8,8 +8,8 @@ import pytest
 
 from restow.eviction.protections import Protections
 from restow.model.objects import ObjectMeta, Pod, PodGroup, PodGroupSpec
-from restow.planning.movable import foreign_refusal, guests_of
-from restow.planning.request import Allowance
+from restow.planning.eviction_rules import foreign_pod_refusals, candidates_on_node
+from restow.planning.plan_request import DisruptionLimit
 from restow.scheduling.pod_group_cache import PodGroupCache
 from tests.model.cluster.builders import pod, reservation
 from tests.planning.clusters import annotated, app, budget, cluster, request, ten
@@ -51,35 +51,35 @@ def ours(name: str, **fields: Any) -> Pod:
 )
 def test_one_reason_is_given(one: Pod, budgets: list[Any], reason: str) -> None:
     snapshot = cluster([ten("a")], [one])
-    assert request(snapshot, budgets=budgets).mobility.why_not(one) == reason
+    assert request(snapshot, budgets=budgets).eviction_rules.refusal_reason(one) == reason
 
 
 def test_no_move_is_offered_to_a_pod_whose_gang_is_not_all_there() -> None:
     one, other = (annotated(ours(name), {"scheduling.k8s.io/group-name": "g"}) for name in "pq")
     snapshot, roster = cluster([ten("a")], [one, other]), PodGroupCache()
-    mobility = request(snapshot, roster=roster).mobility
+    mobility = request(snapshot, pod_groups=roster).eviction_rules
     roster.apply_group(PodGroup(metadata=ObjectMeta(name="g", namespace="default"), spec=PodGroupSpec(min_member=2)))
     roster.apply_pod(one)
     told = "pod group default/g needs 2 pods, 1 exist: nobody would be scheduled in its place"
-    assert [each.reason for each in guests_of(snapshot, "a", mobility).refusals] == [told, told]
+    assert [each.reason for each in candidates_on_node(snapshot, "a", mobility).refusals] == [told, told]
     roster.apply_pod(other)
-    assert not guests_of(snapshot, "a", mobility).refusals
+    assert not candidates_on_node(snapshot, "a", mobility).refusals
 
 
 def test_a_pod_on_the_move_draws_on_its_budget_and_its_workload() -> None:
     one = ours("p", labels=WEB)
     snapshot = cluster([ten("a")], [one, ours("q")])
     asked = request(snapshot, budgets=[budget("web", 3, "web")], limit=lambda replicas, has_budget: replicas)
-    assert asked.mobility.allowances(one) == [
-        Allowance("PodDisruptionBudget default/web", 3),
-        Allowance("ReplicaSet default/app", 2),
+    assert asked.eviction_rules.disruption_limits(one) == [
+        DisruptionLimit("PodDisruptionBudget default/web", 3),
+        DisruptionLimit("ReplicaSet default/app", 2),
     ]
 
 
 def test_the_limit_knows_whether_there_is_a_budget() -> None:
     snapshot = cluster([ten("a")], [ours("p", labels=WEB), ours("q")])
     asked = request(snapshot, budgets=[budget("web", 3, "web")], limit=lambda replicas, has: None if has else 1)
-    names = [[one.name for one in asked.mobility.allowances(each.pod)] for each in snapshot.occupants("a")]
+    names = [[one.name for one in asked.eviction_rules.disruption_limits(each.pod)] for each in snapshot.occupants("a")]
     assert names == [["PodDisruptionBudget default/web"], ["ReplicaSet default/app"]]
 
 
@@ -93,19 +93,19 @@ def test_guests_are_sorted_into_those_who_may_and_those_who_may_not() -> None:
     snapshot = cluster([ten("a")], pods)
     snapshot.apply_reservation(reservation("r", {0: "a"}))
     snapshot.assume(ours("coming"), "a", at=0.0)
-    found = guests_of(snapshot, "a", request(snapshot, protections=OURS).mobility)
-    assert [one.pod.metadata.name for one in found.movable] == ["p"]
+    found = candidates_on_node(snapshot, "a", request(snapshot, protections=OURS).eviction_rules)
+    assert [one.pod.metadata.name for one in found.candidates] == ["p"]
     assert {one.pod: one.reason for one in found.refusals} == {
         "bare": "no controller would make it again",
         "r-t-0": "it is the seat of a reservation",
     }
-    assert (found.foreign, found.coming, found.staying) == (1, 1, 4)
+    assert (found.foreign_count, found.arriving_count, found.staying_count) == (1, 1, 4)
 
 
 def test_pods_of_other_schedulers_are_one_refusal_that_says_how_to_include_them() -> None:
     pods = [ours("p"), *(app(f"f{number}", on="a") for number in range(3)), app("agent", on="a", kind="DaemonSet")]
     snapshot = cluster([ten("a")], pods)
-    (found,) = foreign_refusal(snapshot, request(snapshot, protections=OURS).mobility)
+    (found,) = foreign_pod_refusals(snapshot, request(snapshot, protections=OURS).eviction_rules)
     assert (found.pod, found.reason) == (
         "",
         "3 pods belong to other schedulers (default-scheduler): "

@@ -6,24 +6,24 @@ from collections.abc import Sequence
 
 import pytest
 
-from restow.planning.measured import Measured, Queries, Sample, Series, answered
+from restow.planning.usage_samples import UsageSamples, PrometheusQueries, UsageSample, PrometheusSample, samples_from_prometheus
 from restow.planning.plan import Move
 
-ASKED = Queries()
+ASKED = PrometheusQueries()
 GIB = 2**30
 
 
-def line(node: str, value: float, at: float = 100.0, **labels: str) -> Series:
-    return Series({"node": node, **labels}, at, value)
+def line(node: str, value: float, at: float = 100.0, **labels: str) -> PrometheusSample:
+    return PrometheusSample({"node": node, **labels}, at, value)
 
 
-def nodes(cpu: Sequence[Series], memory: Sequence[Series], times: Sequence[Series] = ()) -> dict[str, Sample]:
+def nodes(cpu: Sequence[PrometheusSample], memory: Sequence[PrometheusSample], times: Sequence[PrometheusSample] = ()) -> dict[str, UsageSample]:
     answers = {ASKED.nodes.cpu: cpu, ASKED.nodes.memory: memory, ASKED.nodes.time: times}
-    return dict(answered(ASKED, answers).nodes)
+    return dict(samples_from_prometheus(ASKED, answers).nodes)
 
 
 def test_cores_and_bytes_are_in_base_units() -> None:
-    assert nodes([line("a", 1.25)], [line("a", GIB)]) == {"a": Sample(100.0, {"cpu": 1250, "memory": GIB})}
+    assert nodes([line("a", 1.25)], [line("a", GIB)]) == {"a": UsageSample(100.0, {"cpu": 1250, "memory": GIB})}
 
 
 @pytest.mark.parametrize(
@@ -34,8 +34,8 @@ def test_cores_and_bytes_are_in_base_units() -> None:
         pytest.param([line("b", 40.0)], 100.0, id="nobody says when"),
     ],
 )
-def test_a_sample_is_of_when_it_was_measured(times: list[Series], at: float) -> None:
-    assert nodes([line("a", 1)], [line("a", 1)], times)["a"].at == at
+def test_a_sample_is_of_when_it_was_measured(times: list[PrometheusSample], at: float) -> None:
+    assert nodes([line("a", 1)], [line("a", 1)], times)["a"].measured_at == at
 
 
 @pytest.mark.parametrize(
@@ -49,22 +49,22 @@ def test_a_sample_is_of_when_it_was_measured(times: list[Series], at: float) -> 
         pytest.param([line("a", 1.0, job="x"), line("a", 2.0, job="y")], id="named twice"),
     ],
 )
-def test_what_cannot_be_believed_was_not_measured(cpu: list[Series]) -> None:
+def test_what_cannot_be_believed_was_not_measured(cpu: list[PrometheusSample]) -> None:
     assert nodes(cpu, [line("a", 1)]) == {}
 
 
 def test_pods_go_by_namespace_and_name() -> None:
     labels = {"namespace": "shop", "pod": "web-0"}
-    answers = {query: [Series(labels, 5.0, 2.0)] for query in (ASKED.pods.cpu, ASKED.pods.memory)}
-    found = answered(ASKED, answers)
-    assert found.pods == {("shop", "web-0"): Sample(5.0, {"cpu": 2000, "memory": 2})}
-    assert found.trouble == "Prometheus measures no node"
+    answers = {query: [PrometheusSample(labels, 5.0, 2.0)] for query in (ASKED.pods.cpu, ASKED.pods.memory)}
+    found = samples_from_prometheus(ASKED, answers)
+    assert found.pods == {("shop", "web-0"): UsageSample(5.0, {"cpu": 2000, "memory": 2})}
+    assert found.unavailable_reason == "Prometheus measures no node"
 
 
 def test_moves_take_what_a_pod_uses_along() -> None:
-    samples = {"a": Sample(1.0, {"cpu": 900}), "b": Sample(2.0, {"cpu": 100})}
-    before = Measured(samples, {("default", "p"): Sample(1.0, {"cpu": 300})})
+    samples = {"a": UsageSample(1.0, {"cpu": 900}), "b": UsageSample(2.0, {"cpu": 100})}
+    before = UsageSamples(samples, {("default", "p"): UsageSample(1.0, {"cpu": 300})})
     move = Move(order=1, wave=1, namespace="default", pod="p", source="a", target="b")
     unknown = Move(order=2, wave=1, namespace="default", pod="q", source="a", target="b")
-    after = before.after([move, unknown])
+    after = before.after_moves([move, unknown])
     assert {name: one.amounts["cpu"] for name, one in after.nodes.items()} == {"a": 600, "b": 400}

@@ -1,0 +1,84 @@
+"""What room brings is counted right, and what nodes could gain is never taken for less than it is."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from restow.planning.optimal.flow_model import FlowModel
+from restow.planning.optimal.lagrangian_bound import LagrangianBound
+from restow.planning.optimal.node_patterns import enumerate_departures
+from restow.planning.optimal.pricing import zero_prices
+from restow.planning.optimal.packing_problem import UNCHANGED, Demand, PackingProblem, solution_value
+from restow.planning.optimal.solver import SolverLimits
+from restow.planning.optimal.knapsack_table import build_knapsack_table
+from tests.planning.optimal.packing_problems import EXAMPLES, problems, swap
+
+ITEMS = st.lists(st.tuples(st.integers(1, 6), st.integers(0, 9)), min_size=1, max_size=3)
+
+
+@settings(max_examples=10 * EXAMPLES, deadline=None)
+@given(ITEMS, st.integers(0, 12), st.integers(1, 1000))
+def test_a_table_has_the_best_that_fits_and_what_it_is_made_of(
+    items: list[tuple[int, int]], room: int, unit: int
+) -> None:
+    needs, gains = (np.array(part) for part in zip(*items, strict=True))
+    allowed = np.ones((len(items), 1), np.bool_)
+    made = build_knapsack_table(needs * unit, gains.astype(np.float64), allowed, 12 * unit)
+    assert made is not None
+    ways = product(*(range(room // int(need) + 1) for need in needs))
+    best = max(int(gains @ way) for way in map(np.array, ways) if needs @ way <= room)
+    where, rooms = np.zeros(1, np.intp), np.array([room * unit])
+    counts = {item: int(used[0]) for item, used in made.item_counts(where, rooms)}
+    assert made.best_gains(where, rooms).tolist() == [best]
+    assert sum(int(gains[item]) * used for item, used in counts.items()) == best
+    assert sum(int(needs[item]) * used for item, used in counts.items()) <= room
+
+
+@pytest.mark.parametrize(
+    ("needs", "largest"), [([0, 3], 10), ([1, 10**9], 10**9)], ids=["something needs nothing", "too fine"]
+)
+def test_a_table_that_makes_no_sense_is_not_made(needs: list[int], largest: int) -> None:
+    assert build_knapsack_table(np.array(needs), np.ones(len(needs)), np.ones((len(needs), 1), np.bool_), largest) is None
+
+
+def test_items_stay_where_they_are_allowed() -> None:
+    made = build_knapsack_table(np.array([2, 2]), np.array([5.0, 1.0]), np.array([[True, False], [True, True]]), 4)
+    assert made is not None
+    assert made.best_gains(np.array([0, 1]), np.array([4, 4])).tolist() == [10.0, 2.0]
+
+
+@settings(max_examples=EXAMPLES, deadline=None)
+@given(problems(empties=False), st.integers(0, 2))
+def test_openings_bring_what_they_say_and_fit(problem: PackingProblem, together: int) -> None:
+    for one in LagrangianBound(problem, enumerate_departures(problem, together)).patterns(zero_prices(problem)):
+        room = problem.free[one.node] + problem.class_sizes[list(one.departures)].sum(axis=0)
+        taken = sum((problem.demands[which].size * number for which, number in one.placements), np.zeros(2, np.int64))
+        assert ((taken <= room) | (taken == 0)).all()  # who asks for none goes even where there is too little
+        assert one.value == sum(problem.demands[which].value * number for which, number in one.placements) > 0
+
+
+def test_what_takes_much_of_two_resources_is_not_counted_by_one_alone() -> None:
+    """A node has room for one of either kind; by cpu alone two of the one would fit, by memory alone of the other."""
+    everywhere = np.ones(2, np.bool_)
+    problem = PackingProblem(
+        free=np.full((2, 2), 10),
+        class_sizes=np.ones((1, 2), np.int64),
+        movable_pods=[{}, {}],
+        allowed_nodes=lambda which: everywhere,
+        one_per_node=np.zeros(1, np.bool_),
+        max_moves=0,
+        cannot_empty=np.zeros(2, np.bool_),
+        demands=[Demand(size=np.array(size), allowed_nodes=everywhere, value=1, count=4) for size in ([5, 9], [9, 5])],
+    )
+    best = FlowModel(problem, UNCHANGED, range(2)).solve(SolverLimits()).solution
+    assert best is not None
+    assert LagrangianBound(problem, enumerate_departures(problem, 0)).bound(zero_prices(problem)) == solution_value(problem, best) == 2
+
+
+def test_a_bound_without_prices_counts_moves() -> None:
+    assert LagrangianBound(swap(), enumerate_departures(swap(), 2)).bound(zero_prices(swap())) == 2

@@ -1,0 +1,122 @@
+"""Without a solver there is still a plan, and it says so; and a search tells how far it is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from msgspec.structs import replace
+
+from restow.model.snapshot import Snapshot
+from restow.planning.optimal import (solver, strategy)
+from restow.planning.optimal import master_problem
+from restow.planning.optimal.search_budget import SearchBudget
+from restow.planning.optimal.packing_problem import solution_value
+from restow.planning.optimal.search import search
+from restow.planning.plan_request import PlanProgress
+from tests.planning.clusters import app, cluster, ten
+from tests.planning.optimal.optimal_plans import crowded, gang, planned, scattered, waits
+
+NO_HELP = "the solver was of no help: this is the greedy plan"
+
+
+def tangled() -> Snapshot:
+    """What is best here takes a swap: greedy does not find it."""
+    small = [app(f"s{number}", "2", on=name) for number, name in enumerate("ab")]
+    return cluster(
+        [ten("a"), ten("b"), ten("c")], [*small, app("m", "5", on="a"), app("n", "5", on="b"), app("l", "7", on="c")]
+    )
+
+
+class Broken:
+    """A solver that breaks, or fails quietly."""
+
+    def __init__(self, error: Exception | None) -> None:
+        self._error = error
+
+    def __call__(self, *_: Any) -> None:
+        if self._error is not None:
+            raise self._error
+
+
+@pytest.mark.parametrize("objective", ["free-nodes", "slots", "pending"])
+@pytest.mark.parametrize("trouble", ["missing", "raises", "finds nothing"])
+def test_the_greedy_plan_stands(monkeypatch: pytest.MonkeyPatch, trouble: str, objective: str) -> None:
+    if trouble == "missing":
+        monkeypatch.setattr(solver, "highspy", None)
+    else:
+        monkeypatch.setattr(solver.IntegerProgram, "_solved", Broken(RuntimeError("boom") if trouble == "raises" else None))
+    asked = {"objective": objective, "shape": {"cpu": 8_000}, "pending": (app("large", "8", phase="Pending"),)}
+    plan = planned(tangled(), **asked)
+    assert NO_HELP in [one.reason for one in plan.refusals]
+
+
+def test_a_solver_that_works_is_not_blamed() -> None:
+    assert NO_HELP not in [one.reason for one in planned(tangled()).refusals]
+
+
+def test_a_search_tells_what_it_does_and_what_it_has() -> None:
+    told: list[PlanProgress] = []
+    plan = planned(tangled(), objective="slots", shape={"cpu": 3_000}, report_progress=told.append)
+    assert told[0] == PlanProgress("reading")
+    assert told[-1] == PlanProgress("moves", plan.after["slots"], plan.bound)
+    bests = [one.best for one in told if one.best is not None]
+    assert bests == sorted(bests)
+
+
+@pytest.mark.parametrize("objective", ["free-nodes", "slots", "pending"])
+def test_what_an_answer_exceeds_is_no_bound_and_proves_nothing(monkeypatch: pytest.MonkeyPatch, objective: str) -> None:
+    monkeypatch.setattr(strategy, "search", lambda *a, **b: replace(search(*a, **b), bound=0.0))
+    told: list[PlanProgress] = []
+    asked = {"objective": objective, "shape": {"cpu": 10_000}, "pending": (waits("large", "9"),)}
+    plan = planned(scattered(), **asked, report_progress=told.append)
+    assert (plan.bound, "gap" in plan.after, told[-1].bound) == (None, False, None)
+    assert len(plan.moves) > 0
+
+
+def laborious() -> solver.IntegerProgram:
+    """A program that takes many branches."""
+    program = solver.IntegerProgram()
+    rng = np.random.default_rng(0)
+    columns = program.add_columns(rng.integers(5, 60, 60), np.ones(60)) + np.arange(60)
+    for _ in range(20):
+        program.add_terms(program.add_rows(300.0), columns, rng.integers(1, 60, 60))
+    return program
+
+
+def test_a_solver_that_takes_long_is_heard_of_meanwhile() -> None:
+    beats: list[float] = []
+    answer = laborious().solve(solver.SolverLimits(max_branches=20, on_progress=lambda: beats.append(0.0)))
+    assert answer is not None
+    assert beats
+
+
+def test_a_solver_that_takes_long_stops_when_somebody_has_waited_enough() -> None:
+    beats: list[float] = []
+    late = solver.SolverLimits(max_branches=10_000, on_progress=lambda: beats.append(0.0), is_late=lambda: len(beats) > 5)
+    answer = laborious().solve(late)
+    assert answer is not None
+    assert (answer.is_proven, len(beats) < 20) == (False, True)
+
+
+def test_what_is_best_so_far_stands_if_no_opening_is_worthwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(master_problem.MasterProblem, "_worthwhile", lambda *_: [])
+    problem, _ = crowded(2)
+    found = search(problem, SearchBudget(lambda: 60.0, 20), np.random.default_rng(0))
+    assert 0 < solution_value(problem, found.solution) <= found.bound
+
+
+def test_terms_of_the_same_row_and_column_are_added_up() -> None:
+    program = solver.IntegerProgram()
+    column, row = program.add_columns(1.0, 10), program.add_rows(6.0)
+    program.add_terms([row, row], [column, column], [1.0, 2.0])
+    answer = program.solve(solver.SolverLimits(max_branches=10))
+    assert answer is not None and answer.values is not None
+    assert answer.values.tolist() == [2.0]
+
+
+def test_a_gang_of_pods_that_differ_is_placed_as_a_whole() -> None:
+    members, roster = gang(waits("g1", "3"), waits("g2", "2"), least=2)
+    plan = planned(tangled(), objective="pending", pending=members, pod_groups=roster)
+    assert len(plan.places) == 2

@@ -20,7 +20,7 @@ from restow.running.configuration import Configuration
 from restow.scheduling.registry import read_profile
 from restow.sim.scenarios import Scenario, snapshot
 from restow.snapshots import offline
-from restow.snapshots.anonymiser import KEPT, Anonymiser
+from restow.snapshots.anonymiser import PUBLIC_TEXTS, Anonymiser
 from restow.snapshots.capture import CAPTURED_KINDS
 
 SCHEDULING = {"schedulerNames": ["restow"]}
@@ -190,13 +190,13 @@ def anonymised(inventory: Inventory) -> tuple[Anonymiser, bytes]:
 
 
 def scheduled(inventory: Inventory) -> offline.Schedule:
-    return offline.schedule(offline.OfflineCluster(inventory), read_profile(SCHEDULING), NOW)
+    return offline.schedule_offline(offline.OfflineCluster(inventory), read_profile(SCHEDULING), NOW)
 
 
 def planned(inventory: Inventory, strategy: str, objective: str) -> dict[str, Any]:
     asked = offline.PlanOptions(strategy=strategy, objective=objective, work_limit=20)
     profile = read_profile(SCHEDULING)
-    plan = offline.plan(offline.OfflineCluster(inventory), profile, Configuration(), asked, lambda: NOW)
+    plan = offline.plan_offline(offline.OfflineCluster(inventory), profile, Configuration(), asked, lambda: NOW)
     return written(msgspec.structs.replace(plan, versions={}, seconds=0.0, configuration=""))
 
 
@@ -211,8 +211,8 @@ _NAME = re.compile(r"(?=[0-9_./-]*[A-Za-z])[A-Za-z0-9_./-]*[A-Za-z0-9]")
 def renamed(value: Any, anonymiser: Anonymiser) -> Any:
     """An answer in the words of the anonymised cluster."""
     if isinstance(value, str):
-        seat = "-".join(map(anonymiser.text, ("acme-seats", "acme-t")))
-        return _NAME.sub(lambda name: anonymiser.text(name[0]), value.replace("acme-seats-acme-t", seat))
+        seat = "-".join(map(anonymiser.alias_of, ("acme-seats", "acme-t")))
+        return _NAME.sub(lambda name: anonymiser.alias_of(name[0]), value.replace("acme-seats-acme-t", seat))
     if isinstance(value, dict):
         return {key: renamed(item, anonymiser) for key, item in value.items()}
     return [renamed(item, anonymiser) for item in value] if isinstance(value, list) else value
@@ -274,7 +274,7 @@ def test_no_name_or_label_is_what_it_was(inventory: Inventory) -> None:
     _, data = anonymised(inventory)
     metadata = [one.metadata for kind in inventory.kinds for one in inventory.of(kind)]
     texts = {text for one in metadata for text in (one.name, one.uid, *(one.labels or {}).values())}
-    free = {text for text in texts if text and text not in KEPT and not text.isdigit()}
+    free = {text for text in texts if text and text not in PUBLIC_TEXTS and not text.isdigit()}
     assert free and not free & set(strings(json.loads(data)))
 
 
@@ -291,7 +291,7 @@ def test_aliases_are_names_and_labels_that_a_cluster_accepts(inventory: Inventor
 def test_the_claim_that_was_made_for_a_pod_stays_its_own() -> None:
     anonymiser, data = anonymised(read(HANDMADE))
     after = read_inventory(data, "anonymised")
-    (eph,) = [one for one in after.of(POD) if one.metadata.name == anonymiser.text("acme-eph")]
+    (eph,) = [one for one in after.of(POD) if one.metadata.name == anonymiser.alias_of("acme-eph")]
     (use,) = claims_used(eph)
     assert use.name in [one.metadata.name for one in after.of(PERSISTENT_VOLUME_CLAIM)]
 
@@ -315,7 +315,7 @@ def test_every_kind_of_a_snapshot_can_be_rewritten(kind: Kind[Any]) -> None:
     ],
 )
 def test_the_form_of_a_text_stays(text: str, form: str) -> None:
-    assert re.fullmatch(form, Anonymiser(read(HANDMADE)).text(text))
+    assert re.fullmatch(form, Anonymiser(read(HANDMADE)).alias_of(text))
 
 
 def test_annotations_of_ours_are_kept_in_their_form_and_others_dropped() -> None:
@@ -330,7 +330,7 @@ def test_annotations_of_ours_are_kept_in_their_form_and_others_dropped() -> None
     assert list(found) == list(annotations)[:3]
     assert re.fullmatch(r"x\d+/x\d+/x\d+/3", found["restow.sh/reservation"])
     assert found["restow.sh/moved-at"] == annotations["restow.sh/moved-at"]
-    assert found["controller.kubernetes.io/pod-deletion-cost"] == anonymiser.text("acme")
+    assert found["controller.kubernetes.io/pod-deletion-cost"] == anonymiser.alias_of("acme")
 
 
 @pytest.mark.parametrize(
@@ -367,11 +367,11 @@ def test_a_job_that_would_fail_without_a_pod_still_would(spec: Document, annotat
     before = read(items)
     anonymiser, data = anonymised(before)
     (told,) = obstacles(before, "acme-p")
-    assert obstacles(read_inventory(data, "anonymised"), anonymiser.text("acme-p")) == [renamed(told, anonymiser)]
+    assert obstacles(read_inventory(data, "anonymised"), anonymiser.alias_of("acme-p")) == [renamed(told, anonymiser)]
 
 
 def obstacles(inventory: Inventory, name: str) -> list[str]:
     """What keeps a pod from moving."""
     cluster = offline.OfflineCluster(inventory)
     (found,) = [one for one in cluster.pods if one.metadata.name == name]
-    return list(offline.offline_movability(cluster, Configuration(), NOW).refusal_reasons(found))
+    return list(offline.offline_eviction_rules(cluster, Configuration(), NOW).refusal_reasons(found))

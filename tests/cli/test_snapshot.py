@@ -178,7 +178,7 @@ async def test_what_need_not_exist_is_told_and_taken_for_none(resource: str, cod
     told: list[str] = []
     found = await capture.capture_inventory(client, ignored, told.append)
     assert found.of(POD)
-    assert told == [f"{resource} are taken for none: {reason}, said the server"]
+    assert told == [f"cannot list {resource}, assuming there are none: {reason}, said the server"]
 
 
 async def test_a_list_that_is_forgotten_half_way_is_whole_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:

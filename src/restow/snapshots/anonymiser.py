@@ -1,9 +1,9 @@
-"""A cluster that may be shown to others: nothing readable about its owner stays, and every answer is the same.
+"""Replaces the texts of a cluster by aliases, so that a snapshot can be given to others and gives the same answers.
 
-Goes in: the objects of a cluster. Comes out: documents that hold only what Restow reads, in which every text that is
-not known to everybody has an alias. The same text has the same alias wherever it stands, so that selectors find their
-labels, owners their pods and host names their nodes. Aliases sort as the texts do, because ties are broken by name.
-Numbers, quantities and times stay as they are, and so do the names of schedulers.
+Goes in: the objects of a cluster. Comes out: documents with only the fields that Restow reads, in which every text that
+Kubernetes or Restow does not define has an alias. The same text has the same alias everywhere: selectors still match
+their labels, owner references their owners, and host names their nodes. Aliases sort as the texts do, because ties are
+broken by name. Numbers, quantities, times and the names of schedulers stay as they are.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import msgspec
 from msgspec import inspect
 
 from restow.eviction import budgets, costs, job_backoff, protections
-from restow.eviction.qos_and_priority import PRIORITY_CLASS_LABEL, QOS_LABEL, Qos
+from restow.eviction.qos_and_priority import PRIORITY_CLASS_LABEL, QOS_LABEL, KoordinatorQos
 from restow.migration.history import WORKLOAD_ANNOTATION
 from restow.migration.job_annotations import PLAN_ANNOTATION, PRIORITY_ANNOTATION, WAVE_ANNOTATION
 from restow.migration.reservation import JOB_LABEL, TARGET_ANNOTATION
@@ -36,8 +36,8 @@ from restow.planning.defragmentation_nodes import CRITICAL_LABEL
 from restow.scheduling.gang_readiness import ROLE_ANNOTATION
 from restow.scheduling.plugins.image_locality import tagged
 
-Name = Callable[[str], str]
-Change = Callable[[Any], Any]
+RewriteText = Callable[[str], str]
+RewriteValue = Callable[[Any], Any]
 
 _NAMING_ANNOTATIONS: Final = frozenset(
     {
@@ -88,7 +88,7 @@ _LABEL_KEYS: Final = (
 )
 _LABEL_VALUES: Final = (
     *("true", "false", "yes", "linux", "windows", "amd64", "arm64", "api", "file", "http"),
-    *("koord-prod", "koord-mid", "koord-batch", "koord-free", *Qos.__members__),
+    *("koord-prod", "koord-mid", "koord-batch", "koord-free", *KoordinatorQos.__members__),
 )
 _RESOURCES: Final = (
     *("cpu", "memory", "pods", "storage", "ephemeral-storage", "nvidia.com/gpu", "amd.com/gpu"),
@@ -133,7 +133,7 @@ _ENUMS: Final = (
     objects.PodGroupPhase,
     objects.ConditionStatus,
 )
-KEPT: Final = frozenset(
+PUBLIC_TEXTS: Final = frozenset(
     chain(
         *(_LABEL_KEYS, _LABEL_VALUES, _RESOURCES, _NAMES, _STORAGE, _VERDICTS, _CONDITIONS),
         chain.from_iterable(map(str, values) for values in _ENUMS),
@@ -141,10 +141,12 @@ KEPT: Final = frozenset(
         ("CronJob",),
     )
 )
-"""Texts that are known to everybody, and mean something to a scheduler or to whoever reads the answers."""
+"""Texts that Kubernetes, Koordinator, Volcano or Restow define. They say nothing about the owner of the cluster, and a
+scheduler, or a reader of its answers, needs them as they are."""
 
 _SEPARATOR: Final = re.compile(r"(/|__|\.kubernetes\.io(?=/|$)|^attachable-volumes-)")
-"""What stays between the parts of a text: of a key or a resource's name, of zones, of a seat."""
+"""Separators between the parts of a text (of a label key, a resource name, a list of zones, a seat). They stay as they
+are, and each part has an alias of its own."""
 _PUBLIC: Final = re.compile(r"hugepages-[0-9]+[KMGT]i", re.ASCII)
 _COUNTED: Final = re.compile(r"-?[0-9]{1,10}|[-0-9]{10}T[:.0-9]{8,18}(Z|[-+][:0-9]{5})", re.ASCII)
 _INTEGER: Final = re.compile(r"[-+]?[0-9]{1,19}", re.ASCII)
@@ -169,43 +171,47 @@ _IMAGES: Final = frozenset(
 
 
 class Anonymiser:
-    """Looks at every object twice: for the texts there are, then to replace them."""
+    """Goes through every object twice: first to collect the texts, then to replace them. Aliases can be numbered in the
+    order of the texts only when all of them are known."""
 
     def __init__(self, inventory: Inventory) -> None:
         self._inventory = inventory
-        found: dict[str, None] = {}
-        looking = _Rewriter(lambda text: found.setdefault(text) or text, KEPT, dict(_generated_claims(inventory)))
+        collected: dict[str, None] = {}
+        collector = _TextRewriter(
+            lambda text: collected.setdefault(text) or text, PUBLIC_TEXTS, dict(_generated_claim_names(inventory))
+        )
         for kind, item in _objects(inventory):
-            looking.document(kind, item)
-        kept = KEPT | frozenset(_compared(inventory, looking.comparisons))
-        texts = sorted(text for text in found if text not in kept)
+            collector.rewrite_document(kind, item)
+        unchanged = PUBLIC_TEXTS | frozenset(_numbers_compared_as_texts(inventory, collector.comparisons))
+        texts = sorted(text for text in collected if text not in unchanged)
         width = len(str(len(texts)))
         aliases = {text: f"x{number:0{width}d}" for number, text in enumerate(texts)}
-        self._rewriter = _Rewriter(lambda text: aliases.get(text, text), kept, looking.composed)
+        self._rewriter = _TextRewriter(lambda text: aliases.get(text, text), unchanged, collector.composed_names)
 
-    def text(self, text: str) -> str:
-        """What stands for a text."""
-        return self._rewriter.text(text)
+    def alias_of(self, text: str) -> str:
+        """What a text is replaced by."""
+        return self._rewriter.rewrite_text(text)
 
     def documents(self) -> Iterator[Document]:
         for kind, item in _objects(self._inventory):
-            yield self._rewriter.document(kind, item)
+            yield self._rewriter.rewrite_document(kind, item)
 
 
 def _objects(inventory: Inventory) -> Iterator[tuple[Kind[Any], Any]]:
     return ((kind, item) for kind in inventory.kinds for item in inventory.of(kind))
 
 
-def _generated_claims(inventory: Inventory) -> Iterator[tuple[str, tuple[str, str]]]:
-    """Names that are made of two others: those of claims that are made for one pod."""
+def _generated_claim_names(inventory: Inventory) -> Iterator[tuple[str, tuple[str, str]]]:
+    """The names of the claims of ephemeral volumes, each with the names of pod and volume that it is made of."""
     for pod in inventory.of(POD):
         for volume in pod.spec.volumes or ():
             if volume.ephemeral is not None:
                 yield f"{pod.metadata.name}-{volume.name}", (pod.metadata.name, volume.name)
 
 
-def _compared(inventory: Inventory, comparisons: Iterable[tuple[str, list[str]]]) -> Iterator[str]:
-    """Texts that are compared as numbers: those that Gt and Lt name, and labels of nodes that they look at."""
+def _numbers_compared_as_texts(inventory: Inventory, comparisons: Iterable[tuple[str, list[str]]]) -> Iterator[str]:
+    """Texts that are compared as numbers, and so cannot have an alias: the values of the operators Gt and Lt, and the
+    node labels that such a requirement reads."""
     keys = set()
     for key, values in comparisons:
         keys.add(key)
@@ -215,118 +221,128 @@ def _compared(inventory: Inventory, comparisons: Iterable[tuple[str, list[str]]]
         yield from (labels[key] for key in sorted(keys & labels.keys()) if _INTEGER.fullmatch(labels[key]))
 
 
-class _Rewriter:
-    """Goes through objects as their types say and replaces texts."""
+class _TextRewriter:
+    """Walks through objects as their types say, and rewrites their texts."""
 
-    def __init__(self, atom: Name, kept: frozenset[str], composed: dict[str, tuple[str, str]]) -> None:
-        self._atom = atom
-        self._kept = kept
-        self._known: dict[str, str] = {}
-        self._structs: dict[type[Any], Change] = {}
-        self.composed = composed
+    def __init__(
+        self, rewrite_part: RewriteText, unchanged: frozenset[str], composed_names: dict[str, tuple[str, str]]
+    ) -> None:
+        """`rewrite_part` rewrites a text without separators. A composed name is rewritten part by part."""
+        self._rewrite_part = rewrite_part
+        self._unchanged = unchanged
+        self._rewritten: dict[str, str] = {}
+        self._struct_rewriters: dict[type[Any], RewriteValue] = {}
+        self.composed_names = composed_names
         self.comparisons: list[tuple[str, list[str]]] = []
-        """The keys and values that Gt and Lt were seen with."""
+        """The keys and values of all requirements with Gt or Lt so far."""
 
-    def document(self, kind: Kind[Any], item: msgspec.Struct) -> Document:
-        changed: Document = self._struct(kind.type)(document(kind, item))
-        return changed
+    def rewrite_document(self, kind: Kind[Any], item: msgspec.Struct) -> Document:
+        rewritten: Document = self._struct_rewriter(kind.type)(document(kind, item))
+        return rewritten
 
-    def text(self, text: str) -> str:
-        known = self._known.get(text)
+    def rewrite_text(self, text: str) -> str:
+        known = self._rewritten.get(text)
         if known is None:
-            known = self._known[text] = self._replaced(text)
+            known = self._rewritten[text] = self._rewrite_new_text(text)
         return known
 
-    def _replaced(self, text: str) -> str:
-        if not text or text in self._kept or _PUBLIC.fullmatch(text):
+    def _rewrite_new_text(self, text: str) -> str:
+        if not text or text in self._unchanged or _PUBLIC.fullmatch(text):
             return text
-        if text in self.composed:
-            return "-".join(map(self.text, self.composed[text]))
+        if text in self.composed_names:
+            return "-".join(map(self.rewrite_text, self.composed_names[text]))
         parts = _SEPARATOR.split(text)
         if len(parts) == 1:
-            return self._atom(text)
-        return "".join(part if number % 2 else self.text(part) for number, part in enumerate(parts))
+            return self._rewrite_part(text)
+        # With a group in the pattern, split() returns the separators as well, at the odd places.
+        return "".join(part if place % 2 else self.rewrite_text(part) for place, part in enumerate(parts))
 
-    def _image(self, image: str) -> str:
-        """One name, however many parts: images are compared whole, and one without a tag is the latest."""
-        return f"{self._atom(tagged(image))}:1"
+    def _rewrite_image(self, image: str) -> str:
+        """One alias for the whole name: images are compared whole. Without a tag, an image is the latest."""
+        return f"{self._rewrite_part(tagged(image))}:1"
 
-    def _annotations(self, written: dict[str, str]) -> dict[str, str]:
-        """Those that are read; others may hold whole objects."""
-        changed: dict[str, str] = {}
-        for key, value in written.items():
+    def _rewrite_annotations(self, annotations: dict[str, str]) -> dict[str, str]:
+        """The annotations that Restow reads. All others are left out, because they may hold whole objects."""
+        rewritten: dict[str, str] = {}
+        for key, value in annotations.items():
             if key in _NAMING_ANNOTATIONS or (key in _COUNTING_ANNOTATIONS and not _COUNTED.fullmatch(value)):
-                changed[key] = self.text(value)
+                rewritten[key] = self.rewrite_text(value)
             elif key in _COUNTING_ANNOTATIONS:
-                changed[key] = value
-            elif key == reservation_annotations.RESERVATION_ANNOTATION and (name := SeatName.parse(value)):
-                parts = (self.text(name.namespace), self.text(name.reservation), self.text(name.task))
-                changed[key] = str(SeatName(*parts, name.index))
-        return changed
+                rewritten[key] = value
+            elif key == reservation_annotations.RESERVATION_ANNOTATION and (seat := SeatName.parse(value)):
+                namespace, reservation, task = map(self.rewrite_text, (seat.namespace, seat.reservation, seat.task))
+                rewritten[key] = str(SeatName(namespace, reservation, task, seat.index))
+        return rewritten
 
-    def _requirement(self, requirement: Document, plain: Change) -> Document:
+    def _rewrite_requirement(self, requirement: Document, rewrite_members: RewriteValue) -> Document:
         if requirement.get("operator") in ("Gt", "Lt"):
             self.comparisons.append((requirement.get("key", ""), requirement.get("values") or []))
-        changed: Document = plain(requirement)
-        return changed
+        rewritten: Document = rewrite_members(requirement)
+        return rewritten
 
-    # ---- types
+    # --- by type ------------------------------------------------------------------------------------------------------
 
-    def _struct(self, type: type[Any]) -> Change:
-        found = self._structs.get(type)
-        if found is None:
+    def _struct_rewriter(self, type: type[Any]) -> RewriteValue:
+        rewriter = self._struct_rewriters.get(type)
+        if rewriter is None:
             info = type_info(type)
             assert isinstance(info, inspect.StructType)
-            found = self._structs[type] = self._members(info)
-        return found
+            rewriter = self._struct_rewriters[type] = self._members_rewriter(info)
+        return rewriter
 
-    def _members(self, info: inspect.StructType) -> Change:
+    def _members_rewriter(self, info: inspect.StructType) -> RewriteValue:
         unread = {member.encode_name for member in info.fields if member.name in _UNREAD}
-        changes = {member.encode_name: self._member(info.cls, member) for member in info.fields}
+        rewriters = {member.encode_name: self._member_rewriter(info.cls, member) for member in info.fields}
 
-        def members(value: Document) -> Document:
+        def rewrite_members(value: Document) -> Document:
             return {
-                name: item if (change := changes.get(name)) is None or item is None else change(item)
+                name: item if (rewrite := rewriters.get(name)) is None or item is None else rewrite(item)
                 for name, item in value.items()
                 if name not in unread
             }
 
         if info.cls is objects.SelectorRequirement:
-            return lambda value: self._requirement(value, members)
-        return members
+            return lambda value: self._rewrite_requirement(value, rewrite_members)
+        return rewrite_members
 
-    def _member(self, owner: type[Any], member: inspect.Field) -> Change | None:
+    def _member_rewriter(self, owner: type[Any], member: inspect.Field) -> RewriteValue | None:
         if (owner, member.name) in _AS_WRITTEN:
             return None
         if (owner, member.name) in _IMAGES:
-            return lambda value: [self._image(one) for one in value] if isinstance(value, list) else self._image(value)
+            return lambda value: (
+                [self._rewrite_image(image) for image in value]
+                if isinstance(value, list)
+                else self._rewrite_image(value)
+            )
         if (owner, member.name) == (objects.ObjectMeta, "annotations"):
-            return self._annotations
-        return self._change(member.type)
+            return self._rewrite_annotations
+        return self._value_rewriter(member.type)
 
-    def _change(self, info: inspect.Type) -> Change | None:
-        """What to do with values of a type; None if they stay as they are."""
+    def _value_rewriter(self, info: inspect.Type) -> RewriteValue | None:
+        """How values of a type are rewritten; None if they stay as they are. Raises TypeError for a type that may hold
+        texts in a way not known here: otherwise a new field could give names away."""
         while isinstance(info, inspect.Metadata):
             if (info.extra or {}).get("mark"):  # quantities, times, durations, percentages
                 return None
             info = info.type
         match info:
             case inspect.StrType():
-                return self.text
+                return self.rewrite_text
             case inspect.UnionType():
-                options = [one for one in info.types if not isinstance(one, inspect.NoneType)]
+                options = [option for option in info.types if not isinstance(option, inspect.NoneType)]
                 if len(options) == 1:
-                    return self._change(options[0])
+                    return self._value_rewriter(options[0])
             case inspect.StructType():
-                return self._struct(info.cls)
+                return self._struct_rewriter(info.cls)
             case inspect.ListType():
-                item = self._change(info.item_type)
-                return item and (lambda value: [item(one) for one in value])
+                rewrite_item = self._value_rewriter(info.item_type)
+                return rewrite_item and (lambda value: [rewrite_item(item) for item in value])
             case inspect.DictType():
-                member = self._change(info.value_type)
+                rewrite_member = self._value_rewriter(info.value_type)
                 return lambda value: {
-                    self.text(key): one if member is None or one is None else member(one) for key, one in value.items()
+                    self.rewrite_text(key): item if rewrite_member is None or item is None else rewrite_member(item)
+                    for key, item in value.items()
                 }
             case inspect.IntType() | inspect.FloatType() | inspect.BoolType():
                 return None
-        raise TypeError(f"nobody knows what would be readable in a {info}")
+        raise TypeError(f"no rule says which texts a {info} contains")

@@ -1,7 +1,7 @@
-"""Why one pod is where it is: what every node says to it, why it waits, and what keeps it from moving.
+"""Why one pod is where it is: which nodes refuse it, why it is pending, and what keeps it from being moved.
 
-Goes in: a cluster that was written down, and a pod of it. Comes out: an `Explanation`, in the sentences that the pod's
-condition and its Events have.
+Goes in: an `OfflineCluster` and one of its pods. Comes out: an `Explanation`, in the same sentences that the pod's
+condition and its Events have in a live cluster.
 """
 
 from __future__ import annotations
@@ -9,26 +9,27 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import msgspec
+from msgspec.structs import replace
 
 from restow.model.objects import Pod
 from restow.model.pods import full_name, scheduler_of
+from restow.model.reservations.matching import requested_reservation
 from restow.model.snapshot import Snapshot
 from restow.model.words import number_of
 from restow.scheduling.framework import Cycle
 from restow.scheduling.registry import Profile
-from restow.model.reservations.matching import requested_reservation
 from restow.scheduling.schedule_result import Diagnosis
 from restow.snapshots.offline import (
-    ConfigurationSections,
     OfflineCluster,
+    PlanningConfiguration,
     SessionDecisions,
     decide_session,
-    offline_movability,
+    offline_eviction_rules,
 )
 
 
 class NodeRefusal(msgspec.Struct, frozen=True):
-    """A reason, whose it is, and the nodes it keeps the pod from."""
+    """A reason, the plugin that gives it, and the nodes that are refused for it."""
 
     plugin: str
     reason: str
@@ -36,116 +37,126 @@ class NodeRefusal(msgspec.Struct, frozen=True):
 
 
 class ReservedNode(msgspec.Struct, frozen=True):
-    """A node that would take the pod if its reservations held nothing there."""
+    """A node that would take the pod if these reservations held no seats there."""
 
     node: str
     reservations: list[str]
 
 
 class Explanation(msgspec.Struct, frozen=True):
-    """One pod: where it is, where else it could go, what keeps it from the other nodes, and what from moving at all."""
+    """One pod: its node, the other nodes it could go to, and what keeps it from the rest and from being moved."""
 
     namespace: str
     pod: str
     node: str | None
     message: str
     feasible: list[str]
-    """The nodes that would take it; none of a pending one that goes only where a reservation it named has a seat."""
+    """The nodes that would take the pod. Empty for a pending pod that requests a reservation by name: it only goes to a
+    seat of that reservation."""
     refusals: list[NodeRefusal]
     movable: bool | None
-    """Whether it may leave its node and another could take it; None for a pod that has none."""
+    """Whether the pod may leave its node and another node could take it; None for a pending pod."""
     obstacles: list[str]
-    """Every reason why it may not leave its node."""
+    """Every reason why the pod may not leave its node."""
     held: list[ReservedNode]
 
 
-def explain(
-    cluster: OfflineCluster, profile: Profile, sections: ConfigurationSections, pod: Pod, now: float
+def explain_pod(
+    cluster: OfflineCluster, profile: Profile, configuration: PlanningConfiguration, pod: Pod, now: float
 ) -> Explanation:
-    """What every node says to this pod; a pod that is placed is taken off its node for the question. Raises WireError
-    for a wrong configuration."""
+    """Ask all nodes about a pod. The pod of a node is taken off it for the question. Raises WireError for a wrong
+    configuration."""
     snapshot, node = cluster.snapshot, pod.spec.node_name or None
-    obstacles = list(offline_movability(cluster, sections, now).refusal_reasons(pod)) if node else []
+    obstacles = list(offline_eviction_rules(cluster, configuration, now).refusal_reasons(pod)) if node else []
     mark = snapshot.mark()
     if node:
         snapshot.remove_pod(pod)
-    loose = msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, node_name=None))
-    survey = profile.engine.diagnose(Cycle(loose, snapshot, now))
-    refused = _by_reason(survey, snapshot)
-    held = _held_there(profile, loose, snapshot, frozenset(survey.feasible), now)
+    unbound = replace(pod, spec=replace(pod.spec, node_name=None))
+    diagnosis = profile.engine.diagnose(Cycle(unbound, snapshot, now))
+    refusals = _refusals_by_reason(diagnosis, snapshot)
+    reserved = _nodes_without_reservations(profile, unbound, snapshot, frozenset(diagnosis.feasible), now)
     snapshot.undo_to(mark)
-    movable = not obstacles and any(one != node for one in survey.feasible) if node else None
-    message = _standing(node, survey, obstacles) if node else _waiting(cluster, profile, pod, survey, now)
-    feasible = list(survey.feasible) if node or not _reservation_of(cluster, pod) else []
-    return Explanation(*full_name(pod), node, message, feasible, refused, movable, obstacles, held)
+    if node:
+        movable: bool | None = not obstacles and any(other != node for other in diagnosis.feasible)
+        message = _message_of_bound_pod(node, diagnosis, obstacles)
+    else:
+        movable, message = None, _message_of_pending_pod(cluster, profile, pod, diagnosis, now)
+    feasible = list(diagnosis.feasible) if node or not _requested_reservation(cluster, pod) else []
+    return Explanation(*full_name(pod), node, message, feasible, refusals, movable, obstacles, reserved)
 
 
-def _reservation_of(cluster: OfflineCluster, pod: Pod) -> str | None:
-    """The only reservation whose seats a pod takes, if it has named one."""
+def _requested_reservation(cluster: OfflineCluster, pod: Pod) -> str | None:
+    """The reservation that a pod requests by name: it takes no seats of others."""
     return requested_reservation(pod, cluster.snapshot.owner_chains.group_of)
 
 
-def _by_reason(survey: Diagnosis, snapshot: Snapshot) -> list[NodeRefusal]:
+def _refusals_by_reason(diagnosis: Diagnosis, snapshot: Snapshot) -> list[NodeRefusal]:
     nodes: dict[tuple[str, str], set[str]] = {}
-    for plugin, refusals in survey.refusals.items():
-        for one in refusals:
-            names = (snapshot.rows.name(row) or "" for row in one.rows.nonzero()[0].tolist())
-            nodes.setdefault((plugin, one.reason), set()).update(names)
+    for plugin, refusals in diagnosis.refusals.items():
+        for refusal in refusals:
+            names = (snapshot.rows.name(row) or "" for row in refusal.rows.nonzero()[0].tolist())
+            nodes.setdefault((plugin, refusal.reason), set()).update(names)
     return [NodeRefusal(plugin, reason, sorted(names)) for (plugin, reason), names in nodes.items()]
 
 
-def _held_there(
+def _nodes_without_reservations(
     profile: Profile, pod: Pod, snapshot: Snapshot, feasible: frozenset[str], now: float
 ) -> list[ReservedNode]:
-    """The nodes that only reservations keep the pod from. Leaves the snapshot without what they hold."""
-    seats: dict[str, set[str]] = {}
+    """The nodes that would take the pod if no reservation held seats. Removes all held seats from the snapshot: the
+    caller has to undo that."""
+    reservations: dict[str, set[str]] = {}
     for name in snapshot.reservations.held():
         if seat := snapshot.reservations.seat(name):
-            seats.setdefault(seat.node, set()).add(f"{name.namespace}/{name.reservation}")
+            reservations.setdefault(seat.node, set()).add(f"{name.namespace}/{name.reservation}")
             snapshot.reservations.vacate(name)
-    if not seats:
+    if not reservations:
         return []
-    survey = profile.engine.diagnose(Cycle(pod, snapshot, now))
+    diagnosis = profile.engine.diagnose(Cycle(pod, snapshot, now))
     return [
-        ReservedNode(node, sorted(seats[node])) for node in survey.feasible if node in seats and node not in feasible
+        ReservedNode(node, sorted(reservations[node]))
+        for node in diagnosis.feasible
+        if node in reservations and node not in feasible
     ]
 
 
-def _standing(node: str, survey: Diagnosis, obstacles: Sequence[str]) -> str:
-    others = sum(one != node for one in survey.feasible)
+def _message_of_bound_pod(node: str, diagnosis: Diagnosis, obstacles: Sequence[str]) -> str:
+    others = sum(other != node for other in diagnosis.feasible)
     free = "it may be moved" if others else "nothing else keeps it there"
     verdict = f"it may not be moved: {'; '.join(obstacles)}" if obstacles else free
     return f"runs on {node}; {number_of(others, 'other node')} could take it; {verdict}"
 
 
-def _waiting(cluster: OfflineCluster, profile: Profile, pod: Pod, survey: Diagnosis, now: float) -> str:
-    """Why a pod waits, and why it takes no seat if there are any for it, in the sentences that its condition and its
-    Events have."""
-    could = f"{number_of(len(survey.feasible), 'node')} could take it" if survey.feasible else survey.message
-    name = scheduler_of(pod)
-    if name not in profile.scheduler_names:
-        return f"is pending; {could}; it belongs to the scheduler {name!r}"
-    imagined, key = _imagined(cluster, profile, now), full_name(pod)
-    decided, named = imagined.schedule, _reservation_of(cluster, pod)
-    refusal = next((one.message for one in decided.unschedulable if (one.namespace, one.pod) == key), None)
-    node = next((one.node for one in decided.placements if (one.namespace, one.pod) == key), None)
+def _message_of_pending_pod(
+    cluster: OfflineCluster, profile: Profile, pod: Pod, diagnosis: Diagnosis, now: float
+) -> str:
+    """Why a pod is pending, or where it would go, and why it takes no seat where there are seats for it."""
+    fits = f"{number_of(len(diagnosis.feasible), 'node')} could take it" if diagnosis.feasible else diagnosis.message
+    scheduler_name = scheduler_of(pod)
+    if scheduler_name not in profile.scheduler_names:
+        return f"is pending; {fits}; it belongs to the scheduler {scheduler_name!r}"
+    decisions, key = _simulated_session(cluster, profile, now), full_name(pod)
+    schedule, requested = decisions.schedule, _requested_reservation(cluster, pod)
+    refusals = (refusal.message for refusal in schedule.unschedulable if (refusal.namespace, refusal.pod) == key)
+    nodes = (placed.node for placed in schedule.placements if (placed.namespace, placed.pod) == key)
+    refusal, node = next(refusals, None), next(nodes, None)
     if refusal is not None:
-        but_for = "without asking for it by name" if named else "alone"
-        told = refusal + (f"; {but_for}, {could}" if survey.feasible else "")
+        condition = "without asking for it by name" if requested else "alone"
+        verdict = refusal + (f"; {condition}, {fits}" if diagnosis.feasible else "")
     elif node is None:
-        told = could
+        verdict = fits
     else:
-        told = f"it would go to {node}" + (f", in a seat of reservation {named}" if named else f"; {could}")
-    beside = [f"{one.reason}: {one.message}" for one in imagined.events.get(key, ()) if one.message != refusal]
-    return "; ".join(["is pending", told.removesuffix(".") if beside else told, *beside])
+        verdict = f"it would go to {node}" + (f", in a seat of reservation {requested}" if requested else f"; {fits}")
+    events = [f"{event.reason}: {event.message}" for event in decisions.events.get(key, ()) if event.message != refusal]
+    return "; ".join(["is pending", verdict.removesuffix(".") if events else verdict, *events])
 
 
-def _imagined(cluster: OfflineCluster, profile: Profile, now: float) -> SessionDecisions:
-    """What `schedule` says; the cluster stays as it is."""
+def _simulated_session(cluster: OfflineCluster, profile: Profile, now: float) -> SessionDecisions:
+    """What a session over all pending pods decides. The cluster stays as it is."""
     mark = cluster.snapshot.mark()
     try:
         return decide_session(cluster, profile, now)
     finally:
+        # The snapshot has an undo log, the PodGroup cache has none: it forgets the assumed pods one by one.
         cluster.snapshot.undo_to(mark)
-        for pod in cluster.pending():
-            cluster.roster.forget(pod)
+        for pod in cluster.pending_pods():
+            cluster.pod_groups.forget(pod)

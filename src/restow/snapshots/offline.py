@@ -1,49 +1,32 @@
-"""Answers about a cluster that was written down, or looked at once: where pending pods would go, which pods should move
-and whether a plan for that is valid; why one pod is where it is, says `explaining`.
+"""Answers about a cluster that was written into a file, or listed once: where pending pods would go, which pods should
+move, and whether a plan is valid.
 
-Goes in: an `Inventory`, a scheduler's profile, the configuration and the time. Comes out: values that print as a table
-or as JSON. The scheduler is the very one that runs against a cluster; only nothing is written.
+Goes in: an `Inventory`, a scheduler profile, the configuration and the time. Comes out: values that print as a table or
+as JSON. The session is the one that runs against a live cluster; nothing is written. `explanation` answers about a
+single pod.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import msgspec
+from msgspec.structs import replace
 
-from restow.eviction.budgets import Budgets
-from restow.eviction.shared_claims import Sharing
-from restow.eviction.workloads import Workloads
+from restow.eviction.eviction_feeder import EvictionFeeder
 from restow.migration.arguments import MigrationArguments
 from restow.migration.limits import workload_limit
 from restow.migration.plans import last_migrations, pods_not_to_plan
+from restow.model import kinds
 from restow.model.inventory import Inventory
-from restow.model.kinds import (
-    NAMESPACE,
-    NODE,
-    NODE_METRICS,
-    OWNERS,
-    PERSISTENT_VOLUME_CLAIM,
-    POD,
-    POD_DISRUPTION_BUDGET,
-    POD_GROUP,
-    POD_METRICS,
-    POD_MIGRATION_JOB,
-    POD_UNAVAILABLE_BUDGET,
-    PRIORITY_CLASS,
-    QUEUE,
-    RESERVATION,
-    STORAGE,
-    WORKLOADS,
-)
-from restow.model.objects import PersistentVolumeClaim, Pod
+from restow.model.kinds import Kind
+from restow.model.objects import Pod
 from restow.model.pods import full_name, is_pending, scheduler_of
 from restow.model.reservations.seat import UNKNOWN_VERSION
-from restow.model.reservations.spec import is_for
-from restow.model.reservations.validation import problems
+from restow.model.reservations.spec import is_for_scheduler
+from restow.model.reservations.validation import spec_problems
 from restow.model.resources import Vector
-from restow.model.snapshot import Snapshot
 from restow.model.words import number_of
 from restow.planning.arguments import LOAD_AWARE, read_load_aware
 from restow.planning.descheduling.metrics_providers import PrometheusProvider
@@ -52,15 +35,14 @@ from restow.planning.descheduling.profile_cycle import GuardedEvictionRules
 from restow.planning.eviction_rules import ConfiguredEvictionRules
 from restow.planning.plan import Plan, Refusal, configuration_fingerprint
 from restow.planning.plan_request import PlanProgress, PlanRequest
-from restow.planning.replay import ReplayResult
-from restow.planning.replay import replay_plan as replay_plan
+from restow.planning.replay import ReplayResult, replay_plan
 from restow.planning.strategies import STRATEGY_PLUGINS, make_plan
 from restow.planning.usage_samples import PrometheusQueries, samples_from_metrics
 from restow.scheduling.decisions import Assign, RecordEvent, RefusePod
 from restow.scheduling.framework import Code
-from restow.scheduling.pod_group_cache import PodGroupCache
 from restow.scheduling.registry import Profile
 from restow.scheduling.session import Session
+from restow.scheduling.snapshot_feeder import SnapshotFeeder
 
 
 class OfflinePlacement(msgspec.Struct, frozen=True):
@@ -76,53 +58,50 @@ class Unschedulable(msgspec.Struct, frozen=True):
 
 
 class Schedule(msgspec.Struct, frozen=True):
-    """Where the pending pods would go. Pods of other schedulers are one refusal, counted."""
+    """Where the pending pods would go. All pods of other schedulers are one counted refusal."""
 
     placements: list[OfflinePlacement]
     unschedulable: list[Unschedulable]
 
 
+_SNAPSHOT_KINDS: Final[tuple[Kind[Any], ...]] = (
+    *kinds.OWNERS,
+    *kinds.STORAGE,
+    kinds.NAMESPACE,
+    kinds.NODE,
+    kinds.PRIORITY_CLASS,
+    kinds.QUEUE,
+    kinds.POD_GROUP,
+)
+"""What the snapshot reads before the pods, so that the class of each pod is known when it comes."""
+
+
 class OfflineCluster:
-    """The snapshot of an inventory, and what scheduling keeps beside it."""
+    """The objects of an inventory as scheduling and planning see them: snapshot, PodGroup cache, usage."""
 
     def __init__(self, inventory: Inventory) -> None:
         self.inventory = inventory
-        self.pods = [_identified(pod) for pod in inventory.of(POD)]
-        self.snapshot = snapshot = Snapshot()
-        self.roster = roster = PodGroupCache()
-        for kind in OWNERS:
-            for owner in inventory.of(kind):
-                snapshot.apply_owner(owner.metadata)
-        for kind in STORAGE:
+        self.pods = [_with_uid(pod) for pod in inventory.of(kinds.POD)]
+        feeder = SnapshotFeeder()
+        self.snapshot, self.pod_groups = feeder.snapshot, feeder.pod_groups
+        for kind in _SNAPSHOT_KINDS:
             for item in inventory.of(kind):
-                snapshot.apply_storage(item)
-        for namespace in inventory.of(NAMESPACE):
-            snapshot.apply_namespace(namespace)
-        for node in inventory.of(NODE):
-            snapshot.apply_node(node)
-        for priority in inventory.of(PRIORITY_CLASS):
-            roster.apply_priority_class(priority)
-        for queue in inventory.of(QUEUE):
-            snapshot.apply_queue(queue)
-            roster.apply_queue(queue)
-        for group in inventory.of(POD_GROUP):
-            snapshot.apply_group(group)
-            roster.apply_group(group)
+                feeder.put(kind, item)
         for pod in self.pods:
-            snapshot.apply_pod(pod)
-            roster.apply_pod(pod)
-        snapshot.pods_seen_through(str(UNKNOWN_VERSION))  # a pod that is not in the file does not exist any more
-        for reservation in inventory.of(RESERVATION):
-            snapshot.apply_reservation(reservation)
-        self.measured = samples_from_metrics(inventory.of(NODE_METRICS), inventory.of(POD_METRICS))
-        """What nodes and pods really use, as far as the inventory says."""
+            feeder.put_pod(pod)
+        # Reservations come last. A consumer of a seat that is not among the pods by now does not exist any more.
+        self.snapshot.pods_seen_through(str(UNKNOWN_VERSION))
+        for reservation in inventory.of(kinds.RESERVATION):
+            feeder.put(kinds.RESERVATION, reservation)
+        self.usage_samples = samples_from_metrics(inventory.of(kinds.NODE_METRICS), inventory.of(kinds.POD_METRICS))
+        """What nodes and pods really use, as far as the inventory has metrics."""
 
-    def pending(self) -> list[Pod]:
+    def pending_pods(self) -> list[Pod]:
         return [pod for pod in self.pods if is_pending(pod)]
 
 
-class ConfigurationSections(Protocol):
-    """What planning reads of the configuration; each raises WireError."""
+class PlanningConfiguration(Protocol):
+    """The sections of the configuration that planning reads; each method raises WireError."""
 
     def read_descheduler(self) -> DeschedulerPolicy: ...
 
@@ -130,7 +109,7 @@ class ConfigurationSections(Protocol):
 
 
 class PlanOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What a plan is asked for with, on the command line."""
+    """The options of `restow plan`."""
 
     strategy: str
     objective: str = "free-nodes"
@@ -141,146 +120,139 @@ class PlanOptions(msgspec.Struct, frozen=True, kw_only=True):
     seed: int = 0
 
 
-def plan(
+def plan_offline(
     cluster: OfflineCluster,
     profile: Profile,
-    sections: ConfigurationSections,
-    asked: PlanOptions,
+    configuration: PlanningConfiguration,
+    options: PlanOptions,
     clock: Callable[[], float],
-    tell: Callable[[PlanProgress], None] = lambda stand: None,
+    report_progress: Callable[[PlanProgress], None] = lambda progress: None,
 ) -> Plan:
-    """Which pods should move where; `tell` hears how far the search is. Raises WireError for a wrong configuration."""
-    request = msgspec.structs.replace(plan_request(cluster, profile, sections, asked, clock), report_progress=tell)
-    found = make_plan(asked.strategy, cluster.snapshot, request)
-    return msgspec.structs.replace(found, configuration=configuration_fingerprint(sections))
+    """Which pods should move where. Raises WireError for a wrong configuration."""
+    request = offline_plan_request(cluster, profile, configuration, options, clock)
+    plan = make_plan(options.strategy, cluster.snapshot, replace(request, report_progress=report_progress))
+    return replace(plan, configuration=configuration_fingerprint(configuration))
 
 
-def replay(
-    cluster: OfflineCluster, profile: Profile, sections: ConfigurationSections, written: Plan, now: float
+def replay_offline(
+    cluster: OfflineCluster, profile: Profile, configuration: PlanningConfiguration, plan: Plan, now: float
 ) -> ReplayResult:
     """Whether a plan is valid, step by step. Raises WireError for a wrong configuration."""
-    request = plan_request(cluster, profile, sections, PlanOptions(strategy=written.strategy), lambda: now)
-    return replay_plan(cluster.snapshot, written, request)
+    options = PlanOptions(strategy=plan.strategy)
+    return replay_plan(
+        cluster.snapshot, plan, offline_plan_request(cluster, profile, configuration, options, lambda: now)
+    )
 
 
-def plan_request(
+def offline_plan_request(
     cluster: OfflineCluster,
     profile: Profile,
-    sections: ConfigurationSections,
-    asked: PlanOptions,
+    configuration: PlanningConfiguration,
+    options: PlanOptions,
     clock: Callable[[], float],
 ) -> PlanRequest:
-    """Everything a strategy is asked with, read off a cluster. Raises WireError for a wrong configuration."""
-    jobs = cluster.inventory.of(POD_MIGRATION_JOB)
-    now, waiting = clock(), cluster.pending()
-    ours = _ours(waiting, profile)
-    left_out = _gated(ours, profile) + _foreign(len(waiting) - len(ours), profile)
+    """What a strategy is asked, as far as a file can answer it. Raises WireError for a wrong configuration."""
+    jobs = cluster.inventory.of(kinds.POD_MIGRATION_JOB)
+    now, pending = clock(), cluster.pending_pods()
+    ours = _pods_of_profile(pending, profile)
+    refused = _gated_pods(ours, profile) + _pods_of_other_schedulers(len(pending) - len(ours), profile)
+    rules = offline_eviction_rules(cluster, configuration, now)
     return PlanRequest(
         engine=profile.engine,
-        eviction_rules=GuardedEvictionRules(
-            offline_movability(cluster, sections, now), (), pods_not_to_plan(jobs, now, 0.0)
-        ),
+        eviction_rules=GuardedEvictionRules(rules, (), pods_not_to_plan(jobs, now, 0.0)),
         now=now,
-        pending=tuple(pod for pod in ours if not _gate(pod, profile)),
-        pending_refusals=tuple(Refusal(namespace=one.namespace, pod=one.pod, reason=one.message) for one in left_out),
+        pending=tuple(pod for pod in ours if not _gate_reason(pod, profile)),
+        pending_refusals=tuple(Refusal(namespace=pod.namespace, pod=pod.pod, reason=pod.message) for pod in refused),
         scheduler_names=profile.scheduler_names,
         actions=profile.actions,
-        pod_groups=cluster.roster,
+        pod_groups=cluster.pod_groups,
         last_migrations=last_migrations(jobs),
-        measured_usage=cluster.measured,
-        arguments=_strategy_arguments(sections.read_descheduler(), asked.strategy),
-        max_moves=asked.max_moves,
-        objective=asked.objective,
-        shape=asked.shape,
-        seed=asked.seed,
-        time_limit=asked.time_limit,
-        work_limit=asked.work_limit,
+        measured_usage=cluster.usage_samples,
+        arguments=_strategy_arguments(configuration.read_descheduler(), options.strategy),
+        max_moves=options.max_moves,
+        objective=options.objective,
+        shape=options.shape,
+        seed=options.seed,
+        time_limit=options.time_limit,
+        work_limit=options.work_limit,
         clock=clock,
         started_at=now,
     )
 
 
-def prometheus_of(
-    sections: ConfigurationSections, strategy: str
+def prometheus_queries_of(
+    configuration: PlanningConfiguration, strategy: str
 ) -> tuple[PrometheusProvider, PrometheusQueries] | None:
-    """Whom a strategy's arguments have asked what is really used, and what; None where it is not Prometheus. Raises
-    WireError for a wrong configuration."""
+    """The Prometheus that a strategy reads usage from, and its queries; None if it does not read from Prometheus.
+    Raises WireError for a wrong configuration."""
     if STRATEGY_PLUGINS.get(strategy) != LOAD_AWARE:
         return None
-    policy = sections.read_descheduler()
+    policy = configuration.read_descheduler()
     queries = read_load_aware(_strategy_arguments(policy, strategy)).usage_source.queries
     return (policy.prometheus, queries) if policy.prometheus is not None and queries is not None else None
 
 
 def _strategy_arguments(policy: DeschedulerPolicy, strategy: str) -> Mapping[str, Any]:
-    """The arguments of a strategy's plugin, in the first profile that has some."""
+    """The arguments of a strategy's plugin in the first profile that has some."""
     plugin = STRATEGY_PLUGINS.get(strategy, "")
-    return next((one.arguments[plugin] for one in policy.profiles if plugin in one.arguments), {})
+    return next((profile.arguments[plugin] for profile in policy.profiles if plugin in profile.arguments), {})
 
 
-def offline_movability(cluster: OfflineCluster, sections: ConfigurationSections, now: float) -> ConfiguredEvictionRules:
-    """The rules of eviction, read off a cluster. Raises WireError for a wrong configuration."""
-    inventory, arguments = cluster.inventory, sections.read_migration()
-    budgets, workloads, sharing = Budgets(), Workloads(), Sharing()
-    for disruption in inventory.of(POD_DISRUPTION_BUDGET):
-        budgets.put(disruption)
-    for unavailable in inventory.of(POD_UNAVAILABLE_BUDGET):
-        budgets.put(unavailable)
-    for kind in WORKLOADS:
-        for owner in inventory.of(kind):
-            workloads.put_owner(owner)
-    for pod in cluster.pods:
-        workloads.put_pod(pod)
-        sharing.put_pod(pod)
-    claims: dict[str, dict[str, PersistentVolumeClaim]] = {}
-    for claim in inventory.of(PERSISTENT_VOLUME_CLAIM):
-        claims.setdefault(claim.metadata.namespace or "", {})[claim.metadata.name] = claim
+def offline_eviction_rules(
+    cluster: OfflineCluster, configuration: PlanningConfiguration, now: float
+) -> ConfiguredEvictionRules:
+    """The rules of eviction for a cluster. Raises WireError for a wrong configuration."""
+    arguments = configuration.read_migration()
+    feeder = EvictionFeeder()
+    for kind in feeder.fed_kinds:
+        for item in cluster.pods if kind is kinds.POD else cluster.inventory.of(kind):
+            feeder.put(kind, item)
     return ConfiguredEvictionRules(
         snapshot=cluster.snapshot,
-        pod_groups=cluster.roster,
+        pod_groups=cluster.pod_groups,
         now=now,
         protections=arguments.protections,
-        budgets=budgets,
-        workloads=workloads,
-        sharing=sharing,
-        claims=claims,
-        priority_classes={one.metadata.name: one.value for one in inventory.of(PRIORITY_CLASS)},
+        budgets=feeder.budgets,
+        workloads=feeder.workloads,
+        sharing=feeder.shared_claims,
+        claims=feeder.claims,
+        priority_classes=feeder.priority_classes,
         workload_limit=workload_limit(arguments.limits),
     )
 
 
 class SessionDecisions(msgspec.Struct, frozen=True):
-    """What a session decides, and what it tells of pods beside that, as Events would."""
+    """What a session decides, and the Events that it would record about pods."""
 
     schedule: Schedule
     events: Mapping[tuple[str, str], Sequence[RecordEvent]]
     """By namespace and name."""
 
 
-def schedule(cluster: OfflineCluster, profile: Profile, now: float) -> Schedule:
+def schedule_offline(cluster: OfflineCluster, profile: Profile, now: float) -> Schedule:
     """Where the pending pods would go."""
     return decide_session(cluster, profile, now).schedule
 
 
 def decide_session(cluster: OfflineCluster, profile: Profile, now: float) -> SessionDecisions:
-    """One session over all pending pods, and over what reservations have left to place: they come before or after pods
-    as they would in a cluster."""
-    pending = cluster.pending()
-    ours = _ours(pending, profile)
-    refused = _gated(ours, profile)
+    """One session about all pending pods and all reservations with unplaced seats, in the order that a live cluster
+    would use."""
+    pending = cluster.pending_pods()
+    ours = _pods_of_profile(pending, profile)
+    refused = _gated_pods(ours, profile)
     placements: list[OfflinePlacement] = []
-    told: dict[tuple[str, str], list[RecordEvent]] = {}
-    free = [pod for pod in ours if not _gate(pod, profile)]
-    asked = [
-        one for one in cluster.inventory.of(RESERVATION) if is_for(one, profile.scheduler_names) and not problems(one)
-    ]
+    events: dict[tuple[str, str], list[RecordEvent]] = {}
     session = Session(
         cluster.snapshot,
         profile.engine,
-        cluster.roster,
+        cluster.pod_groups,
         now=now,
-        pods=free,
-        reservations=asked,
+        pods=[pod for pod in ours if not _gate_reason(pod, profile)],
+        reservations=[
+            reservation
+            for reservation in cluster.inventory.of(kinds.RESERVATION)
+            if is_for_scheduler(reservation, profile.scheduler_names) and not spec_problems(reservation)
+        ],
         names=profile.scheduler_names,
     )
     for decision in session.run(profile.actions):
@@ -289,23 +261,26 @@ def decide_session(cluster: OfflineCluster, profile: Profile, now: float) -> Ses
         elif isinstance(decision, RefusePod):
             refused.append(Unschedulable(*full_name(decision.pod), decision.message))
         elif isinstance(decision, RecordEvent):
-            told.setdefault(full_name(decision.pod), []).append(decision)
-    refused.sort(key=lambda one: (one.namespace, one.pod))
-    placements.sort(key=lambda one: (one.namespace, one.pod))
-    return SessionDecisions(Schedule(placements, refused + _foreign(len(pending) - len(ours), profile)), told)
+            events.setdefault(full_name(decision.pod), []).append(decision)
+    refused.sort(key=lambda refusal: (refusal.namespace, refusal.pod))
+    placements.sort(key=lambda placement: (placement.namespace, placement.pod))
+    foreign = _pods_of_other_schedulers(len(pending) - len(ours), profile)
+    return SessionDecisions(Schedule(placements, refused + foreign), events)
 
 
-def _gated(pods: Sequence[Pod], profile: Profile) -> list[Unschedulable]:
-    return [Unschedulable(*full_name(pod), reason) for pod in pods if (reason := _gate(pod, profile))]
+def _gated_pods(pods: Sequence[Pod], profile: Profile) -> list[Unschedulable]:
+    """The pods that PreEnqueue keeps out of the scheduling queue, each with its reason."""
+    return [Unschedulable(*full_name(pod), reason) for pod in pods if (reason := _gate_reason(pod, profile))]
 
 
-def _gate(pod: Pod, profile: Profile) -> str:
-    """Why a pod may not be tried yet, if so."""
+def _gate_reason(pod: Pod, profile: Profile) -> str:
+    """Why PreEnqueue keeps a pod out of the scheduling queue; empty if it does not."""
     verdicts = [gate.pre_enqueue(pod) for gate in profile.gates]
     return next((", ".join(verdict.reasons) for verdict in verdicts if verdict.code is not Code.SUCCESS), "")
 
 
-def _foreign(count: int, profile: Profile) -> list[Unschedulable]:
+def _pods_of_other_schedulers(count: int, profile: Profile) -> list[Unschedulable]:
+    """One refusal for all pending pods that another scheduler places."""
     if not count:
         return []
     names = ", ".join(sorted(profile.scheduler_names))
@@ -315,13 +290,13 @@ def _foreign(count: int, profile: Profile) -> list[Unschedulable]:
     ]
 
 
-def _ours(pods: Sequence[Pod], profile: Profile) -> list[Pod]:
+def _pods_of_profile(pods: Sequence[Pod], profile: Profile) -> list[Pod]:
     return [pod for pod in pods if scheduler_of(pod) in profile.scheduler_names]
 
 
-def _identified(pod: Pod) -> Pod:
-    """Files written by hand have no uids; inside one file the name is as good."""
+def _with_uid(pod: Pod) -> Pod:
+    """The pod, with a UID in any case: a file written by hand has none, and inside one file the name is unique."""
     if pod.metadata.uid:
         return pod
-    metadata = msgspec.structs.replace(pod.metadata, uid=f"{pod.metadata.namespace or ''}/{pod.metadata.name}")
-    return msgspec.structs.replace(pod, metadata=metadata)
+    metadata = replace(pod.metadata, uid=f"{pod.metadata.namespace or ''}/{pod.metadata.name}")
+    return replace(pod, metadata=metadata)

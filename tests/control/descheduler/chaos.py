@@ -23,7 +23,7 @@ from restow.control.descheduler import AnotherPlanActive, ClusterChanged, RunRef
 from restow.migration.conditions import is_job_ended
 from restow.model import kinds
 from restow.model.objects import Pod, PodMigrationJob, Reservation
-from restow.model.reservations.observed import is_ended as is_over
+from restow.model.reservations.observed_spec import is_ended as is_over
 from restow.planning.plan import Move, Place, Plan
 from restow.ports import AlreadyExists, Api, ApiError
 from restow.sim.faults import FaultPlan, FaultyApi, run_until_crash

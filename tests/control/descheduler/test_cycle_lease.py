@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from restow.control.descheduler import AnotherPlanActive, Descheduler, DeschedulerSettings, PlanProgress, RunRefused
+from restow.control.descheduler import AnotherPlanActive, Descheduler, DeschedulerSettings, ApplyProgress, RunRefused
 from restow.model import kinds
 from restow.model.wire import WireError
 from restow.ports import Api, ApiError, OutcomeUnknown, Request, Response
@@ -238,9 +238,9 @@ async def test_whoever_applies_a_plan_and_is_cut_off_goes_on() -> None:
 @virtual
 async def test_whoever_cannot_begin_a_wave_waits_and_tells_what_for(kind: str) -> None:
     async with scattered() as it:
-        plan, severed, told = await planned(it), Severed(it.api, kind=kind), list[PlanProgress]()
+        plan, severed, told = await planned(it), Severed(it.api, kind=kind), list[ApplyProgress]()
 
-        def tell(progress: PlanProgress) -> None:
+        def tell(progress: ApplyProgress) -> None:
             told.append(progress)
             severed.cut = severed.cut or (progress.succeeded == 2 and not cured.is_set())
 
@@ -260,7 +260,7 @@ async def test_whoever_cannot_begin_a_wave_waits_and_tells_what_for(kind: str) -
 @virtual
 async def test_what_a_cluster_has_answered_is_not_waited_for_while_the_wave_goes_on() -> None:
     async with scattered() as it:
-        plan, told, creations = await planned(it), list[PlanProgress](), count(1)
+        plan, told, creations = await planned(it), list[ApplyProgress](), count(1)
 
         def creates_another(request: Request) -> bool:
             created = (request.verb, request.resource.plural) == ("create", "podmigrationjobs")
@@ -268,7 +268,7 @@ async def test_what_a_cluster_has_answered_is_not_waited_for_while_the_wave_goes
 
         api = Answering(it.api, creates_another, OutcomeUnknown.because(503, "ServiceUnavailable", "cut off"))
 
-        def tell(progress: PlanProgress) -> None:
+        def tell(progress: ApplyProgress) -> None:
             told.append(progress)
             if progress.interruption:
                 api.answer = None

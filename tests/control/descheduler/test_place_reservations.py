@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from restow.client.verbs import Client
-from restow.control.descheduler import ClusterChanged, DeschedulerSettings, PlanProgress, RunRefused
+from restow.control.descheduler import ClusterChanged, DeschedulerSettings, ApplyProgress, RunRefused
 from restow.control.descheduler.place_reservations import PlaceReservations
 from restow.migration.conditions import is_job_ended
 from restow.model import kinds
@@ -118,7 +118,7 @@ async def test_a_claim_that_nobody_comes_back_for_expires() -> None:
 @virtual
 async def test_a_plan_that_stops_half_way_lets_its_claims_go() -> None:
     async with crowded() as it:
-        plan, told = await planned(it), list[PlanProgress]()
+        plan, told = await planned(it), list[ApplyProgress]()
         begun = asyncio.create_task(applying(it, strict=True, tell=told.append).apply(plan))
         await pass_time(1)
         assert len(await claims(it)) == 1
@@ -379,7 +379,7 @@ async def test_whoever_applies_a_plan_waits_a_minute_for_pods_to_take_their_plac
 @virtual
 async def test_a_minute_is_over_once_also_where_the_cluster_did_not_answer_at_its_end() -> None:
     async with crowded() as it:
-        told, lost = list[PlanProgress](), OutcomeUnknown.because(503, "ServiceUnavailable", "cut off")
+        told, lost = list[ApplyProgress](), OutcomeUnknown.because(503, "ServiceUnavailable", "cut off")
         api = Answering(it.api, lambda request: request.verb == "delete", lost)
         begun = asyncio.create_task(applying(it, api=api, tell=told.append).apply(await planned(it)))
         while sum(is_job_ended(job) for job in await it.jobs()) < 2:
@@ -412,7 +412,7 @@ class _Blind:
 async def test_who_has_a_place_is_asked_until_there_is_an_answer() -> None:
     """The gang has taken its places, of which the watch shows nothing, and the server is too busy to say so."""
     async with crowded() as it:
-        told, busy = list[PlanProgress](), TooManyRequests.because(429, "TooManyRequests", "too busy")
+        told, busy = list[ApplyProgress](), TooManyRequests.because(429, "TooManyRequests", "too busy")
         api = Answering(
             _Blind(it.api), lambda request: (request.verb, request.resource.plural) == ("get", "pods"), busy
         )

@@ -11,6 +11,7 @@ import logging
 import os
 import random
 from collections.abc import Iterable
+from typing import Any
 
 import pytest
 
@@ -19,8 +20,8 @@ from restow.model.objects import Document, PodMigrationJob
 from restow.ports import Api
 from restow.sim.loop import run_virtual
 from tests.control.descheduler.chaos import Lives
-from tests.control.descheduler.eviction_returns import COOL_DOWN, Returns
 from tests.control.descheduler.descheduler_fixture import QUICKLY, TROUBLE, Measuring, Scattered, descheduler
+from tests.control.descheduler.eviction_returns import COOL_DOWN, Returns
 from tests.control.migrations.migration_cluster import cluster_with_scheduler, running_controller
 from tests.control.stage import check_room
 from tests.sim.stage import pass_time, ready, running, template, workload
@@ -89,7 +90,7 @@ def journeys(jobs: Iterable[PodMigrationJob]) -> list[list[str]]:
 async def _together(seed: int, cool_down: int) -> int:
     """Comes out how many pods moved."""
     rng = random.Random(seed)
-    cores = {f"app{number}": round(rng.uniform(0.05, 1.2), 2) for number in range(APPS)}
+    cores: dict[str, Any] = {f"app{number}": round(rng.uniform(0.05, 1.2), 2) for number in range(APPS)}
     async with cluster_with_scheduler(nodes=NODES, seed=seed) as base:
         it = Scattered(base.api, base.world, base.clock)
         await scatter(it, rng)

@@ -9,7 +9,7 @@ import pytest
 
 from restow.client.verbs import Client
 from restow.ports import Api, Request, Response
-from restow.running.install_manifest import AT_HOME, EVERYWHERE, Permission
+from restow.running.install_manifest import CLUSTER_PERMISSIONS, NAMESPACE_PERMISSIONS, Permission
 from tests.control.descheduler.descheduler_fixture import packing, stage
 from tests.sim.stage import pass_time, virtual
 
@@ -63,11 +63,11 @@ async def test_nothing_is_asked_for_that_is_not_granted(noted: set[Right]) -> No
     async with stage(packing(interval="30s")) as it:
         await pass_time(200)
         assert len(await it.used()) == 1
-    rights = {*granted(EVERYWHERE), *granted(AT_HOME)}
+    rights = {*granted(CLUSTER_PERMISSIONS), *granted(NAMESPACE_PERMISSIONS)}
     assert noted <= rights, sorted(noted - rights)
     assert {("create", "", "pods", "eviction"), ("create", "", "pods", "binding")} <= noted
 
 
 def test_single_objects_are_read_only_where_somebody_does() -> None:
-    gets = {resource for verb, _, resource, _ in granted(EVERYWHERE) if verb == "get"}
+    gets = {resource for verb, _, resource, _ in granted(CLUSTER_PERMISSIONS) if verb == "get"}
     assert gets == {"pods", "nodes", "namespaces", "reservations", "queues", "podgroups", "podmigrationjobs"}

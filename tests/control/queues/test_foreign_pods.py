@@ -14,11 +14,21 @@ from restow.control.queues.foreign_pods import PodToMove, migration_job_document
 from restow.migration.conditions import is_job_ended
 from restow.model import kinds
 from restow.sim.faults import FaultPlan, FaultyApi, run_until_crash
-from tests.control.queues.queue_controller_fixture import Deaf, Forgetful, Locked, Mute, of, populated, queue, queues, stage
+from tests.control.queues.queue_controller_fixture import (
+    Deaf,
+    Forgetful,
+    Locked,
+    Mute,
+    of,
+    populated,
+    queue,
+    queues,
+    stage,
+)
 from tests.sim.stage import pass_time, pod, ready, running, template, virtual, workload
 
-ONE_NODE = {"resource": {"cpu": "4"}}
-GUARANTEED = {"policy": "Guaranteed", **ONE_NODE}
+ONE_NODE: dict[str, Any] = {"resource": {"cpu": "4"}}
+GUARANTEED: dict[str, Any] = {"policy": "Guaranteed", **ONE_NODE}
 
 
 async def furnish(it: Locked) -> None:

@@ -18,7 +18,7 @@ from tests.control.queues.queue_controller_fixture import Deaf, Forgetful, Locke
 from tests.control.stage import events, world
 from tests.sim.stage import node, pass_time, pod, running, virtual, workload
 
-CPU4 = {"resource": {"cpu": "4"}}
+CPU4: dict[str, Any] = {"resource": {"cpu": "4"}}
 T = TypeVar("T")
 
 

@@ -13,7 +13,7 @@ from tests.control.queues.queue_controller_fixture import Locked, queues
 from tests.control.stage import events, world
 from tests.sim.stage import node, pass_time, pod, running, virtual
 
-CPU4 = {"resource": {"cpu": "4"}}
+CPU4: dict[str, Any] = {"resource": {"cpu": "4"}}
 TOLD = ("q1", "the definition of Queue in this cluster does not keep status.acceptedGuarantee, status.conditions")
 
 

@@ -25,7 +25,7 @@ from restow.planning.replay import replay_plan
 from tests.model.cluster.builders import pod
 from tests.planning.clusters import NOW, annotated, app, cluster, moves, reasons, request, ten
 from tests.planning.descheduling.plugin_requests import PLUGINS, aged, ask, failed, section
-from tests.scheduling.plugins.volumes import claim, volume
+from tests.scheduling.plugins.volumes import claim, csi_volume, volume
 
 LIFE, TAINTS = "PodLifeTime", "RemovePodsViolatingNodeTaints"
 OLD = {"maxPodLifeTimeSeconds": 100}
@@ -269,7 +269,7 @@ ONLY_FAST = {"protectedStorageClasses": [{"name": "fast"}]}
     ],
 )
 def test_the_default_evictor_protects_pods_with_claims(arguments: dict[str, Any], kind: str, moved: bool) -> None:
-    disk = volume("v", of=kind, claim="data", claim_uid="uid-data", phase="Bound", handle="v")
+    disk = volume("v", of=kind, claim="data", claim_uid="uid-data", phase="Bound", csi=csi_volume("v"))
     stored: list[StorageObject] = [disk, claim("data", of=kind, to="v", phase="Bound")]
     one = app("p", on="a", **CLAIMED)
     found = ask(

@@ -2,7 +2,7 @@
 
 from restow.control.descheduler.descheduler import Descheduler, DeschedulerRun, RunRefused
 from restow.control.descheduler.metrics import DeschedulerMetrics
-from restow.control.descheduler.plan_executor import AnotherPlanActive, ClusterChanged, PlanExecutor, PlanProgress
+from restow.control.descheduler.plan_executor import AnotherPlanActive, ClusterChanged, PlanExecutor, ApplyProgress
 from restow.control.descheduler.settings import DeschedulerSettings
 
 __all__ = [
@@ -13,6 +13,6 @@ __all__ = [
     "DeschedulerRun",
     "DeschedulerSettings",
     "PlanExecutor",
-    "PlanProgress",
+    "ApplyProgress",
     "RunRefused",
 ]

@@ -310,7 +310,7 @@ class Descheduler:
 
     def _request(self, profile: DeschedulerProfile) -> PlanRequest:
         now, jobs = self._clock.now(), self._feed.jobs()
-        rules = self._feed.movability(self._arguments)
+        rules = self._feed.eviction_rules(self._arguments)
         return PlanRequest(
             engine=self._scheduler.engine,
             eviction_rules=GuardedEvictionRules(
@@ -320,7 +320,7 @@ class Descheduler:
             pending=self._feed.pending_pods(self._scheduler),
             scheduler_names=self._scheduler.scheduler_names,
             actions=self._scheduler.actions,
-            pod_groups=self._feed.roster,
+            pod_groups=self._feed.pod_groups,
             max_moves=self._settings.max_moves,
             last_migrations=last_migrations(jobs),
             clock=asyncio.get_running_loop().time,

@@ -53,7 +53,7 @@ class DeschedulerEventHandlers:
         self._cluster = ClusterView(self._reader, _KINDS)
         self._evictions = EvictionView(self._reader)
         self._switch = StopSwitch(self._reader, namespace)
-        self.snapshot, self.roster = self._cluster.snapshot, self._cluster.roster
+        self.snapshot, self.pod_groups = self._cluster.snapshot, self._cluster.pod_groups
         self._pods = self._reader.subscribe(kinds.POD)
         self._jobs = MutationCache(self._reader.subscribe(kinds.POD_MIGRATION_JOB, self._job), clock)
 
@@ -71,11 +71,11 @@ class DeschedulerEventHandlers:
 
     def paused(self) -> AbstractContextManager[None]:
         """News waits until this ends."""
-        return self._cluster.held()
+        return self._cluster.paused()
 
     def stop_reason(self) -> str | None:
         """Why nothing is evicted, as last seen."""
-        return self._switch.stopped()
+        return self._switch.stop_reason()
 
     def note_written_job(self, job: PodMigrationJob) -> None:
         """A job as we have just written it: the watch may show it later."""
@@ -102,7 +102,7 @@ class DeschedulerEventHandlers:
         waiting = (pod for pod in self._pods if is_pending(pod) and _is_ours(pod, profile))
         return tuple(pod for pod in waiting if pod.metadata.uid not in placed)
 
-    def movability(self, arguments: MigrationArguments) -> ConfiguredEvictionRules:
+    def eviction_rules(self, arguments: MigrationArguments) -> ConfiguredEvictionRules:
         """The rules of eviction as of now."""
         rules = self._evictions.rules(self._cluster, self._clock.now(), arguments.protections)
         return replace(rules, workload_limit=workload_limit(arguments.limits))

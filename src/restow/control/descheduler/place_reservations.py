@@ -24,7 +24,7 @@ from restow.model.kinds import RESERVATION
 from restow.model.object_key import key_of
 from restow.model.objects import Pod, Reservation, ReservationPhase
 from restow.model.pods import full_name
-from restow.model.reservations.observed import is_ended
+from restow.model.reservations.observed_spec import is_ended
 from restow.model.reservations.owners import Owners
 from restow.model.reservations.spec import expires_at, ttl_until
 from restow.model.snapshot import Snapshot
@@ -179,7 +179,7 @@ def abandoned_reservations(
 
 def _is_owner(pod: Pod, claim: Reservation, kinship: OwnerChains) -> bool:
     inside = pod.metadata.namespace == claim.metadata.namespace
-    return inside and Owners.of(claim.spec.owners or ()).match(pod, kinship)
+    return inside and Owners.of(claim.spec.owners or ()).matches(pod, kinship)
 
 
 async def delete_place_reservation(client: Client, snapshot: Snapshot, claim: Reservation) -> None:

@@ -76,7 +76,7 @@ class AnotherPlanActive(Exception):
     """Another plan is under way, or being made."""
 
 
-class PlanProgress(msgspec.Struct, frozen=True, kw_only=True):
+class ApplyProgress(msgspec.Struct, frozen=True, kw_only=True):
     """How far a plan is."""
 
     plan: str
@@ -113,7 +113,7 @@ class PlanExecutor:
         arguments: MigrationArguments,
         settings: DeschedulerSettings | None = None,
         strict: bool = False,
-        tell: Callable[[PlanProgress], None] = lambda progress: None,
+        tell: Callable[[ApplyProgress], None] = lambda progress: None,
         aside: Executor = run_inline,
     ) -> None:
         self._clock = clock
@@ -129,7 +129,7 @@ class PlanExecutor:
         self._news = asyncio.Event()
         self._feed.on_job = lambda job: self._news.set()
 
-    async def apply(self, plan: Plan) -> PlanProgress:
+    async def apply(self, plan: Plan) -> ApplyProgress:
         """Carry a plan out. Raises Changed, InTheWay and ApiError."""
         feeding = asyncio.create_task(self._feed.run(), name="apply feed")
         try:
@@ -140,7 +140,7 @@ class PlanExecutor:
             with suppress(asyncio.CancelledError):
                 await feeding
 
-    async def _in_turn(self, course: _Course) -> PlanProgress:
+    async def _in_turn(self, course: _Course) -> ApplyProgress:
         """Follow the plan as long as it takes: whoever was cut off from the cluster goes on, after whoever has done
         something there meanwhile."""
         interrupted = False
@@ -153,7 +153,7 @@ class PlanExecutor:
                 interrupted = True
                 self._tell_trouble(course, str(why))
 
-    async def _follow(self, course: _Course) -> PlanProgress:
+    async def _follow(self, course: _Course) -> ApplyProgress:
         others = plan_under_way(job for job in self._feed.jobs() if plan_of_job(job) != course.name)
         if others:
             raise AnotherPlanActive(others)
@@ -166,7 +166,7 @@ class PlanExecutor:
                 self._tell_trouble(course, str(trouble))
                 await asyncio.sleep(self._settings.poll_interval)
 
-    async def _go_through(self, course: _Course, claims: PlaceReservations) -> PlanProgress:
+    async def _go_through(self, course: _Course, claims: PlaceReservations) -> ApplyProgress:
         """Wave after wave, from where the plan stands. Raises Changed and ApiError."""
         try:
             await self._ended(course, claims)
@@ -229,11 +229,11 @@ class PlanExecutor:
         moving = pods_not_to_plan(self._feed.jobs(), now, 0.0)
         return PlanRequest(
             engine=self._scheduler.engine,
-            eviction_rules=GuardedEvictionRules(self._feed.movability(self._arguments), (), moving),
+            eviction_rules=GuardedEvictionRules(self._feed.eviction_rules(self._arguments), (), moving),
             now=now,
             pending=self._feed.pending_pods(self._scheduler),
             scheduler_names=self._scheduler.scheduler_names,
-            pod_groups=self._feed.roster,
+            pod_groups=self._feed.pod_groups,
         )
 
     def _current(self, course: _Course, move: Move, pod: ObjectReference) -> Move:
@@ -335,9 +335,9 @@ class PlanExecutor:
         found = {order: self._job(course, move) for order, move in course.moves.items()}
         return {order: job for order, job in found.items() if job is not None}
 
-    def _progress(self, course: _Course) -> PlanProgress:
+    def _progress(self, course: _Course) -> ApplyProgress:
         places = (self._feed.pod(place.namespace, place.pod) for place in course.plan.places)
-        return PlanProgress(
+        return ApplyProgress(
             plan=course.name,
             jobs=self._begun(course),
             wave=course.wave,

@@ -38,7 +38,7 @@ from restow.migration.reservation import (
     template_problems,
 )
 from restow.migration.reservation_order import earlier_reservation
-from restow.migration.state_machine import SETTLED
+from restow.migration.state_machine import EVICTION_SETTLES_AFTER
 from restow.migration.successor_spec import possible_successors
 from restow.model import kinds
 from restow.model.cluster.owner_chains import group_name
@@ -59,7 +59,7 @@ from restow.model.objects import (
 )
 from restow.model.queues import queue_name
 from restow.model.reservations.matching import requested_reservation
-from restow.model.reservations.observed import is_being_deleted
+from restow.model.reservations.observed_spec import is_being_deleted
 from restow.ports import Clock
 from restow.scheduling.engine import Engine
 from restow.scheduling.gang_readiness import GangReadiness
@@ -301,7 +301,7 @@ class Feed:
 
     def _is_sent_away(self, pod: Pod) -> bool:
         """Whether an eviction of a pod is, or may be, on its way."""
-        meta, since = pod.metadata, self._clock.now() - SETTLED
+        meta, since = pod.metadata, self._clock.now() - EVICTION_SETTLES_AFTER
         return any(
             (at := evicted_at(job)) is not None and at > since and not self._is_unsent(job)
             for job in self._jobs.find("pod", f"{meta.namespace}/{meta.name}")

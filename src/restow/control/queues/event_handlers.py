@@ -29,6 +29,7 @@ _KINDS: Final[tuple[Kind[Any], ...]] = (
     kinds.NODE,
     kinds.PRIORITY_CLASS,
     *kinds.OWNERS,
+    kinds.QUEUE,
     kinds.POD_GROUP,
     kinds.RESERVATION,
     kinds.POD,
@@ -45,9 +46,9 @@ class QueueEventHandlers:
         self._clock = clock
         self._urgent = asyncio.Event()
         self._reader = Subscriptions(informers, after_event=self._count)
-        self._cluster = ClusterView(self._reader, _KINDS)
+        self._cluster = ClusterView(self._reader, _KINDS, with_queue_locks=False)
         self._evictions = EvictionView(self._reader)
-        self.snapshot, self.roster = self._cluster.snapshot, self._cluster.roster
+        self.snapshot, self.pod_groups = self._cluster.snapshot, self._cluster.pod_groups
         self._pods = self._reader.subscribe(kinds.POD)
         self.queues = MutationCache(self._reader.subscribe(kinds.QUEUE, self._queue), clock)
         self.jobs = MutationCache(self._reader.subscribe(kinds.POD_MIGRATION_JOB, self._job), clock)
@@ -74,13 +75,13 @@ class QueueEventHandlers:
 
     def paused(self) -> AbstractContextManager[None]:
         """Changes wait until this ends."""
-        return self._cluster.held()
+        return self._cluster.paused()
 
     def pods(self, schedulers: frozenset[str]) -> list[Pod]:
         """The pods of these schedulers, in any state."""
         return [pod for pod in self._pods if scheduler_of(pod) in schedulers]
 
-    def movability(self, arguments: MigrationArguments) -> ConfiguredEvictionRules:
+    def eviction_rules(self, arguments: MigrationArguments) -> ConfiguredEvictionRules:
         """The rules of eviction as of now."""
         return self._evictions.rules(self._cluster, self._clock.now(), arguments.protections)
 
@@ -95,7 +96,6 @@ class QueueEventHandlers:
 
     def _queue(self, change: Change[Queue]) -> None:
         self.queues.observe(change)
-        upsert_or_delete(change, self.roster.apply_queue, self.roster.remove_queue)
         if _is_urgent(change):
             self._urgent.set()
 

@@ -42,7 +42,7 @@ from restow.control.queues.foreign_pods import (
 from restow.control.queues.metrics import QueueMetrics
 from restow.control.queues.pruned_status_fields import PrunedStatusFields
 from restow.control.queues.settings import QueueControllerSettings
-from restow.eviction.protections import refusal
+from restow.eviction.protections import eviction_refusal
 from restow.migration.arguments import MigrationArguments as MigrationArguments
 from restow.migration.conditions import is_job_ended
 from restow.migration.limits import too_few_replicas
@@ -183,13 +183,13 @@ class QueueController:
     async def _decide(self) -> Decision:
         with self._feed.paused():
             queues, jobs = list(self._feed.queues), list(self._feed.jobs)
-            pods, rules = self._feed.pods(self._schedulers) if queues else [], self._feed.movability(self._migration)
+            pods, rules = self._feed.pods(self._schedulers) if queues else [], self._feed.eviction_rules(self._migration)
             return await self._aside(partial(self._decision, queues, jobs, pods, rules))
 
     def _decision(
         self, queues: list[Queue], jobs: list[PodMigrationJob], pods: list[Pod], rules: ConfiguredEvictionRules
     ) -> Decision:
-        snapshot, roster, shown = self._feed.snapshot, self._feed.roster, locks_in_status(queues)
+        snapshot, roster, shown = self._feed.snapshot, self._feed.pod_groups, locks_in_status(queues)
         locks: dict[str, QueueLock] = {}
         if shown or any(queue.spec.guarantee is not None for queue in queues):
             locks = decide_locks(read_node_capacity(snapshot, roster), queues, shown, self._arguments.lock_options)
@@ -278,7 +278,7 @@ class QueueController:
         """The jobs that may be created now."""
         live = sum(queue_label_of(job) is not None and not is_job_ended(job) for job in self._feed.jobs)
         some = clearing.to_move[: max(self._settings.max_jobs - live, 0)]
-        return [migration_job_document(clearing.queue, one, self._feed.roster.queue_of(one.pod)) for one in some]
+        return [migration_job_document(clearing.queue, one, self._feed.pod_groups.queue_of(one.pod)) for one in some]
 
     async def _move(self, queue: str, document: Document) -> bool:
         name: str = document["metadata"]["name"]
@@ -366,7 +366,7 @@ def _why_not(
     if not migration.enabled:
         return "may not be moved: migrations are disabled"
     around = rules.eviction_context(pod)
-    reason = refusal(pod, migration.protections, around)
+    reason = eviction_refusal(pod, migration.protections, around)
     if reason is None and around.replicas is not None:
         reason = too_few_replicas(around.replicas, migration.limits)
     if reason is None and (why := why_queue_closed(roster, roster.queue_of(pod))) is not None:

@@ -1,4 +1,4 @@
-"""What several loops know of the cluster, kept in one way: each view names what it wants to hear at a reader."""
+"""What several controllers know of the live cluster, each part kept in one way."""
 
 from restow.control.view.cluster_view import ClusterView
 from restow.control.view.eviction_view import EvictionView

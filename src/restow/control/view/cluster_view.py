@@ -1,97 +1,56 @@
-"""The cluster as scheduling and planning see it: a snapshot and a roster, as fresh as the news.
+"""The live cluster as scheduling and planning see it: a snapshot and a PodGroup cache, as fresh as the watches.
 
-Goes in: news of the kinds that somebody asks for. An object of which something cannot be read, such as an amount,
-raises: then nobody has it, or it stays as it was, and the reader tells.
+Goes in: the kinds that a controller needs. Comes out: a snapshot, kept by `scheduling.snapshot_feeder`. An object that
+cannot be read, for example because of an amount in it, raises in its handler: then the snapshot does not have it, or
+has it as it was before, and the dispatcher logs the error.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
-from restow.client.cache import Change
 from restow.client.change_dispatcher import upsert_or_delete
 from restow.client.subscriptions import Subscriptions
 from restow.model import kinds
 from restow.model.kinds import Kind
-from restow.model.objects import Namespace, Node, Pod, PodGroup, PriorityClass, Queue, Reservation
-from restow.model.snapshot import Snapshot
+from restow.model.objects import PodGroup
 from restow.scheduling.jobs import min_resources
-from restow.scheduling.pod_group_cache import PodGroupCache
+from restow.scheduling.snapshot_feeder import SnapshotFeeder
 
 
 class ClusterView:
-    def __init__(self, reader: Subscriptions, wanted: Iterable[Kind[Any]]) -> None:
-        self.snapshot = Snapshot()
-        self.roster = PodGroupCache()
-        self._reader = reader
-        self._pods = reader.subscribe(kinds.POD)
-        handlers: dict[Kind[Any], Callable[[Change[Any]], None]] = {
-            kinds.NAMESPACE: self._namespace,
-            kinds.NODE: self._node,
-            kinds.PRIORITY_CLASS: self._priority_class,
-            **dict.fromkeys(kinds.STORAGE, self._storage),
-            **dict.fromkeys(kinds.OWNERS, self._owner),
-            kinds.QUEUE: self._queue,
-            kinds.POD_GROUP: self._group,
-            kinds.RESERVATION: self._reservation,
-            kinds.POD: self._pod,
-        }
-        for kind in wanted:
-            reader.subscribe(kind, handlers[kind])
+    def __init__(
+        self, subscriptions: Subscriptions, wanted_kinds: Iterable[Kind[Any]], *, with_queue_locks: bool = True
+    ) -> None:
+        self.feeder = SnapshotFeeder(with_queue_locks=with_queue_locks)
+        self.snapshot, self.pod_groups = self.feeder.snapshot, self.feeder.pod_groups
+        self._subscriptions = subscriptions
+        self._pods = subscriptions.subscribe(kinds.POD)
+        for kind in wanted_kinds:
+            sink = self.feeder.sink_of(kind)
+            put = self._put_readable_group if kind is kinds.POD_GROUP else sink.put
+            subscriptions.subscribe(kind, partial(upsert_or_delete, put=put, drop=sink.remove))
 
     @contextmanager
-    def held(self) -> Iterator[None]:
-        """News waits until this ends, so that whatever is decided is about one state of the cluster."""
-        if self._reader.has_delivered_all:
-            self.catch_up()
-        with self._reader.paused():
+    def paused(self) -> Iterator[None]:
+        """Changes wait until this ends, so that a decision is about one state of the cluster."""
+        if self._subscriptions.has_delivered_all:
+            self.note_pods_seen()
+        with self._subscriptions.paused():
             yield
 
-    def catch_up(self) -> None:
-        """Say how far pods were seen; only between events, because the items of a list come in no order."""
+    def note_pods_seen(self) -> None:
+        """Tell the snapshot up to which resourceVersion it has seen the pods. To be called between two events only:
+        within a list, items come in no order of versions."""
         version = self._pods.version
         if version is not None:
             self.snapshot.pods_seen_through(version)
 
-    # --- news ---------------------------------------------------------------------------------------------------------
-
-    def _namespace(self, change: Change[Namespace]) -> None:
-        upsert_or_delete(change, self.snapshot.apply_namespace, self.snapshot.remove_namespace)
-
-    def _node(self, change: Change[Node]) -> None:
-        upsert_or_delete(change, self.snapshot.apply_node, self.snapshot.remove_node)
-
-    def _priority_class(self, change: Change[PriorityClass]) -> None:
-        upsert_or_delete(change, self.roster.apply_priority_class, self.roster.remove_priority_class)
-
-    def _storage(self, change: Change[Any]) -> None:
-        try:
-            upsert_or_delete(change, self.snapshot.apply_storage, self.snapshot.remove_storage)
-        except Exception:  # what cannot be read, such as its size, nobody can have
-            self.snapshot.remove_storage(change.object)
-            raise
-
-    def _owner(self, change: Change[Any]) -> None:
-        meta = change.object.metadata
-        upsert_or_delete(
-            change, lambda owner: self.snapshot.apply_owner(meta), lambda owner: self.snapshot.remove_owner(meta)
-        )
-
-    def _queue(self, change: Change[Queue]) -> None:
-        upsert_or_delete(change, self.snapshot.apply_queue, self.snapshot.remove_queue)
-        upsert_or_delete(change, self.roster.apply_queue, self.roster.remove_queue)
-
-    def _group(self, change: Change[PodGroup]) -> None:
-        if change.type != "DELETED":
-            min_resources(change.object)  # raises before anything has changed
-        upsert_or_delete(change, self.snapshot.apply_group, self.snapshot.remove_group)
-        upsert_or_delete(change, self.roster.apply_group, self.roster.remove_group)
-
-    def _reservation(self, change: Change[Reservation]) -> None:
-        upsert_or_delete(change, self.snapshot.apply_reservation, self.snapshot.remove_reservation)
-
-    def _pod(self, change: Change[Pod]) -> None:
-        upsert_or_delete(change, self.snapshot.apply_pod, self.snapshot.remove_pod)
-        upsert_or_delete(change, self.roster.apply_pod, self.roster.remove_pod)
+    def _put_readable_group(self, group: PodGroup) -> None:
+        # minResources is read later, when the gang is let in. Reading it here keeps an unreadable group out of the
+        # cache, so that one bad object cannot break a session about all jobs.
+        min_resources(group)
+        self.feeder.put(kinds.POD_GROUP, group)

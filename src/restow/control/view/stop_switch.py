@@ -1,4 +1,4 @@
-"""The stop switch as last seen: whether, and why, nothing is evicted."""
+"""The stop switch as last seen: whether evictions are stopped, and why."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ from restow.model.objects import ConfigMap
 
 
 class StopSwitch:
-    """`handlers` are told of every change."""
+    """`handlers` are called with every change of the switch."""
 
-    def __init__(self, reader: Subscriptions, namespace: str, *handlers: Handler[ConfigMap]) -> None:
-        self._found = reader.subscribe(CONFIG_MAP, *handlers, namespace=namespace, fields=f"metadata.name={STOP_NAME}")
+    def __init__(self, subscriptions: Subscriptions, namespace: str, *handlers: Handler[ConfigMap]) -> None:
+        self._config_maps = subscriptions.subscribe(
+            CONFIG_MAP, *handlers, namespace=namespace, fields=f"metadata.name={STOP_NAME}"
+        )
 
-    def stopped(self) -> str | None:
-        """Why nothing is evicted; None while something may be."""
-        return stop_reason(next(iter(self._found), None))
+    def stop_reason(self) -> str | None:
+        """Why nothing may be evicted; None while evictions are allowed."""
+        return stop_reason(next(iter(self._config_maps), None))

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from restow.eviction.protections import Protections, Surroundings, refusal
+from restow.eviction.protections import Protections, PodContext, eviction_refusal
 from restow.model.objects import Duration, Pod, SelectorSpec
 from restow.model.problems import Problem, besides
 from restow.model.times import parse_duration
@@ -102,8 +102,8 @@ def allowed_options(arguments: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 class DefaultEvictor(msgspec.Struct, frozen=True):
     protections: Protections
 
-    def refusal_reason(self, pod: Pod, around: Surroundings) -> str:
-        return refusal(pod, self.protections, around) or ""
+    def refusal_reason(self, pod: Pod, around: PodContext) -> str:
+        return eviction_refusal(pod, self.protections, around) or ""
 
     @classmethod
     def read(cls, arguments: Mapping[str, Any]) -> DefaultEvictor:
@@ -125,7 +125,7 @@ class DefaultEvictor(msgspec.Struct, frozen=True):
                 ignore_pvc_pods=bool(written.ignore_pvc_pods) or CLAIMS in chosen.extra_enabled,
                 pvc_storage_classes=frozenset(one.name for one in chosen.config.claims.protected_storage_classes),
                 ignore_pods_without_budget=bool(written.ignore_pods_without_pdb) or BUDGETS in chosen.extra_enabled,
-                keep_reluctant=written.no_eviction_policy == "Mandatory",
+                respect_prefer_no_eviction=written.no_eviction_policy == "Mandatory",
                 priority_threshold=threshold.value if threshold else None,
                 priority_threshold_name=threshold.name if threshold else None,
                 selector=selector,

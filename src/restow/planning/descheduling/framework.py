@@ -18,7 +18,7 @@ from typing import Any, Literal, Protocol
 
 import msgspec
 
-from restow.eviction.protections import Surroundings
+from restow.eviction.protections import PodContext
 from restow.model.objects import Pod
 from restow.planning.plan_request import PlanRequest, Strategy
 from restow.planning.usage_samples import UsageSource
@@ -28,7 +28,7 @@ Point = Literal["deschedule", "balance"]
 
 
 class Guard(Protocol):
-    def refusal_reason(self, pod: Pod, around: Surroundings) -> str:
+    def refusal_reason(self, pod: Pod, around: PodContext) -> str:
         """Why a pod must not move; empty if it may."""
         ...
 

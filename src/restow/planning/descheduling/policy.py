@@ -24,7 +24,7 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from restow.eviction.protections import Surroundings
+from restow.eviction.protections import PodContext
 from restow.model.cron import CronError, Schedule, parse_schedule, parse_zone
 from restow.model.objects import Duration, Pod
 from restow.model.problems import Problem
@@ -114,7 +114,7 @@ class NodeSelectorGuard(msgspec.Struct, frozen=True):
 
     selector: LabelSelector
 
-    def refusal_reason(self, pod: Pod, around: Surroundings) -> str:
+    def refusal_reason(self, pod: Pod, around: PodContext) -> str:
         if self.selector.matches(around.node_labels):
             return ""
         return f"nodeSelector {self.selector} leaves out its node"

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 import numpy as np
 
-from restow.eviction.qos_and_priority import priority
+from restow.eviction.qos_and_priority import pod_priority
 from restow.model.cluster import Occupant, RowIndex
 from restow.model.object_key import key_of
 from restow.model.objects import Pod, SelectorSpec
@@ -198,4 +198,4 @@ def creation_time(pod: Pod) -> float:
 
 def eviction_order(one: Occupant) -> tuple[int, float, str, str]:
     """Lower priority first, then the newer, then by name."""
-    return priority(one.pod), -creation_time(one.pod), one.pod.metadata.namespace or "", one.pod.metadata.name
+    return pod_priority(one.pod), -creation_time(one.pod), one.pod.metadata.namespace or "", one.pod.metadata.name

@@ -70,30 +70,39 @@ def pod(
     requests: Amounts | None = None,
     *,
     on: str | None = None,
-    namespace: str = "default",
-    uid: str | None = None,
     labels: dict[str, str] | None = None,
     seat: str | None = None,
     life: str | None = None,
-    owner: OwnerReference | None = None,
-    leaving: bool = False,
-    phase: str | None = None,
-    version: int | str = "",
     **fields: Any,
 ) -> Pod:
+    """A pod with one container; `fields` are `phase`, keywords of `_pod_metadata` and members of its spec."""
+    metadata = _pod_metadata(name, **{key: fields.pop(key) for key in _METADATA if key in fields})
     return Pod(
-        metadata=ObjectMeta(
-            name=name,
-            namespace=namespace,
-            uid=uid or f"uid-{name}",
-            labels=labels,
-            annotations=named(seat, life) if seat else None,
-            owner_references=[owner] if owner else None,
-            deletion_timestamp="2026-01-01T00:00:00Z" if leaving else None,
-            resource_version=str(version),
-        ),
+        metadata=replace(metadata, labels=labels, annotations=named(seat, life) if seat else None),
+        status=PodStatus(phase=fields.pop("phase", None)),
         spec=spec(requests, node_name=on, **fields),
-        status=PodStatus(phase=phase),
+    )
+
+
+_METADATA = ("namespace", "uid", "owner", "leaving", "version")
+
+
+def _pod_metadata(
+    name: str,
+    *,
+    namespace: str = "default",
+    uid: str | None = None,
+    owner: OwnerReference | None = None,
+    leaving: bool = False,
+    version: int | str = "",
+) -> ObjectMeta:
+    return ObjectMeta(
+        name=name,
+        namespace=namespace,
+        uid=uid or f"uid-{name}",
+        owner_references=[owner] if owner else None,
+        deletion_timestamp="2026-01-01T00:00:00Z" if leaving else None,
+        resource_version=str(version),
     )
 
 
@@ -133,13 +142,13 @@ def reservation(
     *,
     taken: dict[int, str] | None = None,
     phase: str = "Available",
-    requests: Amounts | None = None,
     owners: list[ReservationOwner] | None = None,
     moves: str | None = None,
     version: int | str = "",
     **fields: Any,
 ) -> Reservation:
-    """A reservation with one task "t"; `placements` gives the node of each index, `taken` the UID of its consumer."""
+    """A reservation with one task "t"; `placements` gives the node of each index, `taken` the UID of its consumer.
+    `fields` are the keywords of `spec`: of the pods that it is for."""
     return Reservation(
         metadata=ObjectMeta(
             name=name,
@@ -150,7 +159,7 @@ def reservation(
         ),
         spec=ReservationSpec(
             owners=[WEB] if owners is None else owners,
-            tasks=[TaskSpec(name="t", replicas=3, template=PodTemplate(spec=spec(requests, **fields)))],
+            tasks=[TaskSpec(name="t", replicas=3, template=PodTemplate(spec=spec(**fields)))],
         ),
         status=ReservationStatus(
             state=ReservationState(phase=phase), placements=placements_of(placements or {}, taken or {})

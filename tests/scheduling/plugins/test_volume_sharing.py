@@ -29,7 +29,7 @@ from tests.scheduling.plugins.volumes import (
     claim,
     cluster,
     csi_node,
-    disk,
+    csi_volume,
     storage_class,
     using,
     volume,
@@ -202,7 +202,7 @@ def test_a_zone_without_nodes_is_named_as_the_reason() -> None:
 
 
 def bound(name: str, handle: str | None = None) -> list[StorageObject]:
-    return [claim(name, to=f"pv-{name}"), volume(f"pv-{name}", claim=name, csi=disk(handle or name))]
+    return [claim(name, to=f"pv-{name}"), volume(f"pv-{name}", claim=name, csi=csi_volume(handle or name))]
 
 
 MADE = storage_class("made", DRIVER)

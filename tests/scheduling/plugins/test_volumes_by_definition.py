@@ -19,6 +19,7 @@ from restow.model.objects import (
     PersistentVolumeClaim,
     Pod,
     SelectorRequirement,
+    SelectorSpec,
     StorageClass,
     Volume,
     VolumeAttachment,
@@ -37,6 +38,7 @@ from tests.scheduling.plugins.volumes import (
     capacity,
     claim,
     csi_node,
+    csi_volume,
     driver,
     on_label,
     storage_class,
@@ -70,9 +72,9 @@ some_volumes = st.builds(
     claim=st.sampled_from([None, None, None, *CLAIMS]),
     phase=st.sampled_from(["Available", "Available", "Bound"]),
     labels=st.sampled_from([None, {"disk": "ssd"}]),
-    modes=st.sampled_from([["ReadWriteOnce"], ["ReadWriteOnce", "ReadWriteOncePod"]]),
+    access_modes=st.sampled_from([["ReadWriteOnce"], ["ReadWriteOnce", "ReadWriteOncePod"]]),
     volume_mode=st.sampled_from([None, None, "Block"]),
-    handle=st.sampled_from([None, "h1", "h2", "h3"]),
+    csi=st.sampled_from([None, csi_volume("h1"), csi_volume("h2"), csi_volume("h3")]),
     leaving=st.sampled_from([False, False, False, True]),
     version=st.just(""),
 )
@@ -83,8 +85,8 @@ some_claims = st.builds(
     of=st.sampled_from(CLASSES),
     to=st.sampled_from([None, None, *VOLUMES]),
     selected=st.sampled_from([None, None, None, "n0", "n1"]),
-    modes=st.sampled_from([["ReadWriteOnce"], ["ReadWriteOncePod"]]),
-    selector=st.sampled_from([None, None, {"disk": "ssd"}]),
+    access_modes=st.sampled_from([["ReadWriteOnce"], ["ReadWriteOncePod"]]),
+    selector=st.sampled_from([None, None, SelectorSpec(match_labels={"disk": "ssd"})]),
     version=st.just(""),
 )
 some_capacities = st.builds(

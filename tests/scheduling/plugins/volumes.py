@@ -82,7 +82,7 @@ def volume(
     )
 
 
-def disk(handle: str) -> CsiVolume:
+def csi_volume(handle: str) -> CsiVolume:
     return CsiVolume(driver=DRIVER, volume_handle=handle)
 
 

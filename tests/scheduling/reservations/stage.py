@@ -61,18 +61,18 @@ def booking(
     phase: str | None = None,
     created: str = "2026-01-01T00:00:00Z",
     migrating: str | None = None,
-    namespace: str = "default",
     version: int | str = "",
     **fields: Any,
 ) -> Reservation:
     """A reservation, by default of one task with one seat, for pods with the label app=web; `at` places indices of its
-    first task, and makes it Available unless a phase is given."""
+    first task, and makes it Available unless a phase is given. The name may be "namespace/name"."""
+    namespace, _, name = name.rpartition("/")
     listed = list(tasks) or [TaskSpec(name="t", replicas=1, template=template())]
     placements = [replace(one, task=listed[0].name) for one in placements_of(at or {}, taken or {})]
     return Reservation(
         metadata=ObjectMeta(
             name=name,
-            namespace=namespace,
+            namespace=namespace or "default",
             uid=f"uid-{name}",
             creation_timestamp=created,
             annotations={MIGRATING_ANNOTATION: migrating} if migrating else None,
@@ -198,7 +198,9 @@ class Outcome:
 
     @property
     def declined(self) -> dict[str, str]:
-        return {one.reservation.metadata.name: one.message for one in self.decisions if isinstance(one, RefuseReservation)}
+        return {
+            one.reservation.metadata.name: one.message for one in self.decisions if isinstance(one, RefuseReservation)
+        }
 
     @property
     def seats(self) -> dict[str, str]:
@@ -219,7 +221,9 @@ class Outcome:
 
     @property
     def told(self) -> dict[str, tuple[str, str]]:
-        return {one.pod.metadata.name: (one.reason, one.message) for one in self.decisions if isinstance(one, RecordEvent)}
+        return {
+            one.pod.metadata.name: (one.reason, one.message) for one in self.decisions if isinstance(one, RecordEvent)
+        }
 
 
 def _sorted(placements: Iterable[Placement]) -> list[Placement]:

@@ -183,7 +183,7 @@ def test_held_seats_are_charged_to_their_queue(together: bool) -> None:
 def test_one_namespace_holds_no_more_than_its_share_of_the_cluster() -> None:
     stage = Stage(*rooms("n1", "n2"))
     first, second = booking("a", task(2, TWO)), booking("b", task(1, {"cpu": "1"}))
-    other = booking("c", task(1, {"cpu": "1"}), namespace="other")
+    other = booking("other/c", task(1, {"cpu": "1"}))
     outcome = stage.session(first, second, other, namespace_share=50)
     assert sorted(outcome.held) == ["a", "c"]
     assert outcome.declined["b"] == (

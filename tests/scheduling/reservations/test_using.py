@@ -160,7 +160,7 @@ def test_who_is_meant_by_name_takes_the_oldest_even_among_others_that_are_like_i
 
 
 def test_another_namespace_is_another_owner() -> None:
-    stage = Stage(*rooms("n1"), booking("r", at={0: "n1"}, namespace="other"))
+    stage = Stage(*rooms("n1"), booking("other/r", at={0: "n1"}))
     assert stage.session(user("p")).seats == {}
 
 

@@ -43,7 +43,7 @@ from restow.scheduling.plugins.node_ports import NodePorts
 from restow.scheduling.plugins.node_resources_fit import NodeResourcesFit
 from restow.scheduling.plugins.node_unschedulable import NodeUnschedulable
 from restow.scheduling.plugins.node_volume_limits import NodeVolumeLimits
-from restow.scheduling.plugins.queue_node_lock import NodeReservation
+from restow.scheduling.plugins.queue_node_lock import QueueNodeLock
 from restow.scheduling.plugins.scheduling_gates import SchedulingGates
 from restow.scheduling.plugins.taint_toleration import TaintToleration
 from restow.scheduling.plugins.topology_spread import PodTopologySpread
@@ -64,7 +64,7 @@ DEFAULT: Final[Mapping[type[Plugin], int]] = {
     NodeName: 0,
     TaintToleration: 3,
     NodeAffinity: 2,
-    NodeReservation: 0,
+    QueueNodeLock: 0,
     NodePorts: 0,
     NodeResourcesFit: 1,
     VolumeRestrictions: 0,
@@ -82,6 +82,9 @@ nothing is weighed."""
 
 ON_DEMAND: Final[tuple[type[Plugin], ...]] = (BinPacking,)
 """Built-in plugins that run only when they are listed."""
+
+_OTHER_NAMES: Final = {QueueNodeLock.other_name: QueueNodeLock.name}
+"""Names that the configuration accepts beside a plugin's own."""
 
 _ACTIONS: Final[Mapping[str, Action]] = {
     "enqueue": enqueue,
@@ -181,13 +184,14 @@ def _listed(tiers: Sequence[Tier], problems: list[Problem]) -> Iterator[tuple[st
     for number, tier in enumerate(tiers):
         for place, entry in enumerate(tier.plugins):
             path = f"tiers[{number}].plugins[{place}]"
-            if entry.name in seen:
+            name = _OTHER_NAMES.get(entry.name, entry.name)
+            if name in seen:
                 problems.append(Problem(f"{path}.name", f"{entry.name} is listed twice"))
                 continue
             if entry.weight is not None and not 0 < entry.weight <= _HEAVIEST:
                 problems.append(Problem(f"{path}.weight", f"must be from 1 to {_HEAVIEST}, is {entry.weight}"))
-            seen.add(entry.name)
-            yield entry.name, (path, entry)
+            seen.add(name)
+            yield name, (path, entry)
 
 
 def _load(

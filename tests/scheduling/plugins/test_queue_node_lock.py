@@ -1,4 +1,4 @@
-"""NodeReservation: pods of other queues stay off locked nodes, and are told whose they are."""
+"""QueueNodeLock: pods of other queues stay off locked nodes, and the refusal names the queues."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import pytest
 
 from restow.model.objects import OwnerReference, Pod, Queue
 from restow.model.snapshot import Snapshot
+from restow.model.wire import WireError
 from restow.scheduling.framework import Cycle
-from restow.scheduling.plugins.queue_node_lock import NodeReservation
+from restow.scheduling.plugins.queue_node_lock import QueueNodeLock
 from restow.scheduling.registry import read_profile
 from tests.model.cluster.builders import node, of_queue, pod, queue
 from tests.scheduling.core.doubles import node_of, refused
@@ -36,20 +37,22 @@ FOR_Q, FOR_R = "node(s) were locked for queue q!", "node(s) were locked for queu
         pytest.param(of_queue(pod("p", owner=DAEMONS), "s"), {}, id="of a DaemonSet: all"),
     ],
 )
-def test_which_nodes_are_left(one: Pod, refused: dict[str, str]) -> None:
+def test_queue_node_lock_leaves_the_nodes_of_the_pods_own_queue_and_unlocked_nodes(
+    one: Pod, refused: dict[str, str]
+) -> None:
     snapshot = cluster(queue("q", "n1"), queue("r", "n2"))
     expected = {name: [refused[name]] if name in refused else [] for name in ("n1", "n2", "n3")}
-    assert reasons(NodeReservation(), Cycle(one, snapshot, 0.0)) == expected
+    assert reasons(QueueNodeLock(), Cycle(one, snapshot, 0.0)) == expected
 
 
-def test_a_node_that_two_queues_show_is_nobodys() -> None:
+def test_node_that_two_queues_show_as_locked_is_refused_to_both() -> None:
     snapshot = cluster(queue("q", "n1"), queue("r", "n1"))
-    told = reasons(NodeReservation(), Cycle(of_queue(pod("p"), "q"), snapshot, 0.0))
+    told = reasons(QueueNodeLock(), Cycle(of_queue(pod("p"), "q"), snapshot, 0.0))
     assert told["n1"] == ["node(s) were locked for queues q and r!"]
 
 
-def test_without_locks_the_plugin_has_no_say() -> None:
-    assert reasons(NodeReservation(), Cycle(of_queue(pod("p"), "q"), cluster(queue("q")), 0.0)) == {
+def test_queue_node_lock_refuses_no_node_while_no_queue_has_locks() -> None:
+    assert reasons(QueueNodeLock(), Cycle(of_queue(pod("p"), "q"), cluster(queue("q")), 0.0)) == {
         "n1": [],
         "n2": [],
         "n3": [],
@@ -60,12 +63,12 @@ def message(one: Pod, snapshot: Snapshot) -> str:
     return refused(read_profile({}).engine.place(Cycle(one, snapshot, 0.0))).message
 
 
-def test_the_refusal_is_one_counted_sentence() -> None:
+def test_queue_node_lock_refusal_is_one_counted_sentence() -> None:
     snapshot = cluster(queue("q1", "n1", "n2", "n3"))
     assert message(pod("p"), snapshot) == "0/3 nodes are available: 3 node(s) were locked for queue q1."
 
 
-def test_of_many_queues_those_with_most_nodes_are_named() -> None:
+def test_queue_node_lock_refusal_names_the_five_queues_with_most_nodes() -> None:
     names = tuple(f"n{number}" for number in range(9))
     snapshot = cluster(
         *(queue(f"q{number}", f"n{number}") for number in range(8)), queue("q0", "n0", "n8"), names=names
@@ -78,7 +81,7 @@ def test_of_many_queues_those_with_most_nodes_are_named() -> None:
 
 
 @pytest.mark.parametrize("again", [False, True], ids=["undone", "unlocked by the queue"])
-def test_what_an_engine_remembers_follows_the_locks(again: bool) -> None:
+def test_cached_masks_follow_the_locks_of_queues(again: bool) -> None:
     snapshot, engine = cluster(names=("n1", "n2")), read_profile({}).engine
 
     def where() -> str:
@@ -95,13 +98,20 @@ def test_what_an_engine_remembers_follows_the_locks(again: bool) -> None:
     assert where() == "n1"
 
 
-def test_it_runs_by_default_and_can_be_switched_off() -> None:
-    off = read_profile({"tiers": [{"plugins": [{"name": "NodeReservation", "enabled": False}]}]}).engine
+@pytest.mark.parametrize("name", ["NodeReservation", "QueueNodeLock"])
+def test_queue_node_lock_runs_by_default_and_can_be_switched_off_by_either_name(name: str) -> None:
+    off = read_profile({"tiers": [{"plugins": [{"name": name, "enabled": False}]}]}).engine
     cycle = Cycle(pod("p"), cluster(queue("q", "n1"), names=("n1",)), 0.0)
     assert node_of(off.place(cycle)) == "n1"
 
 
-def test_what_an_engine_remembers_follows_a_lock_that_moves() -> None:
+def test_queue_node_lock_listed_under_both_names_is_refused() -> None:
+    both = [{"name": "NodeReservation"}, {"name": "QueueNodeLock"}]
+    with pytest.raises(WireError, match="QueueNodeLock is listed twice"):
+        read_profile({"tiers": [{"plugins": both}]})
+
+
+def test_cached_masks_follow_a_lock_that_moves_to_another_node() -> None:
     snapshot, engine = cluster(queue("q", "n1"), names=("n1", "n2")), read_profile({}).engine
     assert node_of(engine.place(Cycle(pod("p"), snapshot, 0.0))) == "n2"
     snapshot.apply_queue(queue("q", "n2"))

@@ -22,7 +22,7 @@ from bench.measure import Cost, measured
 from bench.report import Claim, Report, Row
 from bench.workloads import node_document, nodes
 from restow.adapters.clock import SystemClock
-from restow.adapters.memory import MemoryApi
+from restow.adapters.memory import MemoryApi, ServerSettings
 from restow.client.verbs import Client
 from restow.control.scheduler import Scheduler, SchedulerSettings
 from restow.model.crds import custom_resource_definitions
@@ -31,8 +31,8 @@ from restow.model.objects import Document, Pod, Reservation
 from restow.model.snapshot import Snapshot
 from restow.ports import Api, Request, Response
 from restow.scheduling.decisions import Assign
-from restow.scheduling.registry import read_profile
 from restow.scheduling.pod_group_cache import PodGroupCache
+from restow.scheduling.registry import read_profile
 from restow.scheduling.session import Session
 
 NODES, RUNNING_NODES = 5_000, 500
@@ -76,7 +76,7 @@ def running(which: str) -> Callable[[], dict[str, float]]:
 
 
 async def _run(which: str) -> dict[str, float]:
-    api = MemoryApi(SystemClock(), random.Random(1), track_fields=False)
+    api = MemoryApi(SystemClock(), random.Random(1), ServerSettings(track_fields=False))
     counting = _Counting(api)
     client = Client(api)
     for definition in custom_resource_definitions():

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from restow.adapters.memory import MemoryApi
+from restow.adapters.memory import MemoryApi, ServerSettings
 from restow.client.cache import Change, by_namespace
 from restow.client.informer import Informer
 from restow.client.verbs import Client
@@ -90,7 +90,7 @@ def check(seed: int, plan: FaultPlan, fields: str | None, steps: int) -> None:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
 
-    play(story, history=50)
+    play(story, ServerSettings(history=50))
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -6,7 +6,8 @@ from collections.abc import Awaitable, Callable
 from random import Random
 from typing import Any, TypeVar
 
-from restow.adapters.memory import MemoryApi
+from restow.adapters.memory import MemoryApi, ServerSettings
+from restow.adapters.memory.server import DEFAULTS
 from restow.client.verbs import Client
 from restow.model.kinds import NAMESPACE
 from restow.sim.loop import VirtualClock, run_virtual
@@ -14,12 +15,12 @@ from restow.sim.loop import VirtualClock, run_virtual
 R = TypeVar("R")
 
 
-def play(story: Callable[[MemoryApi, VirtualClock], Awaitable[R]], **options: Any) -> R:
+def play(story: Callable[[MemoryApi, VirtualClock], Awaitable[R]], settings: ServerSettings = DEFAULTS) -> R:
     """Run a story with a new server that has a namespace `shop`."""
 
     async def whole() -> R:
         clock = VirtualClock()
-        api = MemoryApi(clock, Random(1), **options)
+        api = MemoryApi(clock, Random(1), settings)
         await Client(api).create(NAMESPACE, {"metadata": {"name": "shop"}})
         return await story(api, clock)
 

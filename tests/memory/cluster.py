@@ -8,7 +8,8 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Any
 
-from restow.adapters.memory import MemoryApi
+from restow.adapters.memory import MemoryApi, ServerSettings
+from restow.adapters.memory.server import DEFAULTS
 from restow.model.objects import Document
 from restow.ports import (
     JSON,
@@ -50,9 +51,9 @@ class SetClock:
 
 
 class Cluster:
-    def __init__(self, **options: Any) -> None:
+    def __init__(self, settings: ServerSettings = DEFAULTS, **wiring: Any) -> None:
         self.clock = SetClock()
-        self.api = MemoryApi(self.clock, random.Random(1), **options)
+        self.api = MemoryApi(self.clock, random.Random(1), settings, **wiring)
 
     def request(
         self,

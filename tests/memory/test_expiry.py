@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from restow.adapters.memory import ServerSettings
 from restow.ports import MERGE_PATCH
 from tests.memory.cluster import Cluster
 
@@ -14,7 +15,7 @@ def event(name: str) -> dict[str, Any]:
 
 
 async def test_old_events_go_and_those_that_are_written_again_stay() -> None:
-    cluster = Cluster(event_seconds=3600)
+    cluster = Cluster(ServerSettings(event_seconds=3600))
     for name in ("old", "repeated"):
         await cluster.create("events", event(name))
     cluster.clock.seconds += 1800

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from restow.adapters.memory import ServerSettings
 from restow.ports import MERGE_PATCH
 from tests.memory.cluster import Cluster, config_map, namespace, owner, pod
 
@@ -108,7 +109,7 @@ async def test_pods_get_their_grace_from_the_collector_too(cluster: Cluster) -> 
 
 
 async def test_the_collector_can_be_left_out() -> None:
-    cluster = Cluster(collect_garbage=False)
+    cluster = Cluster(ServerSettings(collect_garbage=False))
     await family(cluster)
     await cluster.delete("configmaps", "a")
     assert await cluster.names("configmaps") == ["b", "c"]

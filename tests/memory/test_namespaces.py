@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from restow.adapters.memory import ServerSettings
 from restow.ports import MERGE_PATCH, Conflict, Forbidden, NotFound
 from tests.memory.cluster import Cluster, config_map, namespace, pod
 
@@ -65,7 +66,7 @@ async def test_some_live_for_ever(cluster: Cluster, name: str) -> None:
 
 
 async def test_somebody_else_may_finalize_it() -> None:
-    cluster = Cluster(end_namespaces=False)
+    cluster = Cluster(ServerSettings(end_namespaces=False))
     await cluster.create("namespaces", namespace("team"))
     await cluster.create("configmaps", config_map(), namespace="team")
     deleting = await cluster.delete("namespaces", "team")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from restow.adapters.memory import ServerSettings
 from tests.memory.cluster import Cluster
 
 CLAIM = {
@@ -18,6 +19,6 @@ CLAIM = {
     ("protect", "more"), [(True, ["kubernetes.io/pvc-protection"]), (False, [])], ids=["protected", "not protected"]
 )
 async def test_a_new_claim_is_protected_if_asked_for(protect: bool, more: list[str]) -> None:
-    cluster = Cluster(protect_volumes=protect)
+    cluster = Cluster(ServerSettings(protect_volumes=protect))
     created = await cluster.create("persistentvolumeclaims", CLAIM)
     assert created["metadata"]["finalizers"] == ["example.com/mine", *more]

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from restow.adapters.memory import MemoryApi
+from restow.adapters.memory import MemoryApi, ServerSettings
 from restow.ports import MERGE_PATCH, Invalid, OutcomeUnknown, Request
 from restow.sim.loop import VirtualClock, run_virtual
 from tests.memory.cluster import RESOURCES, Cluster, collect, config_map, pod, told
@@ -104,7 +104,7 @@ async def test_a_forgotten_version_is_gone(cluster: Cluster) -> None:
 
 
 async def test_a_watcher_too_far_behind_is_gone() -> None:
-    cluster = Cluster(history=4)
+    cluster = Cluster(ServerSettings(history=4))
     stream = cluster.events("configmaps", resourceVersion=str(cluster.api.version))
     await cluster.create("configmaps", config_map("first"))
     assert told([await anext(stream)]) == [("ADDED", "first")]
@@ -146,7 +146,7 @@ async def test_one_object_can_be_watched_by_name(cluster: Cluster) -> None:
 def test_it_ends_after_its_timeout_with_bookmarks_on_the_way() -> None:
     async def story() -> list[tuple[float, str]]:
         loop = asyncio.get_running_loop()
-        api = MemoryApi(VirtualClock(), random.Random(1), bookmark_seconds=60)
+        api = MemoryApi(VirtualClock(), random.Random(1), ServerSettings(bookmark_seconds=60))
         query = {"resourceVersion": "1", "timeoutSeconds": "150", "allowWatchBookmarks": "true"}
         request = Request(verb="watch", resource=RESOURCES["pods"], query=query)
         seen = [(loop.time(), json.loads(frame)["type"]) async for frame in api.watch(request)]

@@ -13,8 +13,8 @@ from pathlib import Path
 import aiohttp
 import msgspec
 
-from restow.planning.descheduling.providers import Provider
-from restow.planning.measured import Series
+from restow.planning.descheduling.metrics_providers import PrometheusProvider
+from restow.planning.usage_samples import PrometheusSample
 from restow.ports import Unanswered
 
 PATH = "/api/v1/query"
@@ -37,12 +37,12 @@ class _Answer(msgspec.Struct):
 
 
 class PrometheusServer:
-    def __init__(self, provider: Provider) -> None:
+    def __init__(self, provider: PrometheusProvider) -> None:
         self._provider = provider
         self._answers = msgspec.json.Decoder(_Answer)
         self._lines = msgspec.json.Decoder(list[_Line])
 
-    async def query(self, expression: str) -> list[Series]:
+    async def query(self, expression: str) -> list[PrometheusSample]:
         """What an expression comes to now. Raises Unanswered."""
         body = await self._get(expression)
         try:
@@ -52,7 +52,7 @@ class PrometheusServer:
             if answer.data.result_type != "vector":
                 raise Unanswered(f"Prometheus answers {expression!r} with a {answer.data.result_type}, not a vector")
             lines = self._lines.decode(answer.data.result)
-            return [Series(one.metric, one.value[0], float(one.value[1])) for one in lines]
+            return [PrometheusSample(one.metric, one.value[0], float(one.value[1])) for one in lines]
         except (msgspec.DecodeError, ValueError) as error:
             raise Unanswered(f"Prometheus at {self._provider.url} answers what nobody can read: {error}") from None
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from restow.adapters.memory.documents.builtins import apply_defaults
-from restow.adapters.memory.documents.poddefaults import pull_policy
-from restow.adapters.memory.documents.typed import conform
+from restow.adapters.memory.documents.pod_defaults import pull_policy
+from restow.adapters.memory.documents.typed_documents import conform
 from restow.model.objects import Document
 
 API = {"apps": "apps/v1", "batch": "batch/v1", "": "v1", "storage.k8s.io": "storage.k8s.io/v1"}

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from restow.adapters.memory.documents.apply import server_side_apply
 from restow.adapters.memory.documents.builtins import apply_defaults
 from restow.adapters.memory.documents.schema import CustomSchema, _default, _prune, validate_definition
-from restow.adapters.memory.documents.schemaglance import glance, glance_at_resource
-from restow.adapters.memory.documents.schemanodes import SchemaNode
-from restow.adapters.memory.documents.schemarules import satisfies
+from restow.adapters.memory.documents.schema_fast_path import compile_fast_check, compile_fast_resource_check
+from restow.adapters.memory.documents.schema_nodes import SchemaNode
+from restow.adapters.memory.documents.schema_rules import satisfies
+from restow.adapters.memory.documents.server_side_apply import server_side_apply
 from restow.model.crds import custom_resource_definitions
 from restow.model.objects import Document
 from restow.ports import Conflict
@@ -345,7 +345,7 @@ def test_a_document_is_always_valid_next_to_itself(node: Document, value: Any) -
 @given(nodes, values)
 def test_where_a_glance_is_sure_the_rules_find_nothing(node: Document, value: Any) -> None:
     compiled, before = SchemaNode(node), copy.deepcopy(value)
-    if glance(compiled)(value):
+    if compile_fast_check(compiled)(value):
         unknown: list[str] = []
         _prune(value, compiled, "", unknown, drop=True)
         _default(value, compiled)
@@ -359,6 +359,6 @@ def test_a_reservation_as_we_write_it_needs_no_closer_look() -> None:
     spec = {"tasks": [{"name": "web", "replicas": 1, "template": {"spec": {"containers": [container]}}}]}
     taken = {"task": "web", "index": 0, "nodeName": "n1", "podRef": {"kind": "Pod", "name": "a", "uid": "1"}}
     status = {"state": {"phase": "Available"}, "placements": [taken], "allocated": {"cpu": "1"}, "available": 0}
-    look = glance_at_resource(root, ("apiVersion", "kind", "metadata"))
+    look = compile_fast_resource_check(root, ("apiVersion", "kind", "metadata"))
     assert look({"metadata": {"name": "r"}, "spec": spec, "status": status})
     assert not look({"metadata": {"name": "r"}, "spec": spec, "status": {**status, "unknown": 1}})

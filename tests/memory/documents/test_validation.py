@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from restow.adapters.memory.documents.builtins import apply_defaults, validate
-from restow.adapters.memory.documents.typed import conform
+from restow.adapters.memory.documents.typed_documents import conform
 from restow.model.objects import Document
 
 GROUPS = {

@@ -9,7 +9,7 @@ from urllib.parse import quote, urlencode
 import msgspec
 
 from restow.adapters.kubernetes.config import Impersonation
-from restow.client.replies import read_status
+from restow.client.responses import read_status
 from restow.ports import Invalid, NotKubernetes, Request, Resource, Status, StatusDetails
 
 METHODS = {

@@ -42,7 +42,7 @@ from restow.adapters.kubernetes.http_form import (
     warnings_of,
 )
 from restow.adapters.kubernetes.tls import tls_context
-from restow.client.rate import Backoff, TokenBucket
+from restow.client.rate_limit import JitteredBackoff, TokenBucket
 from restow.ports import (
     ApiError,
     Clock,
@@ -179,7 +179,7 @@ class KubernetesApi:
             raise OutcomeUnknown.because(504, "Timeout", message) from None
 
     async def _call_with_retries(self, request: Request, identity: Identity, deadline: float) -> Response:
-        backoff = Backoff(self._rng, base=FIRST_RETRY)
+        backoff = JitteredBackoff(self._rng, base=FIRST_RETRY)
         for attempt in range(RETRIES + 1):
             try:
                 return await self._try(request, identity)

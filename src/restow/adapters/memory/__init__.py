@@ -2,5 +2,6 @@
 
 from restow.adapters.memory.resources import ResourceType, Subresource
 from restow.adapters.memory.server import MemoryApi
+from restow.adapters.memory.settings import ServerSettings
 
-__all__ = ["MemoryApi", "ResourceType", "Subresource"]
+__all__ = ["MemoryApi", "ResourceType", "ServerSettings", "Subresource"]

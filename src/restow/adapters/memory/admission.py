@@ -12,7 +12,7 @@ from functools import cache
 import msgspec
 
 from restow.adapters.memory import definitions, errors
-from restow.adapters.memory.documents.typed import conform
+from restow.adapters.memory.documents.typed_documents import conform
 from restow.adapters.memory.resources import ResourceType
 from restow.adapters.memory.state import State, set_condition
 from restow.adapters.memory.store import Stored

@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 
 from restow.adapters.memory import errors
-from restow.adapters.memory.documents import typed
-from restow.adapters.memory.documents.typed import conform
+from restow.adapters.memory.documents import typed_documents
+from restow.adapters.memory.documents.typed_documents import conform
 from restow.adapters.memory.resources import ResourceType
 from restow.model import wire
 from restow.model.objects import Document, ObjectMeta
@@ -138,7 +138,7 @@ def unknown_fields(served: ResourceType, document: Document, validation: str) ->
         return ()
     if served.custom is not None:
         return _report(served, served.custom.unknown_fields(document), validation)
-    return _report(served, typed.unknown_fields(document, group=served.group, kind=served.kind), validation)
+    return _report(served, typed_documents.unknown_fields(document, group=served.group, kind=served.kind), validation)
 
 
 def _report(served: ResourceType, unknown: list[str], validation: str) -> tuple[str, ...]:

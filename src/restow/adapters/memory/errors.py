@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from restow.adapters.memory.documents.findings import (
+from restow.adapters.memory.documents.field_errors import (
     forbidden_value,
     invalid_value,
     required_value,
     unsupported_value,
 )
-from restow.adapters.memory.documents.refusals import bad_request, invalid
+from restow.adapters.memory.documents.request_errors import bad_request, invalid
 from restow.ports import (
     AlreadyExists,
     ApiError,

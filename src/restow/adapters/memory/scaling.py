@@ -6,7 +6,7 @@ from typing import Any
 
 from restow.adapters.memory import bodies, errors, writes
 from restow.adapters.memory.documents.patching import apply_patch
-from restow.adapters.memory.documents.typed import conform
+from restow.adapters.memory.documents.typed_documents import conform
 from restow.adapters.memory.listing import existing
 from restow.adapters.memory.resources import ResourceType, ScalePaths
 from restow.adapters.memory.state import State

@@ -32,12 +32,12 @@ from restow.adapters.memory.expiry import EventExpiry
 from restow.adapters.memory.garbage import Garbage
 from restow.adapters.memory.resources import Catalog, ResourceType
 from restow.adapters.memory.served import BUILTINS
+from restow.adapters.memory.settings import ServerSettings
 from restow.adapters.memory.state import State
 from restow.adapters.memory.store import Store
 from restow.ports import Clock, Request, Response
 
-HISTORY = 4096
-BOOKMARK_SECONDS = 60.0
+DEFAULTS = ServerSettings()
 
 Handler = Callable[[State, ResourceType, Request], Response]
 
@@ -75,43 +75,31 @@ _SUBRESOURCES: dict[tuple[str, str], Handler] = {
 
 
 class MemoryApi:
-    """`history` is how many changes per resource a watch can resume across; `measure` answers metrics.k8s.io;
-    while nobody measures, nothing says that there is such a group.
+    """An API server whose every answer comes from memory.
 
-    `collect_garbage` and `end_namespaces` switch the two controllers that live in the server: without them, dependents
-    stay when owners go, and a deleted namespace waits for somebody to empty and finalize it. `track_fields` keeps
-    managedFields of ordinary writes; without it they cost less, and server-side apply sees them as one owner's.
-    `event_seconds` is how long an Event is kept after it was written last; without it, for ever. `protect_volumes`
-    gives new claims and volumes the finalizers that somebody takes from them when they are not in use.
+    `measure` answers metrics.k8s.io; while it is `nothing_measured`, discovery does not show that group.
     """
 
     def __init__(
         self,
         clock: Clock,
         rng: random.Random,
+        settings: ServerSettings = DEFAULTS,
         *,
-        history: int = HISTORY,
-        bookmark_seconds: float = BOOKMARK_SECONDS,
         measure: usage.Usage = usage.nothing_measured,
-        collect_garbage: bool = True,
-        end_namespaces: bool = True,
-        track_fields: bool = True,
-        event_seconds: float | None = None,
-        protect_volumes: bool = False,
     ) -> None:
-        store, catalog = Store(history=history), Catalog(BUILTINS)
-        self._state = State(clock, rng, store, catalog, track_fields=track_fields, protect_volumes=protect_volumes)
-        self._bookmark_seconds = bookmark_seconds
+        self._state = State(clock, rng, Store(history=settings.history), Catalog(BUILTINS), settings)
+        self._bookmark_seconds = settings.bookmark_seconds
         self._measure = measure
         for served in BUILTINS:
             self._state.store.open(served.collection, served.fields, index=served.index)
         self._definitions = Definitions(self._state)
-        if collect_garbage:
+        if settings.collect_garbage:
             Garbage(self._state)
-        if end_namespaces:
+        if settings.end_namespaces:
             namespaces.Namespaces(self._state)
-        if event_seconds is not None:
-            EventExpiry(self._state, event_seconds)
+        if settings.event_seconds is not None:
+            EventExpiry(self._state, settings.event_seconds)
         bootstrap.fill(self._state)
 
     def resources(self) -> list[ResourceType]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 
 from restow.adapters.memory.resources import Catalog, ResourceType
+from restow.adapters.memory.settings import ServerSettings
 from restow.adapters.memory.store import Collection, Store, Stored
 from restow.model.objects import Document
 from restow.model.times import format_time
@@ -22,12 +23,10 @@ class State:
         rng: random.Random,
         store: Store,
         catalog: Catalog,
-        *,
-        track_fields: bool = True,
-        protect_volumes: bool = False,
+        settings: ServerSettings,
     ) -> None:
-        self.track_fields = track_fields
-        self.protect_volumes = protect_volumes
+        self.track_fields = settings.track_fields
+        self.protect_volumes = settings.protect_volumes
         self.clock = clock
         self.rng = rng
         self.store = store

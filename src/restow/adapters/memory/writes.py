@@ -12,10 +12,10 @@ from typing import Any
 import msgspec
 
 from restow.adapters.memory import admission, bodies, deletion, errors, options
-from restow.adapters.memory.documents.apply import server_side_apply, track_update
 from restow.adapters.memory.documents.builtins import apply_defaults, validate
-from restow.adapters.memory.documents.merging import MergeTypes, merge_types
+from restow.adapters.memory.documents.merge_types import MergeTypes, merge_types
 from restow.adapters.memory.documents.patching import apply_patch, parse_yaml
+from restow.adapters.memory.documents.server_side_apply import server_side_apply, track_update
 from restow.adapters.memory.listing import existing
 from restow.adapters.memory.resources import ResourceType
 from restow.adapters.memory.state import State

@@ -10,8 +10,8 @@ import json
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from restow.adapters.memory.documents.fieldsets import LEAF, SELF, FieldSet, children, is_member, node
-from restow.adapters.memory.documents.merging import DEDUCED, SCALAR, MergeTypes
+from restow.adapters.memory.documents.field_sets import LEAF, SELF, FieldSet, children, is_member, node
+from restow.adapters.memory.documents.merge_types import DEDUCED, SCALAR, MergeTypes
 
 
 class Changes(NamedTuple):

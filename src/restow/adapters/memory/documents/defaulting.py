@@ -11,7 +11,7 @@ from base64 import b64encode
 from collections.abc import Callable
 from typing import Any
 
-from restow.adapters.memory.documents.poddefaults import default_pod, default_template
+from restow.adapters.memory.documents.pod_defaults import default_pod, default_template
 from restow.model.names import label_value_problems
 from restow.model.objects import Document
 

@@ -12,11 +12,11 @@ from typing import Any
 
 import msgspec
 
-from restow.adapters.memory.documents.jsonpatch import MalformedPatch, PatchError, json_patch
-from restow.adapters.memory.documents.mergepatch import merge_patch
-from restow.adapters.memory.documents.merging import merge_types
-from restow.adapters.memory.documents.refusals import bad_request, unprocessable
-from restow.adapters.memory.documents.strategic import StrategicError, strategic_merge
+from restow.adapters.memory.documents.json_patch import MalformedPatch, PatchError, json_patch
+from restow.adapters.memory.documents.merge_patch import merge_patch
+from restow.adapters.memory.documents.merge_types import merge_types
+from restow.adapters.memory.documents.request_errors import bad_request, unprocessable
+from restow.adapters.memory.documents.strategic_merge import StrategicError, strategic_merge
 from restow.model.yaml_text import YamlError, load_documents
 from restow.ports import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, Invalid
 

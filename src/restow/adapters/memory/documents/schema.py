@@ -12,13 +12,13 @@ from typing import Any
 
 import msgspec
 
-from restow.adapters.memory.documents.definitionrules import validate_definition
-from restow.adapters.memory.documents.findings import Findings
-from restow.adapters.memory.documents.merging import DEDUCED, METADATA, SCALAR, MergeTypes
-from restow.adapters.memory.documents.metadatarules import check_metadata, check_metadata_update
-from restow.adapters.memory.documents.schemaglance import glance_at_resource
-from restow.adapters.memory.documents.schemanodes import ANYTHING, MISSING, SchemaNode
-from restow.adapters.memory.documents.schemarules import check_value
+from restow.adapters.memory.documents.definition_rules import validate_definition
+from restow.adapters.memory.documents.field_errors import FieldErrors
+from restow.adapters.memory.documents.merge_types import DEDUCED, METADATA, SCALAR, MergeTypes
+from restow.adapters.memory.documents.metadata_rules import check_metadata, check_metadata_update
+from restow.adapters.memory.documents.schema_fast_path import compile_fast_resource_check
+from restow.adapters.memory.documents.schema_nodes import ANYTHING, MISSING, SchemaNode
+from restow.adapters.memory.documents.schema_rules import check_value
 from restow.model.objects import Document
 from restow.ports import StatusCause
 
@@ -33,7 +33,7 @@ class CustomSchema:
     def __init__(self, root: SchemaNode) -> None:
         self.root = root
         self.merge = _root_merge(root)
-        self._is_settled = glance_at_resource(root, _IMPLICIT)
+        self._is_settled = compile_fast_resource_check(root, _IMPLICIT)
 
     @classmethod
     def compile(cls, crd_version: dict[str, Any]) -> CustomSchema:
@@ -64,15 +64,15 @@ class CustomSchema:
 
     def validate(self, doc: Document, old: Document | None) -> list[StatusCause]:
         """Every violation with its path; parts an update leaves as they were are not held against it."""
-        found = Findings()
+        errors = FieldErrors()
         metadata = doc["metadata"]
         if old is None or metadata != old["metadata"]:
-            check_metadata(metadata, found, group="", kind="")
+            check_metadata(metadata, errors, group="", kind="")
             if old is not None:
-                check_metadata_update(metadata, old["metadata"], found)
+                check_metadata_update(metadata, old["metadata"], errors)
         if not self._is_settled(doc):
-            check_value(doc, MISSING if old is None else old, self.root, "", found)
-        return found.causes
+            check_value(doc, MISSING if old is None else old, self.root, "", errors)
+        return errors.causes
 
 
 # --- pruning ---

@@ -1,14 +1,15 @@
 """Server-side apply: a manager states the fields it wants, the server works out the rest.
 
-In: the live document (None when there is none yet), the applied one, and who applies. Out: the next document with its
-managedFields. Fields the manager applied before and does not any more are removed unless somebody else owns them; a
-field another manager owns with a different value is a conflict, which `force` decides in the applier's favour.
+In: the live document (None when there is none yet), the applied one, and the name of the manager. Out: the next
+document with its managedFields. Fields that the manager applied before and does not apply any more are removed unless
+another manager owns them; a field that another manager owns with a different value is a conflict, which `force` decides
+in the applier's favour.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -23,20 +24,20 @@ from restow.adapters.memory.documents.comparison import (
     without,
     without_nulls,
 )
-from restow.adapters.memory.documents.fieldsets import FieldSet, difference, intersection, paths, shown_step, union
-from restow.adapters.memory.documents.merging import MergeTypes
-from restow.adapters.memory.documents.ownership import (
+from restow.adapters.memory.documents.field_sets import FieldSet, difference, intersection, paths, shown_step, union
+from restow.adapters.memory.documents.managed_fields import (
     IDENTITY,
-    Owned,
-    Owner,
-    Owners,
+    FieldManager,
+    FieldOwners,
+    OwnedFields,
     blank,
     read_owners,
     track_update,
     with_owners,
 )
-from restow.adapters.memory.documents.refusals import bad_request
-from restow.adapters.memory.documents.typed import conform
+from restow.adapters.memory.documents.merge_types import MergeTypes
+from restow.adapters.memory.documents.request_errors import bad_request
+from restow.adapters.memory.documents.typed_documents import conform
 from restow.ports import Conflict, StatusCause, StatusDetails
 
 __all__ = ["server_side_apply", "track_update"]
@@ -55,27 +56,25 @@ def server_side_apply(
     now: str,
     merge: MergeTypes,
     subresource: str | None = None,
-    ignored: Collection[str] | None = None,
 ) -> dict[str, Any]:
     """The document after `manager` applied its intent; Conflict where others own what it would change.
 
-    `ignored` are the top-level fields this request cannot set: by default `status` for the object itself, and
-    everything but `status` and `metadata` for the status subresource. An apply that changes nothing returns an equal
-    document.
+    An apply to the object itself cannot set `status`, one to the status subresource nothing else. An apply that changes
+    nothing returns an equal document.
     """
     _check(applied, merge)
-    applied = _settable(applied, merge, subresource, ignored)
-    owner = Owner(manager, "Apply", applied.get("apiVersion", ""), subresource or "")
+    applied = _settable(applied, subresource)
+    owner = FieldManager(manager, "Apply", applied.get("apiVersion", ""), subresource or "")
     before = live if live is not None else blank(applied)
     owners = _owners_before(live, merge)
     last = owners.get(owner)
     claimed = field_set(applied, merge)
     mine = difference(claimed, IDENTITY)
-    owners[owner] = Owned(mine, last.time if last else None)
+    owners[owner] = OwnedFields(mine, last.time if last else None)
     result = merged(_bare(before), applied, merge)
     if last:
         result = _pruned(result, last.fields, claimed, owners, merge)
-    # A container that lost its last field is null here and so not "removed": whoever owned it as a whole still does.
+    # A container that lost its last field is null here and so not "removed": the owner of the whole container keeps it.
     changes = compare(_bare(before), result, merge)
     if last:
         result = without_nulls(result)
@@ -87,14 +86,14 @@ def server_side_apply(
             raise _conflict(refused)
     owners = _settled(owners, owner, disputed, changes.removed)
     if mine and (last is None or last.fields != mine or not _same(result, _bare(before))):
-        owners[owner] = Owned(mine, now)
+        owners[owner] = OwnedFields(mine, now)
     if manager == KUBECTL:
         result = _with_last_applied(result, applied)
     return with_owners(result, owners)
 
 
 def _bare(document: dict[str, Any]) -> dict[str, Any]:
-    """A document without its managedFields, which are nobody's field."""
+    """A document without its managedFields, which are not fields themselves."""
     metadata = document.get("metadata")
     if not isinstance(metadata, dict) or "managedFields" not in metadata:
         return document
@@ -109,31 +108,27 @@ def _same(result: dict[str, Any], before: dict[str, Any]) -> bool:
     return conform(result, group=group, kind=kind).document == conform(before, group=group, kind=kind).document
 
 
-def _settable(
-    applied: dict[str, Any], merge: MergeTypes, subresource: str | None, ignored: Collection[str] | None
-) -> dict[str, Any]:
-    if ignored is None:
-        if subresource == "status":
-            ignored = [name for name in applied if name not in ("apiVersion", "kind", "metadata", "status")]
-        else:
-            ignored = ("status",)
-    return {name: value for name, value in applied.items() if name not in ignored}
+def _settable(applied: dict[str, Any], subresource: str | None) -> dict[str, Any]:
+    """The top-level fields of the applied document that this request can set."""
+    if subresource == "status":
+        return {name: value for name, value in applied.items() if name in ("apiVersion", "kind", "metadata", "status")}
+    return {name: value for name, value in applied.items() if name != "status"}
 
 
-def _owners_before(live: dict[str, Any] | None, merge: MergeTypes) -> Owners:
+def _owners_before(live: dict[str, Any] | None, merge: MergeTypes) -> FieldOwners:
     """The owners of the live document; fields of one never tracked belong to `before-first-apply`."""
     owners = read_owners(live)
     if live is None or owners:
         return owners
     tracked = compare(blank(live), _bare(live), merge).changed
-    owner = Owner(BEFORE, "Update", live.get("apiVersion", ""), "")
-    return {owner: Owned(difference(tracked, IDENTITY), live.get("metadata", {}).get("creationTimestamp"))}
+    owner = FieldManager(BEFORE, "Update", live.get("apiVersion", ""), "")
+    return {owner: OwnedFields(difference(tracked, IDENTITY), live.get("metadata", {}).get("creationTimestamp"))}
 
 
 def _pruned(
-    result: dict[str, Any], last: FieldSet, claimed: FieldSet, owners: Owners, merge: MergeTypes
+    result: dict[str, Any], last: FieldSet, claimed: FieldSet, owners: FieldOwners, merge: MergeTypes
 ) -> dict[str, Any]:
-    """Remove what this manager applied last time and nobody owns now; what it claims includes the object's identity."""
+    """Remove what this manager applied last time and no manager owns now; `claimed` includes the object's identity."""
     wanted = claimed
     for owned in owners.values():
         wanted = union(wanted, owned.fields)
@@ -149,7 +144,7 @@ def _present(document: Any, merge: MergeTypes) -> FieldSet:
     return with_named_fields(field_set(document, merge), merge)
 
 
-def _disputed(owners: Owners, owner: Owner, changed: FieldSet) -> dict[Owner, FieldSet]:
+def _disputed(owners: FieldOwners, owner: FieldManager, changed: FieldSet) -> dict[FieldManager, FieldSet]:
     """What the write changes although others own it."""
     return {
         other: fields
@@ -158,29 +153,31 @@ def _disputed(owners: Owners, owner: Owner, changed: FieldSet) -> dict[Owner, Fi
     }
 
 
-def _settled(owners: Owners, owner: Owner, disputed: dict[Owner, FieldSet], removed: FieldSet) -> Owners:
+def _settled(
+    owners: FieldOwners, owner: FieldManager, disputed: dict[FieldManager, FieldSet], removed: FieldSet
+) -> FieldOwners:
     """Ownership after the write: others lose what was changed or removed, and go when nothing is left."""
-    settled: Owners = {}
+    settled: FieldOwners = {}
     for other, owned in owners.items():
         fields = owned.fields
         if other != owner:
             fields = difference(difference(fields, disputed.get(other, {})), removed)
         if fields:
-            settled[other] = Owned(fields, owned.time)
+            settled[other] = OwnedFields(fields, owned.time)
     return settled
 
 
 # --- conflicts ---
 
 
-def _conflict(disputed: dict[Owner, FieldSet]) -> Conflict:
+def _conflict(disputed: dict[FieldManager, FieldSet]) -> Conflict:
     causes: list[StatusCause] = []
     listed: list[str] = []
     for other in sorted(disputed):
-        who = _shown(other)
-        listed.append(f"conflicts with {who}:")
+        manager = _shown(other)
+        listed.append(f"conflicts with {manager}:")
         for path in paths(disputed[other]):
-            causes.append(StatusCause(reason="FieldManagerConflict", message=f"conflict with {who}", field=path))
+            causes.append(StatusCause(reason="FieldManagerConflict", message=f"conflict with {manager}", field=path))
             listed.append(f"- {path}")
     if len(causes) == 1:
         text = f"Apply failed with 1 conflict: {causes[0].message}: {causes[0].field}"
@@ -189,13 +186,13 @@ def _conflict(disputed: dict[Owner, FieldSet]) -> Conflict:
     return Conflict.because(409, "Conflict", text, StatusDetails(causes=causes))
 
 
-def _shown(other: Owner) -> str:
-    who = json.dumps(other.manager)
+def _shown(other: FieldManager) -> str:
+    text = json.dumps(other.manager)
     if other.subresource:
-        who += f" with subresource {json.dumps(other.subresource)}"
+        text += f" with subresource {json.dumps(other.subresource)}"
     if other.operation == "Update":
-        who += f" using {other.api_version}"
-    return who
+        text += f" using {other.api_version}"
+    return text
 
 
 # --- coming from client-side apply ---
@@ -235,7 +232,7 @@ def _without_annotation(applied: dict[str, Any]) -> dict[str, Any]:
 
 
 def _check(applied: dict[str, Any], merge: MergeTypes) -> None:
-    """Refuse own managedFields, undeclared fields, values of the wrong form, list items nobody can tell apart."""
+    """Refuse own managedFields, undeclared fields, values of the wrong form, list items without a key of their own."""
     metadata = applied.get("metadata")
     if not isinstance(metadata, dict):
         raise bad_request("metadata: an applied document needs an object here")

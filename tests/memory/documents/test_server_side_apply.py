@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from restow.adapters.memory.documents.apply import LAST_APPLIED, server_side_apply, track_update
-from restow.adapters.memory.documents.merging import merge_types
-from restow.adapters.memory.documents.typed import conform
+from restow.adapters.memory.documents.merge_types import merge_types
+from restow.adapters.memory.documents.server_side_apply import LAST_APPLIED, server_side_apply, track_update
+from restow.adapters.memory.documents.typed_documents import conform
 from restow.model.objects import Document
 from restow.ports import Conflict, Invalid
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from restow.adapters.memory.documents.jsonpatch import MalformedPatch, PatchError, json_patch
+from restow.adapters.memory.documents.json_patch import MalformedPatch, PatchError, json_patch
 
 APPENDIX = [
     ("A.1 add a member", {"foo": "bar"}, [{"op": "add", "path": "/baz", "value": "qux"}], {"baz": "qux", "foo": "bar"}),

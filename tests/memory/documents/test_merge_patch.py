@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from restow.adapters.memory.documents.mergepatch import merge_patch
+from restow.adapters.memory.documents.merge_patch import merge_patch
 
 TABLE = [
     ({"a": "b"}, {"a": "c"}, {"a": "c"}),

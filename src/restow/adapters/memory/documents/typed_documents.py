@@ -17,8 +17,8 @@ from typing import Annotated, Any, NamedTuple
 
 import msgspec
 
-from restow.adapters.memory.documents.merging import MergeTypes, merge_types, struct_fields
-from restow.adapters.memory.documents.refusals import bad_request
+from restow.adapters.memory.documents.merge_types import MergeTypes, merge_types, struct_fields
+from restow.adapters.memory.documents.request_errors import bad_request
 from restow.model.quantity import Quantity, QuantityError
 
 _TIME = r"^\d{4}-\d{2}-\d{2}[Tt]\d{2}:\d{2}:\d{2}(\.\d+)?([Zz]|[+-]\d{2}:\d{2})$"
@@ -28,7 +28,7 @@ _INT64 = range(-(2**63), 2**63)
 _MICRO = 10**6  # nanos in a milli
 
 
-class Conformed(NamedTuple):
+class TypedDocument(NamedTuple):
     document: dict[str, Any]
     unknown: list[str]
 
@@ -60,20 +60,20 @@ class _Base64:
         self.text = text
 
 
-def conform(document: dict[str, Any], *, group: str, kind: str) -> Conformed:
+def conform(document: dict[str, Any], *, group: str, kind: str) -> TypedDocument:
     """A private, typed copy of a built-in's document; kinds nobody described are returned as they are."""
     shape = merge_types(group, kind)
     if shape is None:
-        return Conformed(document, [])
+        return TypedDocument(document, [])
     type_ = _record(shape.leaf)
     try:
-        return Conformed(_round_trip(document, type_), [])
+        return TypedDocument(_round_trip(document, type_), [])
     except msgspec.ValidationError:
         pass
     cleaned, unknown, wrong = _clean(document, shape)
     if not wrong:
         try:
-            return Conformed(_round_trip(cleaned, type_), unknown)
+            return TypedDocument(_round_trip(cleaned, type_), unknown)
         except msgspec.ValidationError as error:  # a value the walk accepts and the types do not
             wrong = [str(error)]
     version = document.get("apiVersion", "").rpartition("/")[2] if isinstance(document.get("apiVersion"), str) else ""

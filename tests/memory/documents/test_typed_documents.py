@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from restow.adapters.memory.documents.merging import merge_types
-from restow.adapters.memory.documents.typed import conform, unknown_fields
+from restow.adapters.memory.documents.merge_types import merge_types
+from restow.adapters.memory.documents.typed_documents import conform, unknown_fields
 from restow.model.objects import Document
 from restow.ports import Invalid
 

@@ -11,22 +11,22 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
-from restow.adapters.memory.documents.schemanodes import MISSING, SchemaNode
-from restow.adapters.memory.documents.schemarules import satisfies
+from restow.adapters.memory.documents.schema_nodes import MISSING, SchemaNode
+from restow.adapters.memory.documents.schema_rules import satisfies
 
-Glance = Callable[[Any], bool]
+FastCheck = Callable[[Any], bool]
 _KINDS: dict[str, tuple[type, ...]] = {"string": (str,), "boolean": (bool,), "integer": (int,), "number": (int, float)}
 _REMEMBERED = 64
 """How many answers about single values a node keeps: quantities, times and counts come again and again."""
 
 
-def glance(node: SchemaNode) -> Glance:
+def compile_fast_check(node: SchemaNode) -> FastCheck:
     """The function that tells whether a value needs no closer look."""
     look = _unsure if _is_intricate(node) else _of_type(node)
     return (lambda value: value is None or look(value)) if node.nullable else look
 
 
-def glance_at_resource(root: SchemaNode, typed: tuple[str, ...]) -> Glance:
+def compile_fast_resource_check(root: SchemaNode, typed: tuple[str, ...]) -> FastCheck:
     """The same for a whole document, apart from the members that are typed without its schema."""
     if (
         root.type != "object"
@@ -58,7 +58,7 @@ def _has_junctors(node: SchemaNode) -> bool:
     return bool(node.all_of or node.any_of or node.one_of or node.excluded)
 
 
-def _of_type(node: SchemaNode) -> Glance:
+def _of_type(node: SchemaNode) -> FastCheck:
     if node.int_or_string or not node.type:
         return _scalar(node, (str, int))
     if node.type in ("object", "array") and (node.enum is not None or node.limits):
@@ -70,7 +70,7 @@ def _of_type(node: SchemaNode) -> Glance:
     return _scalar(node, _KINDS[node.type])
 
 
-def _scalar(node: SchemaNode, kinds: tuple[type, ...]) -> Glance:
+def _scalar(node: SchemaNode, kinds: tuple[type, ...]) -> FastCheck:
     if _is_free(node):
         return lambda value: type(value) in kinds
     is_right = lru_cache(_REMEMBERED, typed=True)(lambda value: satisfies(value, node))
@@ -89,10 +89,14 @@ def _free_kinds(node: SchemaNode) -> frozenset[type] | None:
     return frozenset((*_KINDS[node.type], *((type(None),) if node.nullable else ())))
 
 
-def _object(node: SchemaNode, passed_over: tuple[str, ...] = ()) -> Glance:
+def _object(node: SchemaNode, passed_over: tuple[str, ...] = ()) -> FastCheck:
     free = {name: _free_kinds(child) for name, child in node.properties.items() if name not in passed_over}
-    known = {name: glance(child) for name, child in node.properties.items()} | dict.fromkeys(passed_over, _anything)
-    other = glance(node.additional) if node.additional is not None else _anything if node.preserves else _unsure
+    known = {name: compile_fast_check(child) for name, child in node.properties.items()} | dict.fromkeys(
+        passed_over, _anything
+    )
+    other = (
+        compile_fast_check(node.additional) if node.additional is not None else _anything if node.preserves else _unsure
+    )
     defaulted = (name for name, child in node.properties.items() if child.default is not MISSING)
     needed = {*node.required, *defaulted}.difference(passed_over)
 
@@ -112,10 +116,10 @@ def _anything(value: Any) -> bool:
     return True
 
 
-def _list(node: SchemaNode) -> Glance:
+def _list(node: SchemaNode) -> FastCheck:
     if node.items is None or node.items.nullable or node.list_type == "set":
         return _unsure
-    item, keys = glance(node.items), node.keys
+    item, keys = compile_fast_check(node.items), node.keys
 
     def look(value: Any) -> bool:
         return type(value) is list and all(map(item, value))

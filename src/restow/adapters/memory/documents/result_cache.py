@@ -16,7 +16,7 @@ T = TypeVar("T")
 _ENCODE = msgspec.json.Encoder().encode
 
 
-class Remembered(Generic[T]):
+class ResultCache(Generic[T]):
     """`of(value, work)` is `work()`, worked out at most once for equal values while it is remembered."""
 
     __slots__ = ("_known", "_limit")
@@ -25,7 +25,7 @@ class Remembered(Generic[T]):
         self._known: dict[bytes, T] = {}
         self._limit = limit
 
-    def of(self, value: Any, work: Callable[[], T]) -> T:
+    def get_or_compute(self, value: Any, work: Callable[[], T]) -> T:
         key = _ENCODE(value)
         if key in self._known:
             return self._known[key]

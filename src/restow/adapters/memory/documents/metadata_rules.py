@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from functools import lru_cache
 
-from restow.adapters.memory.documents.findings import Findings
+from restow.adapters.memory.documents.field_errors import FieldErrors
 from restow.model.names import dns_label_problems, label_value_problems, qualified_name_problems, subdomain_problems
 from restow.model.objects import Document
 
@@ -59,24 +59,24 @@ def name_problems(name: str, group: str, kind: str) -> tuple[str, ...]:
     return _NAME_RULES.get((group, kind), subdomain_problems)(name)
 
 
-def check_metadata(metadata: Document, found: Findings, *, group: str, kind: str) -> None:
+def check_metadata(metadata: Document, errors: FieldErrors, *, group: str, kind: str) -> None:
     name, prefix = metadata.get("name"), metadata.get("generateName")
     if prefix and (problems := name_problems(_as_name(prefix), group, kind)):
-        found.all_invalid("metadata.generateName", prefix, problems)
+        errors.all_invalid("metadata.generateName", prefix, problems)
         if not name:
-            found.all_invalid("metadata.name", prefix, problems)
+            errors.all_invalid("metadata.name", prefix, problems)
     if name:
         if problems := name_problems(name, group, kind):
-            found.all_invalid("metadata.name", name, problems)
+            errors.all_invalid("metadata.name", name, problems)
     elif not prefix:
-        found.required("metadata.name", "name or generateName is required")
-    check_labels(metadata.get("labels"), "metadata.labels", found)
+        errors.required("metadata.name", "name or generateName is required")
+    check_labels(metadata.get("labels"), "metadata.labels", errors)
     if metadata.get("annotations"):
-        check_annotations(metadata["annotations"], "metadata.annotations", found)
+        check_annotations(metadata["annotations"], "metadata.annotations", errors)
     if metadata.get("ownerReferences"):
-        _check_owners(metadata["ownerReferences"], found)
+        _check_owners(metadata["ownerReferences"], errors)
     if metadata.get("finalizers"):
-        _check_finalizers(metadata["finalizers"], found, any_name=not kind or kind in _ANY_FINALIZER)
+        _check_finalizers(metadata["finalizers"], errors, any_name=not kind or kind in _ANY_FINALIZER)
 
 
 def _as_name(prefix: str) -> str:
@@ -84,53 +84,53 @@ def _as_name(prefix: str) -> str:
     return prefix[:-1] + "a" if prefix.endswith("-") and len(prefix) > 1 else prefix
 
 
-def check_labels(labels: Document | None, field: str, found: Findings) -> None:
+def check_labels(labels: Document | None, field: str, errors: FieldErrors) -> None:
     for key, value in labels.items() if labels else ():
         if problems := qualified_name_problems(key):
-            found.all_invalid(field, key, problems)
+            errors.all_invalid(field, key, problems)
         if problems := label_value_problems(value):
-            found.all_invalid(field, value, problems)
+            errors.all_invalid(field, value, problems)
 
 
-def check_annotations(annotations: Document, field: str, found: Findings) -> None:
+def check_annotations(annotations: Document, field: str, errors: FieldErrors) -> None:
     total = 0
     for key, value in annotations.items():
         if problems := qualified_name_problems(key.lower()):
-            found.all_invalid(field, key, problems)
+            errors.all_invalid(field, key, problems)
         total += len(key) + len(value)
     if total > MAX_ANNOTATIONS:
-        found.too_long(field, MAX_ANNOTATIONS)
+        errors.too_long(field, MAX_ANNOTATIONS)
 
 
-def _check_owners(owners: list[Document], found: Findings) -> None:
+def _check_owners(owners: list[Document], errors: FieldErrors) -> None:
     controller = ""
     field = "metadata.ownerReferences"  # upstream names no index here
     for owner in owners:
         version, kind = owner.get("apiVersion", ""), owner.get("kind", "")
         for name, word in (("apiVersion", "version"), ("kind", "kind"), ("name", "name"), ("uid", "uid")):
             if not owner.get(name):
-                found.invalid(f"{field}.{name}", "", f"{word} must not be empty")
+                errors.invalid(f"{field}.{name}", "", f"{word} must not be empty")
         if (version, kind) in _NO_OWNERS:
-            found.invalid(field, f"{version}, Kind={kind}", "is disallowed from being an owner")
+            errors.invalid(field, f"{version}, Kind={kind}", "is disallowed from being an owner")
         if owner.get("controller"):
             if controller:
                 why = f"only one owner may be the controller, found {controller!r} and {owner.get('name')!r}"
-                found.invalid(field, owners, why)
+                errors.invalid(field, owners, why)
             controller = owner.get("name", "")
 
 
-def _check_finalizers(finalizers: list[str], found: Findings, *, any_name: bool) -> None:
+def _check_finalizers(finalizers: list[str], errors: FieldErrors, *, any_name: bool) -> None:
     """Qualified names; most built-in kinds refuse unqualified ones other than the server's own."""
     for index, finalizer in enumerate(finalizers):
-        found.all_invalid("metadata.finalizers", finalizer, qualified_name_problems(finalizer))
+        errors.all_invalid("metadata.finalizers", finalizer, qualified_name_problems(finalizer))
         if "/" not in finalizer and finalizer not in _STANDARD_FINALIZERS and not any_name:
             why = "name is neither a standard finalizer name nor is it fully qualified"
-            found.invalid(f"metadata.finalizers[{index}]", finalizer, why)
+            errors.invalid(f"metadata.finalizers[{index}]", finalizer, why)
     if all(each in finalizers for each in _FOREGROUND):
-        found.invalid("metadata.finalizers", finalizers, "orphan and foregroundDeletion cannot be set together")
+        errors.invalid("metadata.finalizers", finalizers, "orphan and foregroundDeletion cannot be set together")
 
 
-def check_metadata_update(new: Document, old: Document, found: Findings) -> None:
+def check_metadata_update(new: Document, old: Document, errors: FieldErrors) -> None:
     """Names never change; the server guards uid and times itself."""
     for name in ("name", "namespace"):
-        found.immutable(f"metadata.{name}", old.get(name), new.get(name))
+        errors.immutable(f"metadata.{name}", old.get(name), new.get(name))

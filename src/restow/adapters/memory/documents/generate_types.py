@@ -4,7 +4,7 @@ In: the directories of the Go modules k8s.io/api, k8s.io/apimachinery and k8s.io
 declarations are where upstream states these facts. Out: one JSON document, one type per line. A field reads like its Go
 declaration: `"[]core.v1.Container,omitempty list=map keys=name patch=merge key=name"`. A leading `*` is a pointer.
 
-    python -m restow.adapters.memory.documents.golang <api> <apimachinery> <apiextensions-apiserver>
+    python -m restow.adapters.memory.documents.generate_types <api> <apimachinery> <apiextensions-apiserver>
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ _TAG = re.compile(r'(\w+):"([^"]*)"')
 _MARKER = re.compile(r"^\t// \+(listType|listMapKey|structType|mapType|patchStrategy|patchMergeKey|default)=(\S+)$")
 
 
-class Package:
+class GoPackage:
     """The declarations of one Go package: structs as lists of fields, everything else as an alias."""
 
     def __init__(self, name: str, sources: list[Path]) -> None:
@@ -122,10 +122,10 @@ class Package:
         return None
 
 
-class Table:
+class TypeTable:
     """Resolves names across packages and writes only what the served kinds reach."""
 
-    def __init__(self, packages: dict[str, Package]) -> None:
+    def __init__(self, packages: dict[str, GoPackage]) -> None:
         self.packages = packages
         self.types: dict[str, dict[str, str]] = {}
 
@@ -190,19 +190,19 @@ class Table:
             yield "key=" + marks["patchMergeKey"][0]
 
 
-def read_packages(api: Path, machinery: Path, extensions: Path) -> dict[str, Package]:
+def read_packages(api: Path, machinery: Path, extensions: Path) -> dict[str, GoPackage]:
     packages = {
-        name: Package(name, sorted((api / name.replace(".", "/")).glob("types*.go")))
+        name: GoPackage(name, sorted((api / name.replace(".", "/")).glob("types*.go")))
         for name in GROUPS
         if name != "apiextensions.v1"
     }
-    packages["meta.v1"] = Package("meta.v1", [machinery / "pkg/apis/meta/v1/types.go"])
+    packages["meta.v1"] = GoPackage("meta.v1", [machinery / "pkg/apis/meta/v1/types.go"])
     home = extensions / "pkg/apis/apiextensions/v1"
-    packages["apiextensions.v1"] = Package("apiextensions.v1", [home / "types.go", home / "types_jsonschema.go"])
+    packages["apiextensions.v1"] = GoPackage("apiextensions.v1", [home / "types.go", home / "types_jsonschema.go"])
     return packages
 
 
-def kinds(packages: dict[str, Package]) -> Iterator[tuple[str, str]]:
+def kinds(packages: dict[str, GoPackage]) -> Iterator[tuple[str, str]]:
     """Every struct that carries TypeMeta and ObjectMeta, and the few reviews and scales that do too, as group/Kind."""
     for package, group in GROUPS.items():
         for name, fields in packages[package].structs.items():
@@ -213,7 +213,7 @@ def kinds(packages: dict[str, Package]) -> Iterator[tuple[str, str]]:
 
 def main(arguments: list[str]) -> None:
     packages = read_packages(*(Path(argument) for argument in arguments))
-    table = Table(packages)
+    table = TypeTable(packages)
     served = dict(sorted(kinds(packages)))
     for full in served.values():
         table.struct(full)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any
 
-from restow.adapters.memory.documents.findings import Findings
+from restow.adapters.memory.documents.field_errors import FieldErrors
 from restow.model.names import qualified_name_problems
 from restow.model.objects import Document
 from restow.model.quantity import Quantity, QuantityError
@@ -31,40 +31,40 @@ def may_overcommit(name: str) -> bool:
     return not name.startswith("hugepages-") and ("/" not in name or _NATIVE in name)
 
 
-def check_amounts(amounts: Document, field: str, found: Findings) -> None:
+def check_amounts(amounts: Document, field: str, errors: FieldErrors) -> None:
     """A resource list anywhere: qualified names, quantities that are not negative, whole numbers of extended ones."""
     for name, text in amounts.items():
         where = f"{field}.{name}"
-        found.all_invalid(where, name, qualified_name_problems(name))
-        check_amount(name, text, where, found)
+        errors.all_invalid(where, name, qualified_name_problems(name))
+        check_amount(name, text, where, errors)
 
 
-def check_amount(name: str, text: Any, field: str, found: Findings) -> Quantity | None:
+def check_amount(name: str, text: Any, field: str, errors: FieldErrors) -> Quantity | None:
     quantity = parsed(text)
     if quantity is None:
-        found.invalid(field, text, "must be a quantity, such as 500m, 2 or 1Gi")
+        errors.invalid(field, text, "must be a quantity, such as 500m, 2 or 1Gi")
     elif quantity.nano < 0:
-        found.invalid(field, text, "must be greater than or equal to 0")
+        errors.invalid(field, text, "must be greater than or equal to 0")
     elif is_extended(name) and quantity.milli % 1000:
-        found.invalid(field, text, "must be an integer")
+        errors.invalid(field, text, "must be an integer")
     return quantity
 
 
-def check_resources(resources: Document, field: str, found: Findings, *, pod_level: bool = False) -> None:
+def check_resources(resources: Document, field: str, errors: FieldErrors, *, pod_level: bool = False) -> None:
     """Requests and limits of one container, or of a pod as a whole."""
     requests, limits = resources.get("requests"), resources.get("limits")
     if limits:
-        _check_named(limits, f"{field}.limits", found, pod_level)
+        _check_named(limits, f"{field}.limits", errors, pod_level)
     if not pod_level:
-        _check_huge_pages({**(limits or {}), **(requests or {})}, field, found)
+        _check_huge_pages({**(limits or {}), **(requests or {})}, field, errors)
     if not requests:
         return
-    _check_named(requests, f"{field}.requests", found, pod_level)
+    _check_named(requests, f"{field}.requests", errors, pod_level)
     for name, text in requests.items():
         limit_text = limits.get(name) if limits else None
         if limit_text is None:
             if not may_overcommit(name):
-                found.required(f"{field}.limits", "Limit must be set for non overcommitable resources")
+                errors.required(f"{field}.limits", "Limit must be set for non overcommitable resources")
             continue
         if text == limit_text:
             continue
@@ -72,33 +72,33 @@ def check_resources(resources: Document, field: str, found: Findings, *, pod_lev
         if request is None or limit is None:
             continue
         if not may_overcommit(name) and request != limit:
-            found.invalid(f"{field}.requests", text, f"must be equal to {name} limit of {limit_text}")
+            errors.invalid(f"{field}.requests", text, f"must be equal to {name} limit of {limit_text}")
         elif limit < request:
-            found.invalid(f"{field}.requests", text, f"must be less than or equal to {name} limit of {limit_text}")
+            errors.invalid(f"{field}.requests", text, f"must be less than or equal to {name} limit of {limit_text}")
 
 
-def _check_huge_pages(amounts: Document, field: str, found: Findings) -> None:
+def _check_huge_pages(amounts: Document, field: str, errors: FieldErrors) -> None:
     if any(name.startswith("hugepages-") for name in amounts) and not amounts.keys() & _POD_LEVEL:
-        found.forbidden(field, "HugePages require cpu or memory")
+        errors.forbidden(field, "HugePages require cpu or memory")
 
 
-def _check_named(amounts: Document, field: str, found: Findings, pod_level: bool) -> None:
+def _check_named(amounts: Document, field: str, errors: FieldErrors, pod_level: bool) -> None:
     plain = _POD_LEVEL if pod_level else _CONTAINER
     for name, text in amounts.items():
         if name not in plain:
             if pod_level and not name.startswith("hugepages-"):
-                found.unsupported(f"{field}[{name}]", name, sorted(_POD_LEVEL))
+                errors.unsupported(f"{field}[{name}]", name, sorted(_POD_LEVEL))
             else:
-                _check_name(name, field, found)
+                _check_name(name, field, errors)
         quantity = parsed(text)
         if quantity is None or quantity.nano < 0 or "/" in name:
-            check_amount(name, text, f"{field}[{name}]", found)
+            check_amount(name, text, f"{field}[{name}]", errors)
 
 
-def _check_name(name: str, field: str, found: Findings) -> None:
+def _check_name(name: str, field: str, errors: FieldErrors) -> None:
     if problems := qualified_name_problems(name):
-        found.all_invalid(f"{field}[{name}]", name, problems)
+        errors.all_invalid(f"{field}[{name}]", name, problems)
     elif "/" not in name and not name.startswith("hugepages-"):
         if name not in _STANDARD:
-            found.invalid(f"{field}[{name}]", name, "must be a standard resource type or fully qualified")
-        found.invalid(f"{field}[{name}]", name, "must be a standard resource for containers")
+            errors.invalid(f"{field}[{name}]", name, "must be a standard resource type or fully qualified")
+        errors.invalid(f"{field}[{name}]", name, "must be a standard resource for containers")

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from restow.adapters.memory.documents.merging import merge_types
-from restow.adapters.memory.documents.strategic import StrategicError, strategic_merge
+from restow.adapters.memory.documents.merge_types import merge_types
+from restow.adapters.memory.documents.strategic_merge import StrategicError, strategic_merge
 
 
 def merge(original: Any, patch: Any, kind: str = "Pod", group: str = "") -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from restow.adapters.memory.documents.golang import Package, Table
+from restow.adapters.memory.documents.generate_types import GoPackage, TypeTable
 
 META = """
 type TypeMeta struct {
@@ -47,13 +47,13 @@ type Port struct {
 """
 
 
-def table(tmp_path: Path) -> Table:
+def table(tmp_path: Path) -> TypeTable:
     packages = {}
     for name, text in (("meta.v1", META), ("core.v1", CORE)):
         source = tmp_path / f"{name}.go"
         source.write_text(text)
-        packages[name] = Package(name, [source])
-    return Table(packages)
+        packages[name] = GoPackage(name, [source])
+    return TypeTable(packages)
 
 
 def test_structs_become_rows_of_the_table(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ def unsupported_value(field: str, value: Any, supported: Iterable[str]) -> Statu
     return StatusCause(reason="FieldValueNotSupported", field=field, message=message)
 
 
-class Findings:
+class FieldErrors:
     __slots__ = ("causes",)
 
     def __init__(self) -> None:

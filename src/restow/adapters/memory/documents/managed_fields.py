@@ -11,11 +11,11 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from restow.adapters.memory.documents.comparison import Changes, compare
-from restow.adapters.memory.documents.fieldsets import FieldSet, difference, malformed, union
-from restow.adapters.memory.documents.merging import MergeTypes, merge_types
-from restow.adapters.memory.documents.refusals import bad_request
-from restow.adapters.memory.documents.remembering import Remembered
-from restow.adapters.memory.documents.typed import conform
+from restow.adapters.memory.documents.field_sets import FieldSet, difference, malformed, union
+from restow.adapters.memory.documents.merge_types import MergeTypes, merge_types
+from restow.adapters.memory.documents.request_errors import bad_request
+from restow.adapters.memory.documents.result_cache import ResultCache
+from restow.adapters.memory.documents.typed_documents import conform
 
 MAX_UPDATERS = 10  # upstream folds the oldest updaters beyond this many into one entry
 ANCIENT = "ancient-changes"
@@ -37,7 +37,7 @@ IDENTITY: FieldSet = {
 }
 
 
-class Owner(NamedTuple):
+class FieldManager(NamedTuple):
     """Whose entry it is."""
 
     manager: str
@@ -46,25 +46,25 @@ class Owner(NamedTuple):
     subresource: str
 
 
-class Owned(NamedTuple):
+class OwnedFields(NamedTuple):
     """What it owns, since when."""
 
     fields: FieldSet
     time: str | None
 
 
-Owners = dict[Owner, Owned]
+FieldOwners = dict[FieldManager, OwnedFields]
 
 
-def read_owners(document: dict[str, Any] | None) -> Owners:
+def read_owners(document: dict[str, Any] | None) -> FieldOwners:
     """The managedFields of a stored document, by owner."""
-    owners: Owners = {}
+    owners: FieldOwners = {}
     for entry in (document or {}).get("metadata", {}).get("managedFields") or []:
         if entry:
-            owner = Owner(
+            owner = FieldManager(
                 entry.get("manager", ""), entry["operation"], entry.get("apiVersion", ""), entry.get("subresource", "")
             )
-            owners[owner] = Owned(entry["fieldsV1"], entry.get("time"))
+            owners[owner] = OwnedFields(entry["fieldsV1"], entry.get("time"))
     return owners
 
 
@@ -84,7 +84,7 @@ def _is_readable(entry: Any) -> bool:
     return entry.get("operation") in ("Apply", "Update") and all(isinstance(text, str) for text in texts)
 
 
-def with_owners(document: dict[str, Any], owners: Owners) -> dict[str, Any]:
+def with_owners(document: dict[str, Any], owners: FieldOwners) -> dict[str, Any]:
     """The document with these managedFields: appliers first, then by time and name."""
     metadata = {name: value for name, value in document.get("metadata", {}).items() if name != "managedFields"}
     entries = [_entry(owner, owned) for owner, owned in sorted(owners.items(), key=_rank) if owned.fields]
@@ -93,12 +93,12 @@ def with_owners(document: dict[str, Any], owners: Owners) -> dict[str, Any]:
     return {**document, "metadata": metadata}
 
 
-def _rank(item: tuple[Owner, Owned]) -> tuple[str, str, Owner]:
+def _rank(item: tuple[FieldManager, OwnedFields]) -> tuple[str, str, FieldManager]:
     owner, owned = item
     return owner.operation, owned.time or "", owner
 
 
-def _entry(owner: Owner, owned: Owned) -> dict[str, Any]:
+def _entry(owner: FieldManager, owned: OwnedFields) -> dict[str, Any]:
     entry: dict[str, Any] = {"manager": owner.manager, "operation": owner.operation, "apiVersion": owner.api_version}
     if owned.time:
         entry["time"] = owned.time
@@ -148,12 +148,12 @@ def track_update(
     changed, removed = _created(new, merge) if old is None else compare(old, new, merge)
     changed, removed = difference(changed, IDENTITY), difference(removed, IDENTITY)
     if changed or removed:
-        owner = Owner(manager or "unknown", operation, new.get("apiVersion", ""), subresource or "")
+        owner = FieldManager(manager or "unknown", operation, new.get("apiVersion", ""), subresource or "")
         owners = _taken(owners, owner, changed, removed, now)
     return with_owners(new, owners)
 
 
-_SPECIFICATIONS: Remembered[Changes] = Remembered()
+_SPECIFICATIONS: ResultCache[Changes] = ResultCache()
 
 
 def _created(new: dict[str, Any], merge: MergeTypes) -> Changes:
@@ -167,24 +167,24 @@ def _created(new: dict[str, Any], merge: MergeTypes) -> Changes:
     def work() -> Changes:
         return compare({"spec": before["spec"]}, {"spec": new["spec"]}, merge)
 
-    specification = _SPECIFICATIONS.of((new["apiVersion"], new["kind"], new["spec"]), work)
+    specification = _SPECIFICATIONS.get_or_compute((new["apiVersion"], new["kind"], new["spec"]), work)
     return Changes({**changed, **specification.changed}, {**removed, **specification.removed})
 
 
-def _taken(owners: Owners, owner: Owner, changed: FieldSet, removed: FieldSet, now: str) -> Owners:
+def _taken(owners: FieldOwners, owner: FieldManager, changed: FieldSet, removed: FieldSet, now: str) -> FieldOwners:
     """Ownership after `owner` changed and removed fields: nobody else owns those any more."""
     gone = union(changed, removed)
     left = {
-        other: Owned(difference(owned.fields, removed if other == owner else gone), owned.time)
+        other: OwnedFields(difference(owned.fields, removed if other == owner else gone), owned.time)
         for other, owned in owners.items()
     }
     if changed:
         mine = left.get(owner)
-        left[owner] = Owned(union(mine.fields, changed) if mine else changed, now)
+        left[owner] = OwnedFields(union(mine.fields, changed) if mine else changed, now)
     return _capped({other: owned for other, owned in left.items() if owned.fields})
 
 
-def _capped(owners: Owners) -> Owners:
+def _capped(owners: FieldOwners) -> FieldOwners:
     """Folds the oldest updaters of a version together when there are too many of them."""
     updaters = sorted((item for item in owners.items() if item[0].operation == "Update"), key=_rank)
     if len(updaters) <= MAX_UPDATERS:
@@ -192,8 +192,8 @@ def _capped(owners: Owners) -> Owners:
     result = dict(owners)
     excess = len(updaters) - MAX_UPDATERS
     for owner, owned in updaters[: excess + 1]:
-        bucket = Owner(ANCIENT, "Update", owner.api_version, "")
+        bucket = FieldManager(ANCIENT, "Update", owner.api_version, "")
         before = result.get(bucket)
         del result[owner]
-        result[bucket] = Owned(union(before.fields, owned.fields) if before else owned.fields, owned.time)
+        result[bucket] = OwnedFields(union(before.fields, owned.fields) if before else owned.fields, owned.time)
     return result

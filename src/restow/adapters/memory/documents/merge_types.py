@@ -1,7 +1,8 @@
 """How documents merge: for every field of a kind, what it is, and for every list whether it is a map, a set or atomic.
 
 One description, `MergeTypes`, serves strategic merge patch, server-side apply, typed reading and unknown-field reports.
-Built-in kinds are described by `types.json` (written by `golang`), custom resources by their schema (see `schema`).
+Built-in kinds are described by `types.json`, which `generate_types` writes; custom resources by their schema (see
+`schema`).
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import msgspec
 Form = Literal["leaf", "struct", "map", "list", "any"]
 
 
-class MergeTypes:
+class MergeTypes(msgspec.Struct, eq=False):
     """The type of one value: a leaf, a struct of named fields, a map or list of `element`, or anything at all.
 
     `atomic` values are replaced and owned whole, as leaves are; `whole` is true for both. A list that is not atomic is
@@ -25,50 +26,25 @@ class MergeTypes:
     it out, "" always writes it.
     """
 
-    __slots__ = (
-        "atomic",
-        "element",
-        "fields",
-        "form",
-        "key_defaults",
-        "keys",
-        "leaf",
-        "omit",
-        "patch",
-        "patch_key",
-        "sorted_keys",
-        "whole",
-    )
+    form: Form
+    leaf: str = ""
+    fields: Mapping[str, MergeTypes] = {}
+    element: MergeTypes | None = None
+    atomic: bool = False
+    keys: tuple[str, ...] = ()
+    key_defaults: Mapping[str, Any] = {}
+    patch: frozenset[str] = frozenset()
+    patch_key: str = ""
+    omit: str = "omitempty"
+    sorted_keys: tuple[str, ...] = ()
+    whole: bool = False
 
-    def __init__(
-        self,
-        form: Form,
-        *,
-        leaf: str = "",
-        fields: Mapping[str, MergeTypes] | None = None,
-        element: MergeTypes | None = None,
-        atomic: bool = False,
-        keys: tuple[str, ...] = (),
-        key_defaults: Mapping[str, Any] | None = None,
-        patch: frozenset[str] = frozenset(),
-        patch_key: str = "",
-        omit: str = "omitempty",
-    ) -> None:
-        self.form = form
-        self.leaf = leaf
-        self.fields: Mapping[str, MergeTypes] = fields if fields is not None else {}
-        self.element = element
-        self.atomic = atomic
-        self.keys = keys
-        self.sorted_keys = tuple(sorted(keys))
-        self.key_defaults: Mapping[str, Any] = key_defaults or {}
-        self.patch = patch
-        self.patch_key = patch_key
-        self.omit = omit
-        self.whole = atomic or form == "leaf"
+    def __post_init__(self) -> None:
+        self.sorted_keys = tuple(sorted(self.keys))
+        self.whole = self.atomic or self.form == "leaf"
 
     def child(self, name: str) -> MergeTypes:
-        """The type of the member `name`; members nobody described merge by their look (`DEDUCED`)."""
+        """The type of the member `name`; members without a description merge by their form (`DEDUCED`)."""
         if self.form == "struct":
             return self.fields.get(name, DEDUCED)
         return self.element or DEDUCED

@@ -98,16 +98,13 @@ def _default_container(container: Document) -> None:
         if not port.get("protocol"):
             port["protocol"] = "TCP"
     for variable in container.get("env", ()):
-        source = variable.get("valueFrom")
-        if source and "fieldRef" in source and not source["fieldRef"].get("apiVersion"):
-            source["fieldRef"]["apiVersion"] = "v1"
+        _default_field_reference(variable.get("valueFrom") or {})
     for name in _PROBES:
         if name in container:
             _default_probe(container[name])
-    if "lifecycle" in container:
-        for handler in container["lifecycle"].values():
-            if isinstance(handler, dict):
-                _default_handler(handler)
+    for handler in (container.get("lifecycle") or {}).values():
+        if isinstance(handler, dict):
+            _default_handler(handler)
 
 
 def _default_probe(probe: Document) -> None:
@@ -173,5 +170,9 @@ def _default_projections(projected: Document) -> None:
 
 def _default_downward(source: Document) -> None:
     for item in source.get("items", ()):
-        if "fieldRef" in item and not item["fieldRef"].get("apiVersion"):
-            item["fieldRef"]["apiVersion"] = "v1"
+        _default_field_reference(item)
+
+
+def _default_field_reference(source: Document) -> None:
+    if "fieldRef" in source and not source["fieldRef"].get("apiVersion"):
+        source["fieldRef"]["apiVersion"] = "v1"

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from restow.adapters.memory.documents.merging import MergeTypes
+from restow.adapters.memory.documents.merge_types import MergeTypes
 
 DIRECTIVE = "$patch"
 RETAIN = "$retainKeys"

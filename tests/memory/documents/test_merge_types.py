@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from restow.adapters.memory.documents.merging import MergeTypes, merge_types
+from restow.adapters.memory.documents.merge_types import MergeTypes, merge_types
 
 POD_SPEC = "spec.template.spec"
 FACTS = [

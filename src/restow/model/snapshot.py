@@ -93,7 +93,7 @@ class Snapshot:
         row = self.rows.find(name)
         if row is not None:
             self._write_node(row, None, {})
-            self.occupancy.vacate(name)
+            self.occupancy.free_row(name)
 
     def apply_pod(self, pod: Pod) -> bool:
         """Returns whether it was news."""
@@ -116,7 +116,7 @@ class Snapshot:
         number = version_number(version)
         if number is not None:
             self.pods.see_through(number)
-            self.reservations.pods_seen()
+            self.reservations.states.pods_seen()
 
     def apply_reservation(self, reservation: Reservation) -> None:
         self.reservations.apply(reservation)
@@ -183,7 +183,7 @@ class Snapshot:
         self.pods.assume(pod, node, shape, seat, at, instead=instead)
         if instead is not None:
             assert seat is not None, "it is what a seat holds"
-            self.reservations.exchanged(seat, pod.metadata.uid)
+            self.reservations.states.exchanged(seat, pod.metadata.uid)
             return
         if shape.readings:
             self.classes.note(shape, pod.metadata.namespace or "")
@@ -241,15 +241,15 @@ class Snapshot:
         Gives whether there is anything of others. What is changed meanwhile is only tried: it is taken back, too."""
         there = self.occupants(node)
         named = (SeatName.parse(one.key) for one in there if one.ledger == "reserved")
-        hopes = [name for name in named if name is not None and self.reservations.is_unguaranteed(name)]
+        hopes = [name for name in named if name is not None and self.reservations.states.is_unguaranteed(name)]
         seated = there if taken is not None else ()
         rests = [one.seat for one in seated if one.seat is not None and self.reservations.unrecorded_remainder(one)]
         mark = self.mark()
         try:
             for name in hopes:
-                self.reservations.vacate(name)
+                self.reservations.states.vacate(name)
             for name in rests if taken is None else [*rests, taken]:
-                self.occupancy.set_aside(name, node, ())
+                self.occupancy.set_remainder(name, node, ())
             yield bool(hopes or rests)
         finally:
             self.undo_to(mark)
@@ -262,7 +262,7 @@ class Snapshot:
 
     def occupants(self, node: str) -> list[Occupant]:
         """Pods on a node and seats held there, by key."""
-        return self.occupancy.on(node)
+        return self.occupancy.occupants(node)
 
     def class_of(self, pod: Pod, shape: Shape | None = None) -> PodClass:
         """The class of a pod; `shape` is the pod's, where the caller has it at hand."""

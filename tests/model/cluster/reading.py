@@ -59,7 +59,7 @@ def everything(snapshot: Snapshot) -> dict[str, Any]:
         snapshot.pods,
         snapshot.reservations,
     )
-    placements, promises = reservations._placements, reservations.assigned
+    placements, assigned = reservations.placements, reservations.consumers.assigned
     size = rows.size
     return {
         "rows": (dict(rows._rows), list(rows._names), list(rows._free)),
@@ -77,20 +77,20 @@ def everything(snapshot: Snapshot) -> dict[str, Any]:
         ],
         "reservations": {
             (type(part), name): {key: dict(one) if isinstance(one, dict) else one for key, one in value.items()}
-            for part in (reservations, placements, reservations._claims, reservations._held)
+            for part in (placements, reservations.consumers, reservations.states, reservations.reserved_pods)
             for name, value in vars(part).items()
             if isinstance(value, dict)
         },
-        "promises": [dict(one) for one in (promises._lives, promises._coming, promises._count)],
-        "aside": dict(snapshot.occupancy._aside),
-        "vacancies": copy.deepcopy((reservations.free._seats, reservations.free.owner_index._listed)),
-        "living": copy.deepcopy(reservations.live._listed),
-        "holdings": copy.deepcopy(reservations.reserved_usage._sums),
+        "assigned seats": [dict(one) for one in (assigned._reservation_of, assigned._on_the_way, assigned._count)],
+        "remainders": dict(snapshot.occupancy._remainders),
+        "free seats": copy.deepcopy((reservations.free._seats, reservations.free.owner_index._by_lookup_key)),
+        "live reservations": copy.deepcopy(reservations.live._by_lookup_key),
+        "reserved usage": copy.deepcopy(reservations.reserved_pods.usage._sums),
         "ports": copy.deepcopy(snapshot.ports._held),
         "mounts": copy.deepcopy((snapshot.mounts._on, snapshot.mounts._claims, snapshot.mounts._disks)),
-        "crowd": {group.key: dict(group.rows) for group in snapshot.affinity._groups.values() if group.rows},
-        "headcounts": [dict(one.by_row) for one in snapshot.affinity._pod_counts.values()],
-        "stances": {view: dict(one.by_row) for view, one in snapshot.affinity._weights.items() if one.by_row},
+        "alike pods": {group.key: dict(group.rows) for group in snapshot.affinity._groups.values() if group.rows},
+        "pod counts": [dict(one.by_row) for one in snapshot.affinity._pod_counts.values()],
+        "affinity weights": {term: dict(one.by_row) for term, one in snapshot.affinity._weights.items() if one.by_row},
         "namespaces": dict(snapshot.namespaces._labels),
         "locks": (dict(snapshot.locks._nodes_of), dict(snapshot.locks._holders_of)),
         "locked rows": [snapshot.locks.holders[number] for number in snapshot.locks.of_row[:size].tolist()],

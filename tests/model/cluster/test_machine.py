@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from msgspec.structs import replace
 
-from restow.model.cluster.selector_group import SelectorGroup
 from restow.model.cluster.domains import summed
 from restow.model.cluster.filters import shortages
+from restow.model.cluster.selector_group import SelectorGroup
 from restow.model.objects import (
     Affinity,
     NodeAffinity,
@@ -278,7 +278,7 @@ class SnapshotMachine(RuleBasedStateMachine):
     def nothing_is_lost_or_counted_twice(self) -> None:
         counted = sum(vector.get("pods", 0) for vector in ledgers(self.snapshot)["requested"].values())
         assert counted == len(self.reference.placed()) == len(self.snapshot.pods.known)
-        assert [str(seat) for seat in self.snapshot.reservations.held()] == sorted(
+        assert [str(seat) for seat in self.snapshot.reservations.reserved_pods.names()] == sorted(
             s for s, _, _ in self.reference.held()
         )
 

@@ -21,7 +21,7 @@ GPU = [Taint(key="gpu", effect="NoSchedule")]
 def exchange(snapshot: Snapshot, labels: dict[str, str] | None = None) -> None:
     """A pod that takes just what a seat holds takes its place."""
     taker = pod("new", labels=labels)
-    held = snapshot.reservations.exchangeable(SEAT, snapshot.shapes.of(taker))
+    held = snapshot.reservations.states.exchangeable(SEAT, snapshot.shapes.of(taker))
     assert held is not None
     snapshot.assume(taker, "n2", at=1.0, seat=SEAT, instead=held)
 
@@ -106,7 +106,7 @@ def test_all_trials_in_a_row_are_undone_together(snapshot: Snapshot) -> None:
 @pytest.mark.parametrize("labels", [None, WEB, {"app": "x"}])
 def test_an_exchange_is_the_same_as_letting_go_and_sitting_down(snapshot: Snapshot, labels: dict[str, str]) -> None:
     before, mark = everything(snapshot), snapshot.mark()
-    snapshot.reservations.vacate(SEAT)
+    snapshot.reservations.states.vacate(SEAT)
     snapshot.assume(pod("new", labels=labels), "n2", at=1.0, seat=SEAT)
     seated = everything(snapshot)
     snapshot.undo_to(mark)
@@ -125,7 +125,7 @@ def test_an_exchange_is_the_same_as_letting_go_and_sitting_down(snapshot: Snapsh
     ],
 )
 def test_only_who_takes_just_that_is_exchanged(snapshot: Snapshot, taker: Pod) -> None:
-    assert snapshot.reservations.exchangeable(SEAT, snapshot.shapes.of(taker)) is None
+    assert snapshot.reservations.states.exchangeable(SEAT, snapshot.shapes.of(taker)) is None
 
 
 def test_a_row_that_comes_back_as_another_is_looked_at_again(snapshot: Snapshot) -> None:

@@ -30,7 +30,7 @@ def snapshot() -> Snapshot:
 
 def is_coming(snapshot: Snapshot) -> bool:
     seat = snapshot.reservations.seat(SEAT)
-    return seat is not None and snapshot.reservations.assigned.any_coming(seat.reservation_uid)
+    return seat is not None and snapshot.reservations.consumers.assigned.has_pods_on_the_way(seat.reservation_uid)
 
 
 @pytest.mark.parametrize(

@@ -21,8 +21,8 @@ from restow.model.objects import (
     SelectorRequirement,
     SelectorSpec,
 )
+from restow.model.reservations.owners import Owners, lookup_values
 from restow.model.reservations.reservation_annotations import MIGRATING_ANNOTATION
-from restow.model.reservations.owners import Owners, values_of
 from restow.model.reservations.seat_name import SeatName
 from restow.model.snapshot import Snapshot
 from tests.model.cluster.builders import WEB, node, pod, reservation
@@ -87,25 +87,25 @@ def test_seats_that_become_vacant_together_are_listed_at_once(snapshot: Snapshot
     for version, phase in ((2, "Available"), (3, "Waiting"), (4, "Available")):
         one = reservation("r", at, requests={"cpu": "1m"}, phase=phase, version=version)
         snapshot.apply_reservation(one)
-    assert [seat.index for seat in vacancies.seats("default", "r")] == [*range(300)]
+    assert [seat.index for seat in vacancies.names("default", "r")] == [*range(300)]
     written = [arguments for _, arguments in snapshot._log._inverses if arguments[0] is vacancies._seats]
     assert len(written) == 3
     snapshot.undo_to(mark)
-    assert vacancies.seats("default", "r") == ()
+    assert vacancies.names("default", "r") == ()
 
 
 def test_seats_are_listed_in_order_however_they_come(snapshot: Snapshot) -> None:
     vacancies, one = snapshot.reservations.free, made("r")
     seats = [replace(SEAT, index=index) for index in range(12)]
-    vacancies.open(seats[6:9], one, Owners.of([WEB]))
-    vacancies.open([seats[10], seats[7], seats[2]], one, Owners.of([WEB]))
-    assert [seat.index for seat in vacancies.seats("default", "r")] == [2, 6, 7, 8, 10]
-    vacancies.close(seats[7])
-    vacancies.close(seats[7])
-    vacancies.close_all(("default", "r"), [seats[2], seats[11]])
-    assert [seat.index for seat in vacancies.seats("default", "r")] == [6, 8, 10]
-    vacancies.close_all(("default", "r"), seats)
-    assert not vacancies.seats("default", "r") and not vacancies.owner_index.any_in("default")
+    vacancies.add(seats[6:9], one, Owners.of([WEB]))
+    vacancies.add([seats[10], seats[7], seats[2]], one, Owners.of([WEB]))
+    assert [seat.index for seat in vacancies.names("default", "r")] == [2, 6, 7, 8, 10]
+    vacancies.discard(seats[7])
+    vacancies.discard(seats[7])
+    vacancies.discard_all(("default", "r"), [seats[2], seats[11]])
+    assert [seat.index for seat in vacancies.names("default", "r")] == [6, 8, 10]
+    vacancies.discard_all(("default", "r"), seats)
+    assert not vacancies.names("default", "r") and not vacancies.owner_index.has_reservations_in("default")
 
 
 def test_other_owners_are_found_once_the_spec_names_them(snapshot: Snapshot) -> None:
@@ -127,17 +127,17 @@ def test_a_seat_may_be_taken_while_others_are_looked_at(snapshot: Snapshot) -> N
 
 def test_a_vacated_seat_is_held_again(snapshot: Snapshot) -> None:
     snapshot.apply_reservation(made("r"))
-    snapshot.reservations.vacate(SEAT)
-    assert not snapshot.reservations.holds(SEAT)
-    snapshot.reservations.hold_again(SEAT)
-    assert snapshot.reservations.holds(SEAT)
+    snapshot.reservations.states.vacate(SEAT)
+    assert SEAT not in snapshot.reservations.reserved_pods
+    snapshot.reservations.states.hold_again(SEAT)
+    assert SEAT in snapshot.reservations.reserved_pods
 
 
 def test_holdings_are_summed_by_namespace_and_queue(snapshot: Snapshot) -> None:
     one = reservation("a", {0: "n1", 1: "n1"})
     snapshot.apply_reservation(replace(one, spec=replace(one.spec, queue="q")))
     snapshot.apply_reservation(reservation("b", {0: "n1"}))
-    holdings = snapshot.reservations.reserved_usage
+    holdings = snapshot.reservations.reserved_pods.usage
     assert holdings.of_namespace("default") == {"cpu": 3000, "pods": 3}
     assert holdings.by_queue() == {"q": {"cpu": 2000, "pods": 2}, "": {"cpu": 1000, "pods": 1}}
     snapshot.remove_reservation(one)
@@ -148,7 +148,7 @@ def test_a_change_of_queue_moves_what_is_held(snapshot: Snapshot) -> None:
     one = reservation("a", {0: "n1"})
     snapshot.apply_reservation(one)
     snapshot.apply_reservation(replace(one, spec=replace(one.spec, queue="q")))
-    assert snapshot.reservations.reserved_usage.by_queue() == {"q": {"cpu": 1000, "pods": 1}}
+    assert snapshot.reservations.reserved_pods.usage.by_queue() == {"q": {"cpu": 1000, "pods": 1}}
 
 
 # --- whoever matches is found -----------------------------------------------------------------------------------------
@@ -196,9 +196,9 @@ def test_every_pod_that_an_owner_speaks_of_has_one_of_its_traits(
     annotations = {"scheduling.k8s.io/group-name": "g"} if grouped else None
     one = replace(one, metadata=replace(one.metadata, annotations=annotations))
     found = Owners.of(written)
-    if found.match(one, snapshot.owner_chains):
-        assert any(value in values_of(one, facet, snapshot.owner_chains) for facet, value in found.traits())
+    if found.matches(one, snapshot.owner_chains):
+        assert any(value in lookup_values(one, facet, snapshot.owner_chains) for facet, value in found.lookup_keys())
 
 
 def test_the_builders_owner_is_found(snapshot: Snapshot) -> None:
-    assert [*Owners.of([WEB]).traits()] == [(("label", "app"), "web")]
+    assert [*Owners.of([WEB]).lookup_keys()] == [(("label", "app"), "web")]

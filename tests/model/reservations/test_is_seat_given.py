@@ -46,30 +46,30 @@ def named(life: str | None = "uid-r", on: str = "n2", app: str = "web", **fields
 )
 def test_an_index_without_a_place_is_given_if_a_pod_has_it(snapshot: Snapshot, one: Pod, given: bool) -> None:
     snapshot.apply_reservation(observing(reservation("r"), WEB, OTHER))
-    assert not snapshot.reservations.is_given(SEAT)
+    assert not snapshot.reservations.consumers.is_given(SEAT)
     snapshot.apply_pod(one)
-    assert snapshot.reservations.is_given(SEAT) is given
+    assert snapshot.reservations.consumers.is_given(SEAT) is given
 
 
 def test_an_index_is_given_while_a_pod_is_on_its_way_to_the_seat_that_it_was(snapshot: Snapshot) -> None:
     snapshot.apply_reservation(reservation("r", {0: "n1"}, version=1))
     snapshot.assume(pod("p", labels={"app": "web"}), "n1", at=0.0, seat=SEAT)
     snapshot.apply_reservation(reservation("r", version=2))
-    assert snapshot.reservations.is_given(SEAT)
+    assert snapshot.reservations.consumers.is_given(SEAT)
     snapshot.forget(pod("p"))
-    assert not snapshot.reservations.is_given(SEAT)
+    assert not snapshot.reservations.consumers.is_given(SEAT)
 
 
 def test_an_index_stays_given_when_its_pod_is_gone_and_that_was_noted_until_the_reservation_is(
     snapshot: Snapshot,
 ) -> None:
     snapshot.apply_reservation(reservation("r", {0: "n1"}, version=1))
-    snapshot.reservations.spend(SEAT)
+    snapshot.reservations.states.close(SEAT)
     snapshot.apply_reservation(reservation("r", version=2))
-    assert snapshot.reservations.is_given(SEAT)
+    assert snapshot.reservations.consumers.is_given(SEAT)
     snapshot.remove_reservation(reservation("r", version=3))
     snapshot.apply_reservation(reservation("r", version=4))
-    assert not snapshot.reservations.is_given(SEAT)
+    assert not snapshot.reservations.consumers.is_given(SEAT)
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_an_index_stays_given_when_its_pod_is_gone_and_that_was_noted_until_the_
 def test_who_may_have_taken_a_seat_sits_there(snapshot: Snapshot, one: Pod, sits: bool) -> None:
     snapshot.apply_reservation(observing(reservation("r", {0: "n1"}), WEB, OTHER))
     snapshot.apply_pod(one)
-    assert (snapshot.reservations.occupant_of(SEAT) is not None, snapshot.reservations.holds(SEAT)) == (sits, not sits)
+    assert (snapshot.reservations.consumers.occupant_of(SEAT) is not None, SEAT in snapshot.reservations.reserved_pods) == (sits, not sits)
 
 
 @pytest.mark.parametrize(
@@ -111,11 +111,11 @@ def test_the_seat_of_a_move_is_taken_by_nobody_before_the_pod_has_left(snapshot:
         snapshot.apply_pod(mover)
         snapshot.apply_pod(named())
         mark = snapshot.mark()
-        assert snapshot.reservations.holds(SEAT) is not snapshot.pods.known["uid-mover"].leaving
+        assert (SEAT in snapshot.reservations.reserved_pods) is not snapshot.pods.known["uid-mover"].leaving
         snapshot.remove_pod(replace(mover, metadata=replace(mover.metadata, resource_version="3")))
-        assert not snapshot.reservations.holds(SEAT)
+        assert SEAT not in snapshot.reservations.reserved_pods
         snapshot.undo_to(mark)
-    assert not snapshot.reservations.holds(SEAT)
+    assert SEAT not in snapshot.reservations.reserved_pods
 
 
 def test_who_was_given_the_seat_of_a_move_has_it_whatever_became_of_the_pod(snapshot: Snapshot) -> None:
@@ -123,4 +123,4 @@ def test_who_was_given_the_seat_of_a_move_has_it_whatever_became_of_the_pod(snap
     snapshot.assume(pod("p", labels={"app": "web"}), "n2", at=0.0, seat=SEAT)
     snapshot.apply_pod(named())
     snapshot.apply_pod(pod("mover", on="n1"))
-    assert not snapshot.reservations.holds(SEAT)
+    assert SEAT not in snapshot.reservations.reserved_pods

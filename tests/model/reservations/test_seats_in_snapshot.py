@@ -161,7 +161,7 @@ def test_assumed_placements_hold_until_the_status_shows_its_own(snapshot: Snapsh
     snapshot.assume_placements(pending, placements_of({0: "n1", 1: "n2"}), at=1.0)
     snapshot.apply_reservation(reservation("r", phase="Pending", version=2))
     assert (held(snapshot), amount(snapshot, "reserved", "n2")) == (1000, 1000)
-    assert [age for _, age in snapshot.reservations.assumed(now=4.0)] == [3.0]
+    assert [age for _, age in snapshot.reservations.placements.assumed(now=4.0)] == [3.0]
     snapshot.apply_reservation(reservation("r", {0: "n2", 1: "n2"}, version=3))
     assert (held(snapshot), amount(snapshot, "reserved", "n2")) == (0, 2000)
     assert not snapshot.forget_placements(pending)
@@ -173,7 +173,7 @@ def test_placements_may_be_assumed_one_by_one(snapshot: Snapshot) -> None:
     for index in (0, 1, 1):
         snapshot.assume_placements(pending, placements_of({index: "n1"}), at=float(index))
     assert held(snapshot) == 2000
-    assert [age for _, age in snapshot.reservations.assumed(now=4.0)] == [4.0]
+    assert [age for _, age in snapshot.reservations.placements.assumed(now=4.0)] == [4.0]
 
 
 @pytest.mark.parametrize(
@@ -190,7 +190,7 @@ def test_assumed_placements_that_are_asked_for_no_more_are_forgotten(snapshot: S
     snapshot.assume_placements(pending, placements_of({1: "n1"}), at=1.0)
     changed = msgspec.structs.replace(reservation("r", phase="Pending", version=2), spec=ReservationSpec(tasks=tasks))
     snapshot.apply_reservation(changed)
-    assert (held(snapshot), list(snapshot.reservations.assumed(now=4.0))) == (0, [])
+    assert (held(snapshot), list(snapshot.reservations.placements.assumed(now=4.0))) == (0, [])
     snapshot.apply_reservation(reservation("r", phase="Pending", version=3))
     assert held(snapshot) == 0
 
@@ -369,7 +369,7 @@ def test_the_scheduler_of_a_reservation_is_that_of_its_tasks(own: str | None, wh
 def test_a_spent_seat_is_held_for_nobody_until_it_is_marked(snapshot: Snapshot) -> None:
     snapshot.apply_reservation(reservation("r", {0: "n1"}, phase="Available"))
     book = snapshot.reservations
-    book.spend(SEAT)
+    book.states.close(SEAT)
     book.owners_changed()
     assert (held(snapshot), list(book.free_seats("default", "r"))) == (1000, [])
     snapshot.remove_reservation(reservation("r", {0: "n1"}, phase="Available", version=9))
@@ -397,8 +397,8 @@ def test_which_reservations_were_made_to_move_a_pod() -> None:
     ]
     for one in shown:
         snapshot.apply_reservation(one)
-        made.append([[each.metadata.name for each in book.made_to_move(uid)] for uid in ("uid-p", "uid-q")])
+        made.append([[each.metadata.name for each in book.placements.made_to_migrate(uid)] for uid in ("uid-p", "uid-q")])
     assert made == [[["b"], []], [["a", "b"], []], [["a", "b"], ["other"]], [["a"], ["b", "other"]], [["a"], ["other"]]]
     for name in ("a", "b", "other"):
         snapshot.remove_reservation(reservation(name, version=9))
-    assert book.made_to_move("uid-p") == book.made_to_move("uid-q") == []
+    assert book.placements.made_to_migrate("uid-p") == book.placements.made_to_migrate("uid-q") == []

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from restow.model.wire import WireError
 from restow.model.reservations.settings import ReservationSettings, read_reservation_settings
+from restow.model.wire import WireError
 
 
 @pytest.mark.parametrize(

@@ -42,10 +42,10 @@ def asked(stage: Stage, comes: Pod = OLD, *before: Pod, of: str = "default") -> 
     """What the last seat that is asked about says."""
     snapshot: Snapshot = stage.snapshot
     seats = [one for one in snapshot.reservations.seats("default", "r") if one.is_open]
-    was = snapshot.reservations.held(), snapshot.room.free.tolist(), snapshot.pods.known.keys() | ()
+    was = snapshot.reservations.reserved_pods.names(), snapshot.room.free.tolist(), snapshot.pods.known.keys() | ()
     last, others = Arrival(comes, of, OLD.metadata.uid), [Arrival(one, of, one.metadata.uid) for one in before]
     answers = why_shut_out(snapshot, PROFILE.engine, seats, last, others, now=0.0)
-    assert (snapshot.reservations.held(), snapshot.room.free.tolist(), snapshot.pods.known.keys() | ()) == was
+    assert (snapshot.reservations.reserved_pods.names(), snapshot.room.free.tolist(), snapshot.pods.known.keys() | ()) == was
     return list(answers.values())[-1]
 
 
@@ -138,7 +138,7 @@ def test_a_node_that_is_not_heard_of_takes_nobody() -> None:
 def test_a_cordoned_node_takes_nobody() -> None:
     stage = Stage(*rooms("n1"), node("n2", unschedulable=True), OLD, seat())
     assert "unschedulable" in asked(stage)
-    assert stage.snapshot.reservations.holds(SeatName("default", "r", "t", 0))
+    assert SeatName("default", "r", "t", 0) in stage.snapshot.reservations.reserved_pods
 
 
 def seats(*nodes: str) -> Reservation:

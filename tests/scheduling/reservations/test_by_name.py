@@ -184,7 +184,7 @@ def test_a_gang_that_is_not_enough_without_a_pod_that_waits_takes_no_seat(uses: 
     outcome = stage.session(user("a", group="g", uses=uses), user("b", group="g", uses="none"))
     few = "pod group default/g needs 2 pods, 2 exist and 1 of them can be placed"
     assert (outcome.nodes, outcome.refused) == ({}, {"a": few, "b": NONE})
-    assert len(stage.snapshot.reservations.held()) == 1
+    assert len(stage.snapshot.reservations.reserved_pods.names()) == 1
 
 
 def test_of_two_pods_that_name_the_only_seat_one_waits() -> None:

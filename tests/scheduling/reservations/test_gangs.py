@@ -53,7 +53,7 @@ def test_a_gang_that_is_not_whole_takes_no_seat() -> None:
     stage = Stage(*rooms("n1"), gang("g", 2), held)
     outcome = stage.session(user("x", ALL, group="g"), user("y", ALL, group="g"))
     assert (outcome.seats, sorted(outcome.refused)) == ({}, ["x", "y"])
-    assert len(stage.snapshot.reservations.held()) == 1
+    assert len(stage.snapshot.reservations.reserved_pods.names()) == 1
 
 
 def test_a_gang_of_which_not_all_exist_takes_no_seat() -> None:

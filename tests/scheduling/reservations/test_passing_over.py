@@ -157,7 +157,7 @@ def test_a_held_node_that_became_unfit_is_passed_over_and_that_is_told() -> None
     stage.show(node("n1", unschedulable=True))
     outcome = stage.session(user("p"))
     assert (outcome.nodes, outcome.seats) == ({"p": "n2"}, {})
-    assert [str(seat) for seat in stage.snapshot.reservations.held()] == ["default/r/t/0"]
+    assert [str(seat) for seat in stage.snapshot.reservations.reserved_pods.names()] == ["default/r/t/0"]
     assert outcome.told["p"] == (
         "ReservationNotUsed",
         "reservation default/r is not available: node n1 refuses the pod: node(s) were unschedulable; "

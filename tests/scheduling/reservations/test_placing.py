@@ -386,4 +386,4 @@ def test_the_room_of_the_pod_that_moves_is_never_counted_twice() -> None:
 def test_nothing_is_left_of_a_trial() -> None:
     stage = Stage(*rooms("n1", offers=ROOM))
     stage.session(booking("r", task(9, TWO)))
-    assert stage.snapshot.reservations.held() == []
+    assert stage.snapshot.reservations.reserved_pods.names() == []

@@ -24,7 +24,7 @@ from restow.model.objects import (
 )
 from restow.model.reservations.owners import Owners
 from restow.model.reservations.reservation_annotations import RESERVATION_ANNOTATION
-from restow.scheduling.actions.seat_assignment import Swarm
+from restow.scheduling.actions.last_seat import LastSeat
 from restow.scheduling.decisions import Assign, Decision, HoldSeats
 from restow.scheduling.framework import Cycle
 from restow.scheduling.statement import Statement
@@ -315,7 +315,7 @@ def test_pods_that_come_in_swarms_get_the_seats_they_would_get_alone(
         pods = [user(f"p{number}", {"cpu": size}, labels={"app": app}) for number, (app, size) in enumerate(swarm)]
         with pytest.MonkeyPatch.context() as patched:
             if not follows:
-                patched.setattr(Swarm, "seat", lambda self, pod: None)
+                patched.setattr(LastSeat, "next_seat", lambda self, pod: None)
             return stage.session(*pods).seats
 
     assert seats(follows=True) == seats(follows=False)

@@ -68,7 +68,7 @@ def test_a_seat_that_was_consumed_never_opens_again(seen: str) -> None:
 
 def test_a_seat_that_was_taken_and_left_stays_shut_though_its_reservation_is_changed_before_that_is_marked() -> None:
     stage = Stage(*rooms("n1"), booking("r", at={0: "n1"}, version=1))
-    stage.snapshot.reservations.spend(SeatName("default", "r", "t", 0))
+    stage.snapshot.reservations.states.close(SeatName("default", "r", "t", 0))
     stage.show(booking("r", at={0: "n1"}, ttl="1h", version=2))
     assert stage.session(user("p")).seats == {}
 
@@ -363,4 +363,4 @@ def test_who_is_waited_for(owner: OwnerReference | None, migrating: str | None, 
 def test_a_forged_annotation_gives_nothing(forged: Pod) -> None:
     stage = Stage(*rooms("n1"), booking("r", task(1, ALL), at={0: "n1"}))
     assert list(stage.session(forged).refused) == ["thief"]
-    assert len(stage.snapshot.reservations.held()) == 1
+    assert len(stage.snapshot.reservations.reserved_pods.names()) == 1

@@ -39,7 +39,7 @@ class Occupant(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Occupancy:
-    __slots__ = ("_aside", "_crowd", "_log", "_nodes", "_occupants", "_ports", "_room", "_rows", "mounts")
+    __slots__ = ("_crowd", "_log", "_nodes", "_occupants", "_ports", "_room", "_remainders", "_rows", "mounts")
 
     def __init__(self, log: UndoLog, rows: Rows, room: Room, nodes: NodeTable, ports: Ports, crowd: AffinityIndex) -> None:
         self._log = log
@@ -50,9 +50,9 @@ class Occupancy:
         self._crowd = crowd
         self.mounts = Mounts(log, rows)
         self._occupants: dict[str, dict[str, Occupant]] = {}
-        self._aside: dict[SeatName, tuple[str, Amounts]] = {}
+        self._remainders: dict[SeatName, tuple[str, Amounts]] = {}
 
-    def on(self, node: str) -> list[Occupant]:
+    def occupants(self, node: str) -> list[Occupant]:
         """Everyone on a node, by key."""
         occupants = self._occupants.get(node, {})
         return [occupants[key] for key in sorted(occupants)]
@@ -85,25 +85,25 @@ class Occupancy:
         self._log.drop(self._occupants[occupant.node], occupant.key)
         if not self._occupants[occupant.node]:
             self._log.drop(self._occupants, occupant.node)
-        self.vacate(occupant.node)
+        self.free_row(occupant.node)
 
-    def aside(self, seat: SeatName) -> Amounts:
+    def remainder(self, seat: SeatName) -> Amounts:
         """What is set aside beside the pod in a seat."""
-        found = self._aside.get(seat)
+        found = self._remainders.get(seat)
         return found[1] if found is not None else ()
 
-    def set_aside(self, seat: SeatName, node: str, amounts: Amounts) -> None:
+    def set_remainder(self, seat: SeatName, node: str, amounts: Amounts) -> None:
         """Reserve mere amounts on a node, in place of what was set aside for this seat before; none for nothing."""
-        old = self._aside.get(seat)
+        old = self._remainders.get(seat)
         if (old[1] if old else ()) == amounts and (old is None or old[0] == node):
             return
         if old is not None:
             self._room.discharge("reserved", self._rows.claim(old[0]), old[1], ())
-            self._log.drop(self._aside, seat)
-            self.vacate(old[0])
+            self._log.drop(self._remainders, seat)
+            self.free_row(old[0])
         if amounts:
             self._room.charge("reserved", self._rows.claim(node), amounts, ())
-            self._log.put(self._aside, seat, (node, amounts))
+            self._log.put(self._remainders, seat, (node, amounts))
 
     def overlook(self, occupant: Occupant) -> None:
         """Take an occupant for gone in every respect but the room it takes. Only undoing it makes it whole again."""
@@ -145,12 +145,12 @@ class Occupancy:
         self._log.drop(there, old.key)
         self._log.put(there, new.key, new)
 
-    def vacate(self, node: str) -> None:
+    def free_row(self, node: str) -> None:
         """Free the row of a node of which nothing is known any more."""
         row = self._rows.find(node)
         if row is None or node in self._occupants or self._nodes.present[row]:
             return
-        if all(where != node for where, _ in self._aside.values()):
+        if all(where != node for where, _ in self._remainders.values()):
             self._rows.release(node)
 
 
@@ -164,7 +164,7 @@ def _takes_the_same(old: Occupant, new: Occupant) -> bool:
     )
 
 
-def sits_the_same(before: Occupant, after: Occupant) -> bool:
+def is_consumption_unchanged(before: Occupant, after: Occupant) -> bool:
     """Whether nothing changed by which a pod is believed to sit in a seat."""
     old, new = before.pod.metadata, after.pod.metadata
     return (

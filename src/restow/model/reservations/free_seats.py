@@ -1,7 +1,7 @@
-"""Vacancies: the seats that a pod could take, and whose they are.
+"""The free seats: those that may be assigned to a pod of an owner now, and an index of their reservations by owner.
 
-Goes in: seats as they become vacant and stop being so. Comes out: the vacant seats of a reservation by task and index,
-and a directory of the reservations that have any.
+Goes in: seats as they become free and cease to be. Comes out: the free seats of a reservation by task and index, and
+for a pod the reservations with a free seat that may be for it.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterable
 from operator import attrgetter
 
-from restow.model.reservations.owner_index import OwnerIndex
-from restow.model.object_key import Key, key_of
 from restow.model.cluster.undo import UndoLog
+from restow.model.object_key import Key, key_of
 from restow.model.objects import Reservation
+from restow.model.reservations.owner_index import OwnerIndex
 from restow.model.reservations.owners import Owners
 from restow.model.reservations.seat_name import SeatName
 
@@ -27,55 +27,59 @@ class FreeSeats:
         self._log = log
         self._seats: dict[Key, tuple[SeatName, ...]] = {}
         self.owner_index = OwnerIndex(log)
+        """The reservations that have a free seat."""
 
-    def seats(self, namespace: str, name: str) -> tuple[SeatName, ...]:
-        """The vacant seats of a reservation, by task and index."""
-        return self._seats.get((namespace, name), ())
+    def __contains__(self, name: SeatName) -> bool:
+        return _position(self.names(name.namespace, name.reservation), name) is not None
 
-    def seats_of(self, namespace: str, name: str, task: str) -> tuple[SeatName, ...]:
-        """Those of one task, by index."""
-        seats = self.seats(namespace, name)
+    def names(self, namespace: str, reservation: str) -> tuple[SeatName, ...]:
+        """The free seats of a reservation, by task and index."""
+        return self._seats.get((namespace, reservation), ())
+
+    def names_of_task(self, namespace: str, reservation: str, task: str) -> tuple[SeatName, ...]:
+        """The free seats of one task, by index."""
+        seats = self.names(namespace, reservation)
         first = bisect_left(seats, task, key=_TASK)
         return seats[first : bisect_right(seats, task, lo=first, key=_TASK)]
 
-    def open(self, names: Iterable[SeatName], reservation: Reservation, owners: Owners) -> None:
-        """These seats of a reservation are vacant now; harmless for those that were."""
+    def add(self, names: Iterable[SeatName], reservation: Reservation, owners: Owners) -> None:
+        """These seats of a reservation are free now; harmless for those that were."""
         key = key_of(reservation)
         seats = self._seats.get(key, ())
-        more = [name for name in names if _place(seats, name) is None]
+        more = [name for name in names if _position(seats, name) is None]
         if not more:
             return
         if not seats:
             self.owner_index.put(reservation, owners)
         self._log.put(self._seats, key, tuple(sorted((*seats, *more))))
 
-    def close(self, name: SeatName) -> None:
-        """A seat is not vacant any more; harmless for one that was not."""
+    def discard(self, name: SeatName) -> None:
+        """A seat is not free any more; harmless for one that was not."""
         key = (name.namespace, name.reservation)
         seats = self._seats.get(key, ())
-        if seats and seats[0] == name:  # most are taken in order
-            self._leave(key, seats[1:])
-        elif (place := _place(seats, name)) is not None:
-            self._leave(key, seats[:place] + seats[place + 1 :])
+        if seats and seats[0] == name:  # seats are mostly assigned in order, and then no search is needed
+            self._set(key, seats[1:])
+        elif (position := _position(seats, name)) is not None:
+            self._set(key, seats[:position] + seats[position + 1 :])
 
-    def close_all(self, key: Key, names: Collection[SeatName]) -> None:
-        """The same of several seats of a reservation."""
+    def discard_all(self, key: Key, names: Collection[SeatName]) -> None:
+        """`discard` for several seats of one reservation."""
         if len(names) == 1:
-            self.close(*names)
+            self.discard(*names)
             return
         seats, gone = self._seats.get(key, ()), set(names)
         if not gone.isdisjoint(seats):
-            self._leave(key, tuple(name for name in seats if name not in gone))
+            self._set(key, tuple(name for name in seats if name not in gone))
 
-    def _leave(self, key: Key, left: tuple[SeatName, ...]) -> None:
-        if left:
-            self._log.put(self._seats, key, left)
+    def _set(self, key: Key, seats: tuple[SeatName, ...]) -> None:
+        if seats:
+            self._log.put(self._seats, key, seats)
         else:
             self._log.drop(self._seats, key)
             self.owner_index.drop(key)
 
 
-def _place(seats: tuple[SeatName, ...], name: SeatName) -> int | None:
-    """Where a seat is among these, which are sorted; None if it is not."""
-    place = bisect_left(seats, name)
-    return place if place < len(seats) and seats[place] == name else None
+def _position(seats: tuple[SeatName, ...], name: SeatName) -> int | None:
+    """The position of a seat among sorted seats; None if it is not one of them."""
+    position = bisect_left(seats, name)
+    return position if position < len(seats) and seats[position] == name else None

@@ -21,14 +21,14 @@ from enum import StrEnum
 import msgspec
 
 from restow.model.objects import MatchPolicy, Pod, PodGroup, Reservation, ReservationPhase
-from restow.model.reservations.reservation_annotations import awaited_pods, requested_reservation_name, migrating_pod
-from restow.model.reservations.observed import is_available, has_undecided_change, status_names_all_owners
+from restow.model.reservations.observed_spec import has_undecided_change, is_available, status_names_all_owners
+from restow.model.reservations.reservation_annotations import awaited_pods, migrating_pod, requested_reservation_name
+from restow.model.reservations.reservation_index import ReservationIndex
 from restow.model.reservations.seat import Seat
 from restow.model.reservations.spec import is_expired, is_for_scheduler, named_schedulers
 from restow.model.reservations.task_sizes import Sizes
 from restow.model.reservations.template_comparison import differences, in_detail
 from restow.model.resources import fits, pod_requests
-from restow.model.reservations.reservation_index import ReservationIndex
 from restow.model.times import TimeError
 from restow.model.words import number_of
 
@@ -103,7 +103,7 @@ def why_unusable(namespace: str, name: str, index: ReservationIndex, names: froz
 def why_owner_mismatch(reservation: Reservation, pod: Pod, index: ReservationIndex) -> Mismatch | None:
     """What is wrong if none of a reservation's owners speaks of a pod."""
     seat = _first(index, reservation)
-    if seat is not None and seat.owners.match(pod, index.owner_chains):
+    if seat is not None and seat.owners.matches(pod, index.owner_chains):
         return None
     count, meta = len(reservation.spec.owners or ()), pod.metadata
     few = ("it names no owner", "its owner does not match")
@@ -156,7 +156,7 @@ def _large_enough_first(reservation: Reservation, pod: Pod, index: ReservationIn
 
 def why_too_many_pods(reservation: Reservation, pods: Sequence[Pod], index: ReservationIndex) -> Mismatch | None:
     """Fewer pods than seats may use a reservation, more may not."""
-    seats = len(index.free.seats(reservation.metadata.namespace or "", reservation.metadata.name))
+    seats = len(index.free.names(reservation.metadata.namespace or "", reservation.metadata.name))
     if len(pods) <= seats:
         return None
     left = f"{number_of(len(pods), 'pod')}, {number_of(seats, 'seat', 'are')} left"

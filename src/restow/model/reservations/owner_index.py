@@ -1,11 +1,9 @@
-"""Directory: which reservations may be for a pod, without looking at all of them.
+"""An index of reservations by their owners: which of them may be for a pod, without looking at all of them.
 
-Goes in: reservations with their owners. Comes out: for a pod, those of its namespace whose owners may speak of it, the
-ones made for a migration first, then the oldest first, by name among equals.
-
-Reservations are listed under the traits that their owners ask for (a label, a UID, a name), and a pod is looked up
-under what it has of these, so that a pod of nobody's costs a few look-ups however many reservations there are. Whether
-the owners really match is for the caller to ask.
+Goes in: reservations with their owners. Comes out: for a pod, the reservations of its namespace that share a lookup key
+with it (a label, a UID, a name), in the order in which pods try them: those made for a migration first, then the
+oldest, by name among equals. A pod that no reservation is for costs a few lookups, however many reservations there are.
+Whether the owners really match, the caller checks.
 """
 
 from __future__ import annotations
@@ -13,91 +11,96 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterator
 
-from restow.model.object_key import Key, key_of
 from restow.model.cluster.owner_chains import OwnerChains
 from restow.model.cluster.undo import UndoLog
+from restow.model.object_key import Key, key_of
 from restow.model.objects import Pod, Reservation
+from restow.model.reservations.owners import NAME, UID, LookupKind, Owners, lookup_values
 from restow.model.reservations.reservation_annotations import migrating_pod
-from restow.model.reservations.owners import NAME, UID, Facet, Owners, values_of
 
-Turn = tuple[bool, str, str]
-"""Not for a migration, when it was made, its name: the smaller, the sooner."""
-_Entry = tuple[Turn, tuple[tuple[Facet, str], ...]]
+TryOrder = tuple[bool, str, str]
+"""Not made for a migration, creation time, name: pods try the reservation with the smallest first."""
+_Entry = tuple[TryOrder, tuple[tuple[LookupKind, str], ...]]
 
 
 class OwnerIndex:
-    __slots__ = ("_entries", "_listed", "_log")
+    __slots__ = ("_by_lookup_key", "_entries", "_log")
 
     def __init__(self, log: UndoLog) -> None:
         self._log = log
         self._entries: dict[Key, _Entry] = {}
-        self._listed: dict[str, dict[Facet, dict[str, list[Turn]]]] = {}
+        self._by_lookup_key: dict[str, dict[LookupKind, dict[str, list[TryOrder]]]] = {}
+        """By namespace, kind and value."""
 
     # --- reading ------------------------------------------------------------------------------------------------------
 
-    def any_in(self, namespace: str) -> bool:
-        """Whether any reservation of a namespace is listed that may be for somebody."""
-        return namespace in self._listed
+    def has_reservations_in(self, namespace: str) -> bool:
+        """Whether any reservation of a namespace is in the index."""
+        return namespace in self._by_lookup_key
 
-    def is_sought(self, pod: Pod) -> bool:
-        """Whether a reservation asks for this very pod, by name or UID."""
-        listed = self._listed.get(pod.metadata.namespace or "", {})
-        return pod.metadata.name in listed.get(NAME, ()) or pod.metadata.uid in listed.get(UID, ())
+    def names_pod(self, pod: Pod) -> bool:
+        """Whether an owner of a reservation refers to this very pod, by name or UID."""
+        by_kind = self._by_lookup_key.get(pod.metadata.namespace or "", {})
+        return pod.metadata.name in by_kind.get(NAME, ()) or pod.metadata.uid in by_kind.get(UID, ())
 
-    def find(self, pod: Pod, kinship: OwnerChains) -> Iterator[str]:
-        """The names of reservations that ask for something that a pod has, in turn. They may be dropped meanwhile."""
+    def find(self, pod: Pod, owner_chains: OwnerChains) -> Iterator[str]:
+        """The names of the reservations that share a lookup key with a pod, in the order to try them.
+
+        The caller may drop reservations from the index between two of them.
+        """
         lists = []
-        for facet, by_value in self._listed.get(pod.metadata.namespace or "", {}).items():
-            lists += [by_value[value] for value in values_of(pod, facet, kinship) if value in by_value]
-        turn = min((turns[0] for turns in lists), default=None) if lists else None
-        while turn is not None:
-            yield turn[2]
-            following = (_after(turns, turn) for turns in lists)
-            turn = min((one for one in following if one is not None), default=None)
+        for kind, by_value in self._by_lookup_key.get(pod.metadata.namespace or "", {}).items():
+            lists += [by_value[value] for value in lookup_values(pod, kind, owner_chains) if value in by_value]
+        # The smallest of all lists, then the smallest that is larger than the one before: no list is copied.
+        order = min((orders[0] for orders in lists), default=None) if lists else None
+        while order is not None:
+            yield order[2]
+            following = (_after(orders, order) for orders in lists)
+            order = min((one for one in following if one is not None), default=None)
 
     # --- writing ------------------------------------------------------------------------------------------------------
 
     def put(self, reservation: Reservation, owners: Owners) -> None:
-        """List a reservation under what its owners ask for now. One that is nobody's is found by nobody."""
-        key, entry = key_of(reservation), (turn_of(reservation), tuple(dict.fromkeys(owners.traits())))
+        """List a reservation under the lookup keys of its owners, instead of any before; without owners under none."""
+        key, entry = key_of(reservation), (try_order(reservation), tuple(dict.fromkeys(owners.lookup_keys())))
         if self._entries.get(key) != entry:
             self.drop(key)
-            self._list(key, entry)
+            self._insert(key, entry)
 
     def drop(self, key: Key) -> None:
-        """List a reservation no longer; harmless for one that is not."""
+        """Remove a reservation from the index; harmless for one that is not in it."""
         if key in self._entries:
-            self._strike(key)
+            self._remove(key)
 
-    def _list(self, key: Key, entry: _Entry) -> None:
-        turn, traits = self._entries[key] = entry
-        listed = self._listed.setdefault(key[0], {}) if traits else {}
-        for facet, value in traits:
-            insort(listed.setdefault(facet, {}).setdefault(value, []), turn)
-        self._log.record(self._strike, key)
+    def _insert(self, key: Key, entry: _Entry) -> None:
+        order, lookup_keys = self._entries[key] = entry
+        by_kind = self._by_lookup_key.setdefault(key[0], {}) if lookup_keys else {}
+        for kind, value in lookup_keys:
+            insort(by_kind.setdefault(kind, {}).setdefault(value, []), order)
+        self._log.record(self._remove, key)
 
-    def _strike(self, key: Key) -> None:
-        """The inverse of `_list`."""
-        turn, traits = entry = self._entries.pop(key)
-        listed = self._listed.get(key[0], {})
-        for facet, value in traits:
-            turns = listed[facet][value]
-            del turns[bisect_left(turns, turn)]
-            if not turns:
-                del listed[facet][value]
-            if not listed[facet]:
-                del listed[facet]
-        if not listed:
-            self._listed.pop(key[0], None)
-        self._log.record(self._list, key, entry)
+    def _remove(self, key: Key) -> None:
+        """The inverse of `_insert`."""
+        order, lookup_keys = entry = self._entries.pop(key)
+        by_kind = self._by_lookup_key.get(key[0], {})
+        for kind, value in lookup_keys:
+            orders = by_kind[kind][value]
+            del orders[bisect_left(orders, order)]
+            if not orders:
+                del by_kind[kind][value]
+            if not by_kind[kind]:
+                del by_kind[kind]
+        if not by_kind:
+            self._by_lookup_key.pop(key[0], None)
+        self._log.record(self._insert, key, entry)
 
 
-def turn_of(reservation: Reservation) -> Turn:
+def try_order(reservation: Reservation) -> TryOrder:
     metadata = reservation.metadata
     return migrating_pod(reservation) is None, metadata.creation_timestamp or "", metadata.name
 
 
-def _after(turns: list[Turn], last: Turn) -> Turn | None:
-    """The first turn that comes after another."""
-    place = bisect_right(turns, last)
-    return turns[place] if place < len(turns) else None
+def _after(orders: list[TryOrder], last: TryOrder) -> TryOrder | None:
+    """The first entry of a sorted list that comes after another one."""
+    position = bisect_right(orders, last)
+    return orders[position] if position < len(orders) else None

@@ -1,4 +1,14 @@
-"""TODO"""
+"""The owners of a reservation: may this pod consume one of its seats?
+
+Goes in: the owners that a reservation lists, a pod of its namespace, and the owner chains that the API has shown. The
+entries are ORed, and so are the fields of an entry:
+
+    object          the pod itself, its PodGroup, or anything in its owner chain
+    controller      anything in its owner chain, so that a rolling update still matches
+    labelSelector   the labels of the pod or of its PodGroup
+
+No pod may consume a reservation without owners.
+"""
 
 from __future__ import annotations
 
@@ -11,50 +21,48 @@ from restow.model.cluster.owner_chains import OwnerChains, group_name
 from restow.model.objects import ObjectReference, Pod, ReservationOwner
 from restow.model.selectors import NOTHING, LabelSelector, SelectorError, label_selector
 
+_POD_KINDS = (None, "", "Pod")
+
+LookupKind = tuple[str, str]
+"""By what a reservation is looked up for a pod: ("label", key), or one of these:"""
+UID: LookupKind = ("uid", "")
+NAME: LookupKind = ("name", "")
+ANYTHING: LookupKind = ("anything", "")
+
 
 class _Owner(msgspec.Struct, frozen=True):
+    """One entry, with its selector parsed."""
+
     object: ObjectReference | None
     controller: ObjectReference | None
     selector: LabelSelector
 
-    def matches(self, pod: Pod, kinship: OwnerChains) -> bool:
+    def matches(self, pod: Pod, owner_chains: OwnerChains) -> bool:
         return (
-            (self.object is not None and _is_object(self.object, pod, kinship))
-            or (self.controller is not None and _is_owner(self.controller, pod, kinship))
-            or _is_selected(self.selector, pod, kinship)
+            (self.object is not None and _refers_to(self.object, pod, owner_chains))
+            or (self.controller is not None and _refers_to_owner(self.controller, pod, owner_chains))
+            or _selects(self.selector, pod, owner_chains)
         )
 
 
-_POD_KINDS = (None, "", "Pod")
-
-Facet = tuple[str, str]
-"""What may be asked of a pod: ("label", key), or one of these:"""
-
-UID: Facet = ("uid", "")
-
-NAME: Facet = ("name", "")
-
-ANYTHING: Facet = ("anything", "")
-
-
 class Owners(msgspec.Struct, frozen=True):
-    """The owners of a reservation, read once."""
+    """The owners of a reservation, parsed once."""
 
     entries: tuple[_Owner, ...] = ()
-    speaks_of_pods: bool = False
-    """Whether one of them may mean a very pod, and none that is like it."""
+    has_pod_reference: bool = False
+    """Whether an entry may refer to one very pod, and to none of the pods that are like it."""
 
     @classmethod
     def of(cls, written: Iterable[ReservationOwner]) -> Self:
         entries = tuple(_Owner(one.object, one.controller, _selector(one)) for one in written)
         return cls(entries, any(one.object and one.object.kind in _POD_KINDS for one in entries))
 
-    def match(self, pod: Pod, kinship: OwnerChains) -> bool:
-        """Whether one of them speaks of this pod, which must be of the reservation's namespace."""
-        return any(owner.matches(pod, kinship) for owner in self.entries)
+    def matches(self, pod: Pod, owner_chains: OwnerChains) -> bool:
+        """Whether any entry matches this pod, which must be of the reservation's namespace."""
+        return any(owner.matches(pod, owner_chains) for owner in self.entries)
 
-    def traits(self) -> Iterator[tuple[Facet, str]]:
-        """Facets with values, of which every pod that matches has one."""
+    def lookup_keys(self) -> Iterator[tuple[LookupKind, str]]:
+        """Kinds with values, at least one of which every pod that matches has."""
         for owner in self.entries:
             for reference in (owner.object, owner.controller):
                 if reference is not None and (reference.uid or reference.name):
@@ -64,60 +72,62 @@ class Owners(msgspec.Struct, frozen=True):
                 yield (("label", equal[0].key), equal[0].values[0]) if equal else (ANYTHING, "")
 
 
-def values_of(pod: Pod, facet: Facet, kinship: OwnerChains) -> Iterable[str]:
-    """What a pod has of a facet: itself, its owners, its PodGroup."""
+def lookup_values(pod: Pod, kind: LookupKind, owner_chains: OwnerChains) -> Iterable[str]:
+    """The values of a lookup kind that a pod has: its own, those of its owner chain, and those of its PodGroup."""
     metadata = pod.metadata
-    group = kinship.group_of(pod) if metadata.annotations else None
-    if facet[0] == "label":
-        known = (metadata.labels, group.metadata.labels if group is not None else None)
-        return [labels[facet[1]] for labels in known if labels and facet[1] in labels]
-    if facet == UID:
-        related = [group.metadata.uid] if group is not None else []
-        return [metadata.uid, *(owner.uid for owner in kinship.chain(pod)), *related]
-    if facet == NAME:
-        named = group_name(pod)
-        return [metadata.name, *(owner.name for owner in kinship.chain(pod)), *([named] if named else [])]
+    group = owner_chains.group_of(pod) if metadata.annotations else None
+    if kind[0] == "label":
+        all_labels = (metadata.labels, group.metadata.labels if group is not None else None)
+        return [labels[kind[1]] for labels in all_labels if labels and kind[1] in labels]
+    if kind == UID:
+        group_uids = [group.metadata.uid] if group is not None else []
+        return [metadata.uid, *(owner.uid for owner in owner_chains.chain(pod)), *group_uids]
+    if kind == NAME:
+        group_names = [name] if (name := group_name(pod)) else []
+        return [metadata.name, *(owner.name for owner in owner_chains.chain(pod)), *group_names]
     return ("",)
 
 
-def _is_object(reference: ObjectReference, pod: Pod, kinship: OwnerChains) -> bool:
+def _refers_to(reference: ObjectReference, pod: Pod, owner_chains: OwnerChains) -> bool:
+    """Whether a reference means the pod, its PodGroup, or something in its owner chain."""
     metadata = pod.metadata
-    if reference.kind in _POD_KINDS and _same(reference, metadata.name, metadata.uid):
+    if reference.kind in _POD_KINDS and _names(reference, metadata.name, metadata.uid):
         return True
     if reference.kind == "PodGroup":
-        group = kinship.group_of(pod)
-        return _same(reference, group_name(pod) or "", group.metadata.uid if group else "")
-    return _is_owner(reference, pod, kinship)
+        group = owner_chains.group_of(pod)
+        return _names(reference, group_name(pod) or "", group.metadata.uid if group else "")
+    return _refers_to_owner(reference, pod, owner_chains)
 
 
-def _is_owner(reference: ObjectReference, pod: Pod, kinship: OwnerChains) -> bool:
+def _refers_to_owner(reference: ObjectReference, pod: Pod, owner_chains: OwnerChains) -> bool:
+    """Whether a reference means something in the owner chain of a pod."""
     return any(
-        _same(reference, owner.name, owner.uid)
+        _names(reference, owner.name, owner.uid)
         and reference.kind in (None, "", owner.kind)
         and reference.api_version in (None, "", owner.api_version)
-        for owner in kinship.chain(pod)
+        for owner in owner_chains.chain(pod)
     )
 
 
-def _same(reference: ObjectReference, name: str, uid: str) -> bool:
-    """Whether name and UID agree where they are given; one of them must be."""
+def _names(reference: ObjectReference, name: str, uid: str) -> bool:
+    """Whether a reference agrees with a name and a UID where it has them; it must have one of them."""
     if not reference.name and not reference.uid:
         return False
     return reference.name in (None, "", name) and reference.uid in (None, "", uid)
 
 
 def _selector(owner: ReservationOwner) -> LabelSelector:
-    """A selector that cannot be read selects nothing."""
+    """The label selector of an entry; an invalid one selects nothing (validation reports it)."""
     try:
         return label_selector(owner.label_selector)
     except SelectorError:
         return NOTHING
 
 
-def _is_selected(selector: LabelSelector, pod: Pod, kinship: OwnerChains) -> bool:
+def _selects(selector: LabelSelector, pod: Pod, owner_chains: OwnerChains) -> bool:
     if selector.nothing:
         return False
     if selector.matches(pod.metadata.labels):
         return True
-    group = kinship.group_of(pod) if pod.metadata.annotations else None
+    group = owner_chains.group_of(pod) if pod.metadata.annotations else None
     return group is not None and selector.matches(group.metadata.labels)

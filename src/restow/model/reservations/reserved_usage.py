@@ -1,6 +1,7 @@
-"""Holdings: how much room the seats of reservations hold, by namespace and by queue.
+"""Reserved usage: how much room the seats of reservations reserve, by namespace and by queue.
 
-Goes in: seats as they begin and cease to hold room. Comes out: sums in base units, kept up to date seat by seat.
+Goes in: seats as they begin and cease to reserve room. Comes out: sums in base units, kept up to date seat by seat, for
+the share of a namespace and the limits of queues.
 """
 
 from __future__ import annotations
@@ -10,8 +11,8 @@ from collections.abc import Iterable
 from restow.model.cluster.listing import Amounts, Resources
 from restow.model.cluster.undo import UndoLog
 
-Holder = tuple[str, str]
-"""A namespace, and a queue as written: "" is the default one."""
+ChargedTo = tuple[str, str]
+"""A namespace, and a queue as written: "" is the default queue."""
 
 
 class ReservedUsage:
@@ -20,28 +21,29 @@ class ReservedUsage:
     def __init__(self, log: UndoLog, resources: Resources) -> None:
         self._log = log
         self._resources = resources
-        self._sums: dict[Holder, dict[int, int]] = {}
+        self._sums: dict[ChargedTo, dict[int, int]] = {}
 
     def of_namespace(self, namespace: str) -> dict[str, int]:
-        return self._total(holder for holder in self._sums if holder[0] == namespace)
+        """The sum over the seats of a namespace, by the name of the resource."""
+        return self._total(charged_to for charged_to in self._sums if charged_to[0] == namespace)
 
     def by_queue(self) -> dict[str, dict[str, int]]:
-        """By the queue as written."""
+        """The sums over the seats of each queue, as it is written, by the name of the resource."""
         queues = dict.fromkeys(queue for _, queue in self._sums)
-        return {queue: self._total(holder for holder in self._sums if holder[1] == queue) for queue in queues}
+        return {queue: self._total(one for one in self._sums if one[1] == queue) for queue in queues}
 
-    def add(self, holder: Holder, amounts: Amounts) -> None:
-        """A seat holds this much."""
-        self._change(holder, amounts, 1)
-        self._log.record(self.remove, holder, amounts)
+    def add(self, charged_to: ChargedTo, amounts: Amounts) -> None:
+        """A seat reserves this much."""
+        self._change(charged_to, amounts, 1)
+        self._log.record(self.remove, charged_to, amounts)
 
-    def remove(self, holder: Holder, amounts: Amounts) -> None:
+    def remove(self, charged_to: ChargedTo, amounts: Amounts) -> None:
         """The inverse of `add`."""
-        self._change(holder, amounts, -1)
-        self._log.record(self.add, holder, amounts)
+        self._change(charged_to, amounts, -1)
+        self._log.record(self.add, charged_to, amounts)
 
-    def _change(self, holder: Holder, amounts: Amounts, sign: int) -> None:
-        sums = self._sums.setdefault(holder, {})
+    def _change(self, charged_to: ChargedTo, amounts: Amounts, sign: int) -> None:
+        sums = self._sums.setdefault(charged_to, {})
         for column, amount in amounts:
             total = sums.get(column, 0) + sign * amount
             if total:
@@ -49,12 +51,12 @@ class ReservedUsage:
             else:
                 del sums[column]
         if not sums:
-            del self._sums[holder]
+            del self._sums[charged_to]
 
-    def _total(self, holders: Iterable[Holder]) -> dict[str, int]:
+    def _total(self, charged: Iterable[ChargedTo]) -> dict[str, int]:
         total: dict[str, int] = {}
-        for holder in holders:
-            for column, amount in self._sums[holder].items():
+        for charged_to in charged:
+            for column, amount in self._sums[charged_to].items():
                 name = self._resources.name(column)
                 total[name] = total.get(name, 0) + amount
         return total

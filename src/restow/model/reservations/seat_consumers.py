@@ -1,163 +1,246 @@
-"""Claims: who is believed to sit in which seat.
+"""Who consumed which seat: the one place that knows, until the status of the reservation records it.
 
-Goes in: pods that are assumed in a seat or name one, and those that have left before anybody wrote down that they had
-taken it. Comes out: who took a seat that is not marked as consumed yet, and whether a seat was given to anybody.
+Two questions are answered from what is kept here, by the same rules (`consumer_rules`):
 
-A pod is believed to take an open seat when we assumed it there, or when it is bound on the seat's node, its annotations
-name the seat and this very reservation, and we gave it the seat or it is one of those whom the seat is for, or was when
-that was last written down; not while nobody may come yet, because the pod that moves has not left. So a seat and the
-pod in it never count twice, and nobody frees a seat by writing an annotation.
+    occupant_of   the pod on a node that takes the room of an open seat now. It is undone with the snapshot.
+    consumer_of   the pod to be recorded as the consumer of a seat, which may be over, or gone, by now.
 
-A seat may be taken away while a pod is on its way there, and be asked for again. The pod then has what it was given,
-wherever that is, and there is no other one of that name.
+The second needs a memory that the snapshot does not have: a seat must be recorded as consumed even if its pod is gone
+before that is written, or another pod would consume it once more. Only the scheduler, which assigns and records, feeds
+that memory, by `bound`, `pod_shown` and `pod_gone`. It is evidence of what happened, so no try takes it back:
+
+    shown      bound pods that name the seat, running or finished, as they were first shown: a binding is final
+    departed   pods that were shown so, and deleted before the consumption of the seat was recorded
+    binding    the pod that this scheduler bound into the seat, whose word therefore counts first
+    vanished   that pod, deleted before any event showed it: it is believed without an annotation
+
+It does not matter that a seat is taken away meanwhile: the reservation may ask for a seat of the same name again, and
+the pod that consumed it has it then, wherever that is.
 """
 
 from __future__ import annotations
 
-from restow.model.object_key import key_of
+from collections.abc import Collection, Mapping
+
+import msgspec
+from msgspec.structs import replace
+
 from restow.model.cluster.occupancy import Occupant
 from restow.model.cluster.owner_chains import OwnerChains
-from restow.model.reservations.placements import Placements
 from restow.model.cluster.pods import Pods
-from restow.model.reservations.assigned_seats import AssignedSeats
-from restow.model.reservations.seat import Seat
 from restow.model.cluster.undo import UndoLog
+from restow.model.object_key import Key
 from restow.model.objects import Pod, Reservation
-from restow.model.reservations.reservation_annotations import migrating_pod, named_reservation_uid
-from restow.model.reservations.observed import possible_consumers
+from restow.model.reservations.assigned_seats import AssignedSeats
+from restow.model.reservations.consumer_rules import ConsumerRules
+from restow.model.reservations.placements import Placements
+from restow.model.reservations.reservation_annotations import named_seat
+from restow.model.reservations.seat import Seat
 from restow.model.reservations.seat_name import SeatName
 
 
+class _Evidence(msgspec.Struct):
+    """What the scheduler has seen of pods that consumed one seat; see the top of this module."""
+
+    shown: dict[str, Pod] = {}
+    """By the UID of the pod."""
+    departed: dict[str, Pod] = {}
+    """By the UID of the pod."""
+    binding: tuple[str, str] | None = None
+    """The UIDs of the pod and of the reservation."""
+    vanished: tuple[str, Pod] | None = None
+    """With the UID of the reservation."""
+
+    def names_a_pod(self) -> bool:
+        return bool(self.shown or self.departed or self.vanished)
+
+
 class SeatConsumers:
-    def __init__(self, log: UndoLog, placements: Placements, pods: Pods, kinship: OwnerChains) -> None:
+    def __init__(self, log: UndoLog, placements: Placements, pods: Pods, owner_chains: OwnerChains) -> None:
         self._log = log
-        self._placements = placements
-        self._known = placements.known
+        self._reservations = placements.known
         self._seats = placements.seats
         self._pods = pods
-        self._kinship = kinship
-        self._namers: dict[SeatName, frozenset[str]] = {}
-        """The UIDs of pods that are assumed in a seat, or say that they took it."""
-        self._spent: dict[SeatName, None] = {}
-        """Taken by pods that are over or gone, which is not written down yet; whether the seats are there or not."""
         self.assigned = AssignedSeats(log)
+        self.rules = ConsumerRules(placements, pods, owner_chains, self.assigned)
+        self._naming: dict[SeatName, frozenset[str]] = {}
+        self.naming: Mapping[SeatName, frozenset[str]] = self._naming
+        """The UIDs of the pods on nodes that are assumed in a seat or name it, rightly or not."""
+        self._closed: dict[SeatName, None] = {}
+        self.closed: Collection[SeatName] = self._closed.keys()
+        """Seats whose consumer is gone, until the status records it; whether the seats are there or not."""
+        self._evidence: dict[Key, dict[SeatName, _Evidence]] = {}
+        self._seat_of: dict[str, SeatName] = {}
+        """The seat that a pod was first shown in, by the UID of the pod."""
+        self._unseen: dict[str, tuple[SeatName, Pod]] = {}
+        """Pods that this scheduler bound and no event has shown since, by UID."""
 
-    # --- reading ------------------------------------------------------------------------------------------------------
+    # --- the pod in a seat now ----------------------------------------------------------------------------------------
 
     def occupant_of(self, name: SeatName) -> Occupant | None:
-        """The pod that is believed to sit in a seat that is not marked as consumed yet."""
+        """The pod that takes the room of an open seat."""
         seat = self._seats.get(name)
         if seat is None or not seat.is_open:
             return None
-        for uid in sorted(self._namers.get(name, ())):
-            if self.may_occupy(seat, self._pods.known[uid]):
+        for uid in sorted(self._naming.get(name, ())):
+            if self.rules.may_occupy(seat, self._pods.known[uid]):
                 return self._pods.known[uid]
         return None
 
-    def may_occupy(self, seat: Seat, occupant: Occupant) -> bool:
-        """Whether a pod that is assumed in a seat, or names it, is believed to sit there."""
-        if occupant.node != seat.node or occupant.pod.metadata.namespace != seat.name.namespace:
-            return False
-        if occupant.assumed_at is not None:
-            return self.assigned.allows(seat, occupant.key)
-        return self.has_consumed(occupant.pod, seat.name)
-
-    def has_consumed(self, pod: Pod, name: SeatName, *, given: bool = False) -> bool:
-        """Whether a bound pod that names a seat has taken it: it speaks of this very reservation, and was given the
-        seat or may have been. Where the API says where the seat is, the pod must be there."""
-        reservation = self._reservation(name)
-        if reservation is None or pod.metadata.namespace != name.namespace:
-            return False
-        life, shown = reservation.metadata.uid, self._seats.get(name)
-        if self._placements.is_assumed(name):
-            shown = None
-        if named_reservation_uid(pod) != life or (shown is not None and shown.node != pod.spec.node_name):
-            return False
-        if given or self.assigned.gave(life, pod.metadata.uid):
-            return True
-        takers = shown.possible_consumers if shown is not None else possible_consumers(reservation)
-        return not self._is_shut(reservation) and takers.match(pod, self._kinship)
-
     def is_given(self, name: SeatName) -> bool:
-        """Whether a seat cannot be placed, once more: it is there, or a pod was given it or has taken it, and nothing
-        says so yet."""
-        if name in self._seats or name in self._spent:
+        """Whether a seat of this name must not be placed: it is there, or a pod was given it or has consumed it, and
+        no status says so yet."""
+        if name in self._seats or name in self._closed:
             return True
-        return any(self._has_claim(self._pods.known[uid], name) for uid in self._namers.get(name, ()))
+        return any(self.rules.keeps_seat(self._pods.known[uid], name) for uid in self._naming.get(name, ()))
 
-    def is_spent(self, name: SeatName) -> bool:
-        """Whether whoever took a seat has left before that was written down."""
-        return name in self._spent
+    # --- the consumer to be recorded ----------------------------------------------------------------------------------
 
-    def named(self) -> set[SeatName]:
-        """The seats that pods are assumed in or name, as far as they exist."""
-        return self._seats.keys() & self._namers.keys()
+    def consumer_of(self, name: SeatName) -> Pod | None:
+        """The pod that consumed a seat, there or gone: of several that name it, the one that this scheduler bound,
+        else the oldest."""
+        evidence = self._evidence.get((name.namespace, name.reservation), {}).get(name)
+        if evidence is None:
+            return None
+        reservation = self._reservations.get((name.namespace, name.reservation))
+        if evidence.vanished is not None and reservation is not None:
+            reservation_uid, pod = evidence.vanished
+            if reservation_uid == reservation.metadata.uid:
+                return pod
+        bound_here = evidence.binding[0] if evidence.binding is not None else ""
+        pods = [*evidence.shown.values(), *evidence.departed.values()]
+        if len(pods) > 1:
+            pods.sort(
+                key=lambda pod: (pod.metadata.uid != bound_here, pod.metadata.creation_timestamp or "", pod.metadata.uid)
+            )
+        rules = self.rules
+        consumers = (
+            pod for pod in pods if rules.has_consumed(pod, name, was_bound_here=pod.metadata.uid == bound_here)
+        )
+        return next(consumers, None)
 
-    def count(self, name: SeatName) -> int:
-        """How many pods are assumed in a seat or name it, rightly or not."""
-        return len(self._namers.get(name, ()))
+    def is_recorded(self, name: SeatName) -> bool:
+        """Whether the status records the consumer of a seat, or the reservation is gone: nothing is left to record."""
+        seat = self._seats.get(name)
+        if seat is not None:
+            return seat.recorded_consumer is not None
+        return (name.namespace, name.reservation) not in self._reservations
 
-    def _has_claim(self, occupant: Occupant, name: SeatName) -> bool:
-        if occupant.assumed_at is None:
-            return self.has_consumed(occupant.pod, name)
-        reservation = self._reservation(name)
-        return reservation is not None and self.assigned.gave(reservation.metadata.uid, occupant.key)
+    def was_bound_here(self, name: SeatName) -> bool:
+        """Whether this scheduler has bound a pod into a seat whose consumption is not recorded yet."""
+        evidence = self._evidence.get((name.namespace, name.reservation), {}).get(name)
+        return evidence is not None and evidence.binding is not None
 
-    def _is_shut(self, reservation: Reservation) -> bool:
-        """Whether nobody can have been given a seat: the pod that it moves is known to be where it was."""
-        mover = self._pods.known.get(migrating_pod(reservation) or "")
-        return mover is not None and not mover.leaving
+    def consumed_seats(self, namespace: str, reservation: str) -> list[SeatName]:
+        """The seats of a reservation that pods say they consumed, whether the seats are there or not, sorted."""
+        known = self._evidence.get((namespace, reservation), {})
+        return sorted(name for name, evidence in known.items() if evidence.names_a_pod())
 
-    def _reservation(self, name: SeatName) -> Reservation | None:
-        return self._known.get((name.namespace, name.reservation))
+    def seat_of(self, pod: Pod) -> SeatName | None:
+        """The seat that a pod was first shown in."""
+        return self._seat_of.get(pod.metadata.uid)
 
-    # --- changing -----------------------------------------------------------------------------------------------------
+    # --- what happens in the snapshot (undoable) ----------------------------------------------------------------------
 
     def pod_changed(self, uid: str, before: Occupant | None, after: Occupant | None) -> None:
-        """A pod came, changed or went: it may be on its way to a seat, have arrived, or name another."""
-        self._promise(uid, before, after)
-        left, taken = before.seat if before else None, after.seat if after else None
-        if left == taken:
+        """A pod came to a node, changed or went: it may be on its way to a seat, have arrived, or name another."""
+        self.assigned.pod_changed(uid, before, after, self._seats)
+        left, entered = before.seat if before else None, after.seat if after else None
+        if left == entered:
             return
         if left:
-            self._drop_namer(left, uid)
-        if taken:
-            self._log.put(self._namers, taken, self._namers.get(taken, frozenset()) | {uid})
+            others = self._naming[left] - {uid}
+            if others:
+                self._log.put(self._naming, left, others)
+            else:
+                self._log.drop(self._naming, left)
+        if entered:
+            self._log.put(self._naming, entered, self._naming.get(entered, frozenset()) | {uid})
 
-    def give(self, name: SeatName, uid: str) -> None:
-        """A pod is assumed in a seat that nobody names."""
-        self.assigned.give(uid, self._seats[name].reservation_uid)
-        self._log.put(self._namers, name, frozenset((uid,)))
+    def assign(self, name: SeatName, uid: str) -> None:
+        """A pod is assumed in a seat that no other pod names."""
+        self.assigned.assign(uid, self._seats[name].reservation_uid)
+        self._log.put(self._naming, name, frozenset((uid,)))
 
-    def spend(self, name: SeatName) -> None:
-        """Whoever took this seat has left before that was written down."""
-        self._log.put(self._spent, name, None)
+    def close(self, name: SeatName) -> None:
+        """The consumer of a seat is gone: until the status records it, the seat is for no pod."""
+        self._log.put(self._closed, name, None)
 
-    def written(self, seat: Seat) -> None:
-        """Everybody can read who took a seat, if anybody did."""
+    def seat_shown(self, seat: Seat) -> None:
+        """A status shows a seat. If it records the consumer, no pod needs to be remembered for it."""
         if seat.recorded_consumer is not None:
-            self._log.drop(self._spent, seat.name)
+            self._log.drop(self._closed, seat.name)
             self.assigned.end(seat.recorded_consumer)
 
-    def forget(self, reservation: Reservation) -> None:
-        """A reservation is gone, and so is what was taken of it."""
-        key = key_of(reservation)
-        for name in [one for one in self._spent if (one.namespace, one.reservation) == key]:
-            self._log.drop(self._spent, name)
+    def reservation_replaced(self, reservation: Reservation) -> None:
+        """A reservation is gone, or another one has its name: its closed seats are gone with it."""
+        metadata = reservation.metadata
+        key = metadata.namespace or "", metadata.name
+        for name in [one for one in self._closed if (one.namespace, one.reservation) == key]:
+            self._log.drop(self._closed, name)
 
-    def _drop_namer(self, name: SeatName, uid: str) -> None:
-        others = self._namers[name] - {uid}
-        if others:
-            self._log.put(self._namers, name, others)
-        else:
-            self._log.drop(self._namers, name)
+    # --- what the scheduler has seen (never undone) -------------------------------------------------------------------
 
-    def _promise(self, uid: str, before: Occupant | None, after: Occupant | None) -> None:
-        """Remember whose seat a pod is on its way to: another reservation may get the name meanwhile."""
-        if after is not None and after.assumed_at is not None:
-            if before is None and after.seat is not None and after.seat in self._seats:
-                self.assigned.give(uid, self._seats[after.seat].reservation_uid)
-        elif after is not None and before is not None and after.seat == before.seat and after.node == before.node:
-            self.assigned.arrive(uid)
-        else:
-            self.assigned.end(uid)
+    def bound(self, pod: Pod, node: str, seat: SeatName, reservation_uid: str) -> None:
+        """This scheduler bound a pod into a seat of the reservation with this UID."""
+        uid, evidence = pod.metadata.uid, self._evidence_of(seat)
+        evidence.binding = (uid, reservation_uid)
+        if uid not in evidence.shown:
+            self._unseen[uid] = (seat, replace(pod, spec=replace(pod.spec, node_name=node)))
+
+    def pod_shown(self, pod: Pod) -> SeatName | None:
+        """The API shows a pod, running or finished; returns the seat that it was not known to have consumed."""
+        uid = pod.metadata.uid
+        if not pod.spec.node_name or uid in self._seat_of:
+            return None
+        self._unseen.pop(uid, None)
+        seat = named_seat(pod) if pod.metadata.annotations else None
+        if seat is not None:
+            self._seat_of[uid] = seat
+            self._evidence_of(seat).shown[uid] = pod
+        return seat
+
+    def pod_gone(self, pod: Pod) -> SeatName | None:
+        """A pod was deleted; returns the seat that it had consumed, which is remembered unless it is recorded."""
+        uid = pod.metadata.uid
+        if uid in self._unseen:  # bound here and gone before any event showed it: the annotation was never seen
+            seat, bound = self._unseen.pop(uid)
+            evidence = self._evidence.get((seat.namespace, seat.reservation), {}).get(seat)
+            if evidence is not None and evidence.binding is not None and evidence.binding[0] == uid:
+                evidence.vanished = (evidence.binding[1], bound)
+            return seat
+        self.pod_shown(pod)  # the deletion may be the first event about the pod
+        consumed = self._seat_of.pop(uid, None)
+        if consumed is not None:
+            evidence = self._evidence_of(consumed)
+            last = evidence.shown.pop(uid)
+            if not self.is_recorded(consumed):
+                evidence.departed[uid] = last
+            self._drop_if_empty(consumed)
+        return consumed
+
+    def recorded(self, name: SeatName) -> None:
+        """The status records the consumer of a seat: no evidence is needed but the pods that are there."""
+        evidence = self._evidence.get((name.namespace, name.reservation), {}).get(name)
+        if evidence is not None:
+            evidence.binding = evidence.vanished = None
+            evidence.departed.clear()
+            self._drop_if_empty(name)
+
+    def reservation_gone(self, namespace: str, reservation: str) -> None:
+        """A reservation was deleted, and with it whatever was to be recorded; the pods that are there stay known."""
+        known = self._evidence.pop((namespace, reservation), {})
+        left = {name: _Evidence(shown=evidence.shown) for name, evidence in known.items() if evidence.shown}
+        if left:
+            self._evidence[namespace, reservation] = left
+
+    def _evidence_of(self, name: SeatName) -> _Evidence:
+        return self._evidence.setdefault((name.namespace, name.reservation), {}).setdefault(name, _Evidence())
+
+    def _drop_if_empty(self, name: SeatName) -> None:
+        key = (name.namespace, name.reservation)
+        evidence = self._evidence[key][name]
+        if evidence.binding is None and not evidence.names_a_pod():
+            del self._evidence[key][name]
+            if not self._evidence[key]:
+                del self._evidence[key]

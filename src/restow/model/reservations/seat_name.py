@@ -1,4 +1,7 @@
-"""TODO"""
+"""The name of a seat: which index of which task of which reservation.
+
+The same text names a seat in the annotation of the pod that consumed it, as the UID of its reserved pod, and in logs.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from restow.model.objects import (
 
 
 class SeatName(msgspec.Struct, frozen=True, order=True, gc=False, cache_hash=True):
-    """Which seat: `index` of `task` of a reservation. Written namespace/name/task/index."""
+    """`index` of `task` of a reservation. Written namespace/name/task/index; sorted by reservation, task and index."""
 
     namespace: str
     reservation: str
@@ -22,12 +25,15 @@ class SeatName(msgspec.Struct, frozen=True, order=True, gc=False, cache_hash=Tru
 
     @classmethod
     def of(cls, key: Key, placement: Placement) -> Self:
-        """The seat of a reservation that a placement is about."""
+        """The name of the seat that a placement of this reservation describes."""
         return cls(*key, placement.task, placement.index)
 
     @classmethod
     def parse(cls, text: str) -> Self | None:
-        """Read the written form; None if it is not one."""
+        """Parse the written form; None if the text does not have that form.
+
+        The text comes from an annotation that any user can write, so an index of more than nine digits is refused.
+        """
         parts = text.split("/")
         if len(parts) != 4 or not (parts[3].isascii() and parts[3].isdigit()) or len(parts[3]) > 9:
             return None

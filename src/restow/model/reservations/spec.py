@@ -1,4 +1,7 @@
-"""TODO"""
+"""What a reservation asks for: its seats per task, their requests, its schedulers and when it expires.
+
+Everything here is read from the spec alone; `observed_spec` compares the spec with the status.
+"""
 
 from __future__ import annotations
 
@@ -15,25 +18,25 @@ from restow.model.times import format_duration, parse_duration, parse_time, time
 
 
 def seat_count(task: TaskSpec) -> int:
-    """How many seats a task has; one where it does not say."""
+    """How many seats a task asks for; one without `replicas`."""
     return 1 if task.replicas is None else max(task.replicas, 0)
 
 
 def seats_per_task(reservation: Reservation) -> dict[str, int]:
-    """How many seats each task has."""
+    """How many seats each task asks for, by task name."""
     return {task.name: seat_count(task) for task in reservation.spec.tasks or ()}
 
 
 def ttl_until(reservation: Reservation, time: float) -> str:
-    """The ttl with which a reservation lasts until then: a second at least, because none at all is for ever."""
+    """The ttl that lets a reservation expire at `time`: at least one second, because a ttl of 0 never expires."""
     created = time_of(reservation.metadata.creation_timestamp)
     return format_duration(max(time - created, 1.0) if created is not None else 1.0)
 
 
 def expires_at(reservation: Reservation) -> float | None:
-    """When a reservation expires if it has not ended by then; None for never. Raises TimeError.
+    """When a reservation expires unless it ends before; None if it never does. Raises TimeError.
 
-    A ttl of 0 is never, whatever `expires` says; otherwise the earlier of both counts.
+    A ttl of 0 means never, even beside `expires`. Otherwise the earlier of `expires` and creation + ttl counts.
     """
     spec, created = reservation.spec, reservation.metadata.creation_timestamp
     ttl = parse_duration(spec.ttl) if spec.ttl else None
@@ -46,18 +49,19 @@ def expires_at(reservation: Reservation) -> float | None:
 
 
 def is_expired(reservation: Reservation, now: float) -> bool:
-    """Whether its time is over. Raises TimeError."""
+    """Whether the expiry time of a reservation has come. Raises TimeError."""
     end = expires_at(reservation)
     return end is not None and now >= end
 
 
 def seats_needed(reservation: Reservation) -> int:
-    """How many seats must be held at once: minAvailable, which is all of them where it does not say."""
+    """How many seats must be held at once: minAvailable, or all seats of all tasks without it."""
     return reservation.spec.min_available or sum(seats_per_task(reservation).values())
 
 
 def is_for_scheduler(reservation: Reservation, names: frozenset[str]) -> bool:
-    """Whether a scheduler of these names looks after it. One that names none anywhere is for any: it is our kind."""
+    """Whether every scheduler that a reservation names is one of `names`. A reservation that names none is ours: only we
+    implement the kind."""
     named = reservation.spec.scheduler_name
     if named and named not in names:
         return False
@@ -69,19 +73,19 @@ def is_for_scheduler(reservation: Reservation, names: frozenset[str]) -> bool:
 
 
 def named_schedulers(reservation: Reservation) -> list[str]:
-    """The schedulers that it names, by name: whoever plays all of them looks after it."""
+    """The schedulers that a reservation names, in its spec and in the templates of its tasks, sorted."""
     spec = reservation.spec
     named = {spec.scheduler_name, *(task.template.spec.scheduler_name for task in spec.tasks or ())}
     return sorted(name for name in named if name)
 
 
 def requests_per_task(reservation: Reservation) -> dict[str, Vector]:
-    """What a seat of each task asks for. Raises QuantityError."""
+    """What one seat of each task requests, by task name. Raises QuantityError."""
     return {task.name: template_requests(task.template.spec) for task in reservation.spec.tasks or ()}
 
 
 def total_requests(reservation: Reservation, placements: Iterable[Placement]) -> Vector:
-    """What the seats at these placements ask for together. Raises QuantityError."""
+    """The sum of what the seats at these placements request. Raises QuantityError."""
     each = requests_per_task(reservation)
     total: Vector = {}
     for task, count in Counter(one.task for one in placements).items():

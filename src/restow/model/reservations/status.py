@@ -45,10 +45,17 @@ from restow.model.objects import (
     TaskState,
 )
 from restow.model.problems import Problem
+from restow.model.reservations.observed_spec import has_undecided_change, is_ended
 from restow.model.reservations.reservation_annotations import awaited_pods
-from restow.model.reservations.observed import has_undecided_change, is_ended
 from restow.model.reservations.seat_fault import FaultReason, SeatFault
-from restow.model.reservations.spec import total_requests, expires_at, seats_needed, seat_count, requests_per_task, seats_per_task
+from restow.model.reservations.spec import (
+    expires_at,
+    requests_per_task,
+    seat_count,
+    seats_needed,
+    seats_per_task,
+    total_requests,
+)
 from restow.model.resources import quantities
 from restow.model.times import format_time
 

@@ -61,17 +61,17 @@ def _seat_one_of(snapshot: Snapshot, engine: Engine, seat: Seat, standing: list[
     sits = next((one for one in standing if not _why_not(snapshot, engine, seat, one, now)), None)
     if sits is not None:
         standing.remove(sits)
-        snapshot.reservations.vacate(seat.name)
+        snapshot.reservations.states.vacate(seat.name)
         snapshot.assume(_arriving(sits.pod, seat), seat.node, at=now)
 
 
 def _why_not(snapshot: Snapshot, engine: Engine, seat: Seat, comes: Arrival, now: float) -> str:
-    taker = snapshot.reservations.occupant_of(seat.name)
+    taker = snapshot.reservations.consumers.occupant_of(seat.name)
     if taker is not None:
         return f"pod {taker.pod.metadata.namespace}/{taker.pod.metadata.name} has taken it"
     mark = snapshot.mark()
     try:
-        snapshot.reservations.vacate(seat.name)
+        snapshot.reservations.states.vacate(seat.name)
         cycle = attempt(Cycle(_arriving(comes.pod, seat), snapshot, now), seat, lambda _: comes.queue)
         return why_not_seated(engine, cycle, seat)
     finally:

@@ -34,7 +34,7 @@ from restow.model.objects import Reservation, ReservationPhase, Taint
 from restow.model.quantity import quantity_of
 from restow.model.reservations.observed_spec import has_undecided_increase, is_available
 from restow.model.reservations.reservation_annotations import awaited_pods, migrating_pod
-from restow.model.reservations.seat import Seat
+from restow.model.reservations.seat import Seat, SeatState
 from restow.model.reservations.seat_fault import FaultReason, SeatFault
 from restow.model.reservations.seat_name import SeatName
 from restow.model.snapshot import Snapshot
@@ -51,8 +51,10 @@ def troubles(snapshot: Snapshot, engine: Engine, seats: Iterable[Seat], now: flo
     book = snapshot.reservations
     for seat in seats:
         row = snapshot.rows.find(seat.node)
-        is_held = book.holds(seat.name)
-        if seat.recorded_consumer is not None or row is None or not (is_held or book.is_assigned(seat.name)):
+        if seat.recorded_consumer is not None or row is None:
+            continue
+        is_held = seat.name in book.reserved_pods
+        if not is_held and book.states.of(seat.name) is not SeatState.ASSIGNED:
             continue
         if not snapshot.nodes.present[row]:
             if is_held:
@@ -179,7 +181,7 @@ def _open(snapshot: Snapshot, node: str) -> Iterator[Seat]:
         seat = book.seat(name) if name is not None else None
         if seat is None or seat.recorded_consumer is not None:
             continue
-        if one.ledger == "reserved" or (one.assumed_at is not None and book.occupant_of(seat.name) is one):
+        if one.ledger == "reserved" or (one.assumed_at is not None and book.consumers.occupant_of(seat.name) is one):
             yield seat
 
 
@@ -260,7 +262,7 @@ def _coming(snapshot: Snapshot, node: str) -> Counter[int]:
     for one in snapshot.occupants(node):
         if one.ledger != "requested" or one.assumed_at is None:
             continue
-        seat = book.seat(one.seat) if one.seat is not None and book.occupant_of(one.seat) is one else None
+        seat = book.seat(one.seat) if one.seat is not None and book.consumers.occupant_of(one.seat) is one else None
         held = dict(snapshot.shapes.of(seat.reserved_pod).amounts) if seat is not None else {}
         for number, amount in one.shape.amounts:
             found[number] += max(amount - held.get(number, 0), 0)
@@ -270,7 +272,7 @@ def _coming(snapshot: Snapshot, node: str) -> Counter[int]:
 def _is_promised(snapshot: Snapshot, reservation: Reservation, group: Iterable[_Asking]) -> bool:
     """Whether the API says of all of these seats that they can be relied on, as they are."""
     is_firm = is_available(reservation) and not has_undecided_increase(reservation)
-    return is_firm and not any(snapshot.reservations.is_unguaranteed(name) for name, _ in group)
+    return is_firm and not any(snapshot.reservations.states.is_unguaranteed(name) for name, _ in group)
 
 
 def _awaited(snapshot: Snapshot, reservation: Reservation, node: str) -> list[Occupant]:

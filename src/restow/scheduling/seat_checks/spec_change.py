@@ -34,7 +34,7 @@ def misfits(
     if not changed:
         return {}
     book, meta = snapshot.reservations, reservation.metadata
-    seats = [one for one in book.seats(meta.namespace or "", meta.name) if book.holds(one.name)]
+    seats = [one for one in book.seats(meta.namespace or "", meta.name) if one.name in book.reserved_pods]
     refused = refusals(snapshot, engine, reservation, _as(is_now, seats), now)
     concerned = [one for one in seats if one.name in refused and one.name.task in changed]
     if not concerned:

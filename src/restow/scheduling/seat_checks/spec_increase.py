@@ -105,9 +105,9 @@ class _Limits:
     def refusal(self, more: Vector) -> str | None:
         """Why a reservation may not have so much beyond what it was given."""
         of_queue = add(more, self._growth.before) if self._growth.moves else more
-        why = self._share.refusal(more)
+        why = self._share.why_exceeded(more)
         if why is None and any(amount > 0 for amount in of_queue.values()):
-            why = self._shares.refusal(self._growth.queue, of_queue)
+            why = self._shares.why_exceeded(self._growth.queue, of_queue)
         return why
 
 
@@ -120,14 +120,14 @@ def _growth(snapshot: Snapshot, reservation: Reservation, gone: Container[SeatNa
     shown = {SeatName.of(key, one) for one in status.placements or () if one.pod_ref is None}
     try:
         for name in sorted(shown):
-            if book.occupant_of(name) is None:  # else a pod has it, or is on its way there, and counts itself
+            if book.consumers.occupant_of(name) is None:  # else a pod has it, or is on its way there, and counts itself
                 before = add(before, {**amounts(given.get(name.task)), PODS: 1})
     except QuantityError:
         return None
     held, now, kept = dict[str, int](), dict[str, int](), list[Seat]()
     for seat in book.seats(*key):
         name, asked = seat.name, requests_of(seat.reserved_pod)
-        if not book.holds(name) or name not in shown:
+        if name not in book.reserved_pods or name not in shown:
             continue
         held = add(held, asked)
         if name.index < wants.get(name.task, 0) and name not in gone:

@@ -1,4 +1,9 @@
-"""TODO"""
+"""What the status says of a reservation: its phase, and which spec it was decided for.
+
+The status names the spec that the scheduler decided about last: observedGeneration, observedOwners, observedQueue and
+observedRequests. Until it decides about a change, the seats keep what they were granted, and no pod may be assigned to
+a seat whose pod the next decision could refuse.
+"""
 
 from __future__ import annotations
 
@@ -16,43 +21,49 @@ from restow.model.resources import amounts, fits, template_requests
 
 
 def is_ended(reservation: Reservation) -> bool:
-    """Whether it succeeded or failed: nobody will take a seat of it any more."""
+    """Whether a reservation is Succeeded or Failed: no pod will consume one of its seats any more."""
     return reservation.status.state.phase in (ReservationPhase.SUCCEEDED, ReservationPhase.FAILED)
 
 
 def is_being_deleted(reservation: Reservation) -> bool:
-    """Whether somebody is deleting it: it holds nothing any more, whoever's finalizer keeps the object."""
+    """Whether a reservation has a deletionTimestamp: it holds nothing, even while a finalizer keeps the object."""
     return reservation.metadata.deletion_timestamp is not None
 
 
 def is_available(reservation: Reservation) -> bool:
-    """Whether it says that its seats can be relied on."""
+    """Whether the status of a reservation guarantees its seats."""
     return reservation.status.state.phase == ReservationPhase.AVAILABLE
 
 
 def possible_consumers(reservation: Reservation) -> Owners:
-    """Who may have taken a seat of a reservation: its owners, and those that it had when that was last written down."""
+    """The owners whose pods may have consumed a seat: those of the spec, and those that the status still names, which the
+    spec may have had when a pod on its way was assigned."""
     owners, before = reservation.spec.owners or (), reservation.status.observed_owners or ()
     return Owners.of([*owners, *(one for one in before if one not in owners)])
 
 
 def status_names_all_owners(reservation: Reservation) -> bool:
-    """Whether its status names all of its owners (or never named any): no others are given a seat, or whoever comes
-    next could not tell them from forgers."""
+    """Whether observedOwners has every owner of the spec, or was never written.
+
+    Pods of an owner that the status does not name yet are assigned no seat: after a leader change, the next scheduler
+    could not tell their annotations from forged ones.
+    """
     named = reservation.status.observed_owners
     return named is None or all(one in named for one in reservation.spec.owners or ())
 
 
 def has_undecided_change(reservation: Reservation) -> bool:
-    """Whether somebody changed its spec after it was last decided about."""
+    """Whether the spec changed after the status was last worked out from it."""
     observed = reservation.status.observed_generation
     return observed is not None and observed != reservation.metadata.generation
 
 
 def assignable_seats(reservation: Reservation) -> dict[str, int]:
-    """How many seats of each task may be given away: those that the spec (still) has. Of one that was changed, as long
-    as nothing was decided about that, none that asks for more than it was given, or another queue for it: it may be
-    refused, and a pod in it could not be."""
+    """How many seats of each task may be assigned to pods: those that the spec (still) has.
+
+    While a change of the spec is undecided, seats that request more than they were granted, or are charged to another
+    queue, are not assigned: the change may be refused, and a pod that is already bound there could not be.
+    """
     wants, status = seats_per_task(reservation), reservation.status
     if not has_undecided_change(reservation):
         return wants
@@ -66,13 +77,15 @@ def assignable_seats(reservation: Reservation) -> dict[str, int]:
 def _asks_for_no_more(task: TaskSpec, given: Quantities | None) -> bool:
     try:
         return fits(template_requests(task.template.spec), amounts(given))
-    except QuantityError:  # whatever that is, nobody gave it
+    except QuantityError:  # an unreadable request was never granted
         return False
 
 
 def has_undecided_increase(reservation: Reservation) -> bool:
-    """Whether a seat that nobody took asks for more than it was given when it was last decided about, which its status
-    says. That others of its seats ask for less, or are given up, changes nothing: they may be elsewhere."""
+    """Whether an unconsumed seat requests more than observedRequests granted it.
+
+    It does not help that other seats of the reservation request less, or are given up: they may be on other nodes.
+    """
     if not has_undecided_change(reservation):
         return False
     status = reservation.status
@@ -80,7 +93,9 @@ def has_undecided_increase(reservation: Reservation) -> bool:
     given = status.observed_requests or {}
     try:
         return not all(
-            fits(request, amounts(given.get(task))) for task, request in requests_per_task(reservation).items() if task in held
+            fits(request, amounts(given.get(task)))
+            for task, request in requests_per_task(reservation).items()
+            if task in held
         )
-    except QuantityError:  # whatever that is, nobody gave it
+    except QuantityError:  # an unreadable request was never granted
         return True

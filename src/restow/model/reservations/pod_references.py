@@ -1,0 +1,27 @@
+"""TODO"""
+
+from __future__ import annotations
+
+from restow.model.cluster.owner_chains import group_name
+from restow.model.kinds import POD_GROUP
+from restow.model.objects import ObjectReference, Pod
+
+
+def consumer_reference(pod: Pod) -> ObjectReference:
+    """How a placement names the pod that took it; that it is a pod goes without saying."""
+    return ObjectReference(namespace=pod.metadata.namespace, name=pod.metadata.name, uid=pod.metadata.uid)
+
+
+def workload_reference(pod: Pod) -> ObjectReference:
+    """For whom a pod works: its gang, its controller, or itself."""
+    meta, gang = pod.metadata, group_name(pod)
+    if gang is not None:
+        return ObjectReference(
+            api_version=POD_GROUP.api_version, kind=POD_GROUP.kind, namespace=meta.namespace, name=gang
+        )
+    for one in meta.owner_references or ():
+        if one.controller:
+            return ObjectReference(
+                api_version=one.api_version, kind=one.kind, namespace=meta.namespace, name=one.name, uid=one.uid
+            )
+    return ObjectReference(api_version="v1", kind="Pod", namespace=meta.namespace, name=meta.name, uid=meta.uid)

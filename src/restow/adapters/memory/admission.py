@@ -11,7 +11,7 @@ from functools import cache
 
 import msgspec
 
-from restow.adapters.memory import definitions, errors
+from restow.adapters.memory import custom_resource_definitions, errors
 from restow.adapters.memory.documents.typed_documents import conform
 from restow.adapters.memory.resources import ResourceType
 from restow.adapters.memory.state import State, set_condition
@@ -78,8 +78,8 @@ def keep(state: State, served: ResourceType, old: Document, new: Document, subre
     elif served.collection == "namespaces" and subresource is None:
         if "spec" in old:
             new["spec"] = old["spec"]
-    elif served.collection == definitions.COLLECTION:
-        definitions.keep(state, old, new, subresource)
+    elif served.collection == custom_resource_definitions.COLLECTION:
+        custom_resource_definitions.keep(state, old, new, subresource)
 
 
 def _keep_pod_status(old: Document, new: Document) -> None:
@@ -212,7 +212,7 @@ _PREPARE: dict[str, Step] = {
     "namespaces": _prepare_namespace,
     "persistentvolumes": _prepare_volume,
     "persistentvolumeclaims": _prepare_volume,
-    definitions.COLLECTION: definitions.prepare,
+    custom_resource_definitions.COLLECTION: custom_resource_definitions.prepare,
 }
 _COMPLETE: dict[str, Step] = {
     "pods": _complete_pod,
@@ -220,5 +220,5 @@ _COMPLETE: dict[str, Step] = {
     "persistentvolumes": _complete_volume,
     "persistentvolumeclaims": _complete_claim,
     _PRIORITY_CLASSES: _check_one_default,
-    definitions.COLLECTION: definitions.complete,
+    custom_resource_definitions.COLLECTION: custom_resource_definitions.complete,
 }

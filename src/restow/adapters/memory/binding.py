@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from restow.adapters.memory import bodies, errors, options
+from restow.adapters.memory import errors, query_parameters, request_bodies
 from restow.adapters.memory.resources import ResourceType
 from restow.adapters.memory.state import State, set_condition
 from restow.adapters.memory.store import Stored, encode
@@ -12,9 +12,9 @@ from restow.ports import Request, Response
 SUCCESS = encode({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201})
 
 
-def bind(state: State, served: ResourceType, request: Request) -> Response:
+def bind_pod(state: State, served: ResourceType, request: Request) -> Response:
     """Assign a pod to a node; annotations and labels of the Binding go onto the pod in the same write."""
-    binding = bodies.read_as(request, "", "Binding")
+    binding = request_bodies.read_as(request, "", "Binding")
     metadata = binding["metadata"]
     name = request.name or metadata.get("name") or ""
     if metadata.get("name") not in (None, "", name):
@@ -34,7 +34,7 @@ def bind(state: State, served: ResourceType, request: Request) -> Response:
     status = pod.setdefault("status", {})
     status.pop("nominatedNodeName", None)
     set_condition(status, {"type": "PodScheduled", "status": "True", "lastProbeTime": None}, state.stamp())
-    if not options.dry_run(request):
+    if not query_parameters.dry_run(request):
         state.store.put(pods, pod)
     return Response(body=SUCCESS, code=201)
 

@@ -10,7 +10,7 @@ NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
 PRIORITIES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 
 
-def fill(state: State) -> None:
+def create_initial_objects(state: State) -> None:
     for name in NAMESPACES:
         _insert(state, "namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
     for name, value in PRIORITIES.items():
@@ -30,4 +30,4 @@ def fill(state: State) -> None:
 
 def _insert(state: State, collection: str, document: Document) -> None:
     served = state.catalog.of_collection(collection)
-    writes.insert(writes.Write(state, served, manager="", dry_run=False, validation="Ignore"), document, None)
+    writes.insert_object(writes.Write(state, served, manager="", dry_run=False, validation="Ignore"), document, None)

@@ -13,10 +13,10 @@ from typing import Any
 
 import msgspec
 
-from restow.adapters.memory import bodies, errors, options
-from restow.adapters.memory.listing import existing
+from restow.adapters.memory import errors, query_parameters, request_bodies
+from restow.adapters.memory.list_selection import Selection
+from restow.adapters.memory.listing import existing_object
 from restow.adapters.memory.resources import ResourceType
-from restow.adapters.memory.selection import Selection
 from restow.adapters.memory.state import State, set_condition
 from restow.adapters.memory.store import Stored, encode
 from restow.model.objects import Document
@@ -87,12 +87,12 @@ class Outcome(msgspec.Struct, frozen=True):
 def read_options(request: Request) -> DeleteOptions:
     """From the body, or else from the query: with a body, kube-apiserver does not even look for dryRun in the query."""
     if request.body.strip():
-        return convert_options(bodies.decode(request.body, "DeleteOptions"))
+        return convert_options(request_bodies.decode(request.body, "DeleteOptions"))
     asked = {
-        "gracePeriodSeconds": options.number(request.query, "gracePeriodSeconds"),
+        "gracePeriodSeconds": query_parameters.number(request.query, "gracePeriodSeconds"),
         "propagationPolicy": request.query.get("propagationPolicy") or None,
-        "orphanDependents": options.flag(request.query, "orphanDependents"),
-        "dryRun": ["All"] if options.dry_run(request) else None,
+        "orphanDependents": query_parameters.flag(request.query, "orphanDependents"),
+        "dryRun": ["All"] if query_parameters.dry_run(request) else None,
     }
     return convert_options(asked)
 
@@ -106,10 +106,10 @@ def convert_options(document: Any) -> DeleteOptions:
     return read
 
 
-def delete(state: State, served: ResourceType, request: Request) -> Response:
-    stored = existing(state.collection(served), served, request)
+def delete_object(state: State, served: ResourceType, request: Request) -> Response:
+    stored = existing_object(state.collection(served), served, request)
     wanted = read_options(request)
-    outcome = carry_out(state, served, stored, wanted)
+    outcome = delete_stored_object(state, served, stored, wanted)
     if outcome.removed and not served.returns_deleted:
         return Response(body=_success(served, stored))
     accepted = not outcome.removed and wanted.orphan_dependents is False
@@ -121,11 +121,11 @@ def delete_collection(state: State, served: ResourceType, request: Request) -> R
     selection = Selection(collection, request.namespace, request.query)
     wanted = read_options(request)
     chosen = [stored for stored in collection.within(request.namespace) if selection.matches(stored)]
-    gone = [carry_out(state, served, stored, wanted).body for stored in chosen]
+    gone = [delete_stored_object(state, served, stored, wanted).body for stored in chosen]
     return Response(body=served.list_body({"resourceVersion": str(state.store.version)}, gone))
 
 
-def carry_out(state: State, served: ResourceType, stored: Stored, wanted: DeleteOptions) -> Outcome:
+def delete_stored_object(state: State, served: ResourceType, stored: Stored, wanted: DeleteOptions) -> Outcome:
     """Delete one object as far as its grace period and finalizers let it be deleted."""
     check_preconditions(served, stored, wanted)
     _check_namespace(served, stored)

@@ -9,7 +9,7 @@ otherwise: take one from the budget ---------------------------------------> mar
 
 from __future__ import annotations
 
-from restow.adapters.memory import bodies, deletion, errors, options
+from restow.adapters.memory import deletion, errors, query_parameters, request_bodies
 from restow.adapters.memory.binding import SUCCESS
 from restow.adapters.memory.deletion import DeleteOptions, Preconditions
 from restow.adapters.memory.resources import ResourceType
@@ -23,8 +23,8 @@ MOST_DISRUPTED = 2000
 _REFUSED = "Cannot evict pod as it would violate the pod's disruption budget."
 
 
-def evict(state: State, served: ResourceType, request: Request) -> Response:
-    eviction = bodies.read_as(request, "policy", "Eviction")
+def evict_pod(state: State, served: ResourceType, request: Request) -> Response:
+    eviction = request_bodies.read_as(request, "policy", "Eviction")
     name = eviction["metadata"].get("name")
     if name != request.name:
         raise errors.bad_request("name in URL does not match name in Eviction object")
@@ -37,13 +37,13 @@ def evict(state: State, served: ResourceType, request: Request) -> Response:
     if not _beyond_budgets(stored, pod):
         _ask_budget(state, stored, pod, dry_run=wanted.is_dry_run)
     stored, wanted = _mark(state, stored, pod, wanted)
-    deletion.carry_out(state, served, stored, wanted)
+    deletion.delete_stored_object(state, served, stored, wanted)
     return Response(body=SUCCESS, code=201)
 
 
 def _options(eviction: Document, request: Request) -> DeleteOptions:
     said = dict(eviction.get("deleteOptions") or {})
-    if options.dry_run(request):
+    if query_parameters.dry_run(request):
         said["dryRun"] = ["All"]
     return deletion.convert_options(said)
 

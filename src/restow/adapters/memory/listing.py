@@ -13,9 +13,9 @@ from itertools import islice
 import msgspec
 
 from restow.adapters.memory import errors
-from restow.adapters.memory.options import ListOptions, version
+from restow.adapters.memory.list_selection import Selection
+from restow.adapters.memory.query_parameters import ListOptions, version
 from restow.adapters.memory.resources import ResourceType
-from restow.adapters.memory.selection import Selection
 from restow.adapters.memory.store import Collection, Slice, Store, Stored, encode
 from restow.model.objects import Document
 from restow.ports import Request, Response
@@ -47,12 +47,12 @@ class Token(msgspec.Struct, frozen=True):
         return token
 
 
-def get(store: Store, served: ResourceType, request: Request) -> Response:
+def get_object(store: Store, served: ResourceType, request: Request) -> Response:
     check_not_future(store, version(request.query))
-    return Response(body=served.render(existing(store.collections[served.collection], served, request)))
+    return Response(body=served.render(existing_object(store.collections[served.collection], served, request)))
 
 
-def existing(collection: Collection, served: ResourceType, request: Request) -> Stored:
+def existing_object(collection: Collection, served: ResourceType, request: Request) -> Stored:
     """The object a request names, or 404."""
     name = request.name or ""
     stored = collection.get(request.namespace or "", name)
@@ -66,7 +66,7 @@ def check_not_future(store: Store, wanted: int | None) -> None:
         raise errors.too_new(wanted, store.version)
 
 
-def list_(store: Store, served: ResourceType, request: Request) -> Response:
+def list_objects(store: Store, served: ResourceType, request: Request) -> Response:
     collection = store.collections[served.collection]
     options = ListOptions.read(request.query)
     selection = Selection(collection, request.namespace, request.query)

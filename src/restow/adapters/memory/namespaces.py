@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 
-from restow.adapters.memory import bodies, deletion, options, writes
-from restow.adapters.memory.listing import existing
+from restow.adapters.memory import deletion, query_parameters, request_bodies, writes
+from restow.adapters.memory.listing import existing_object
 from restow.adapters.memory.resources import ResourceType
 from restow.adapters.memory.state import State
 from restow.adapters.memory.store import Change, Collection, encode
@@ -18,21 +18,21 @@ from restow.ports import Request, Response
 FINALIZER = "kubernetes"
 
 
-def finalize(state: State, served: ResourceType, request: Request) -> Response:
+def finalize_namespace(state: State, served: ResourceType, request: Request) -> Response:
     """Replace spec.finalizers, and nothing else."""
-    sent, _ = bodies.shape(served, bodies.read_object(served, request), "Ignore")
-    stored = existing(state.collection(served), served, request)
+    sent, _ = request_bodies.to_stored_form(served, request_bodies.read_object(served, request), "Ignore")
+    stored = existing_object(state.collection(served), served, request)
     writes.check_version(served, stored, sent["metadata"].get("resourceVersion"))
     old = stored.document()
     new = {**old, "spec": {**old.get("spec", {}), "finalizers": (sent.get("spec") or {}).get("finalizers") or []}}
     if not new["spec"]["finalizers"]:
         new["spec"] = {name: value for name, value in new["spec"].items() if name != "finalizers"}
-    if options.dry_run(request):
+    if query_parameters.dry_run(request):
         return Response(body=encode(new))
-    return Response(body=writes.commit(state, served, stored, old, new))
+    return Response(body=writes.store_object(state, served, stored, old, new))
 
 
-class Namespaces:
+class NamespaceController:
     def __init__(self, state: State) -> None:
         self._state = state
         self._ending: set[str] = set()
@@ -55,7 +55,7 @@ class Namespaces:
             served = self._state.catalog.of_collection(name)
             for stored in list(self._state.store.collections[name].within(namespace)) if served.namespaced else ():
                 if not stored.deleting:
-                    deletion.carry_out(self._state, served, stored, deletion.DeleteOptions())
+                    deletion.delete_stored_object(self._state, served, stored, deletion.DeleteOptions())
         self._finish(namespace)
 
     def _finish_soon(self, namespace: str) -> None:
@@ -78,4 +78,4 @@ class Namespaces:
         old = stored.document()
         finalizers = [each for each in old.get("spec", {}).get("finalizers", ()) if each != FINALIZER]
         new = {**old, "spec": {**old.get("spec", {}), "finalizers": finalizers}}
-        writes.commit(self._state, served, stored, old, new)
+        writes.store_object(self._state, served, stored, old, new)

@@ -1,8 +1,8 @@
 """What the API server serves: one `ResourceType` per group, version and plural, with the traits its writes follow.
 
 Traits say which kinds count generations, accept a status on creation, allow updates without a resourceVersion, may be
-created by PUT, and answer a deletion with the object instead of a Status. `Catalog` is the living table: built-ins
-first (`served`), custom resources as their definitions come and go.
+created by PUT, and answer a deletion with the object instead of a Status. `Catalog` is the current table: built-ins
+first (`builtin_resources`), custom resources as their definitions come and go.
 """
 
 from __future__ import annotations

@@ -12,26 +12,26 @@ import random
 from collections.abc import AsyncIterator, Callable
 
 from restow.adapters.memory import (
+    access_reviews,
     binding,
-    bodies,
     bootstrap,
     deletion,
     errors,
     eviction,
     listing,
+    metrics_api,
     namespaces,
-    reviews,
-    scaling,
-    tokens,
-    usage,
+    request_bodies,
+    scale_subresource,
+    token_requests,
     watching,
     writes,
 )
-from restow.adapters.memory.definitions import Definitions
-from restow.adapters.memory.expiry import EventExpiry
-from restow.adapters.memory.garbage import Garbage
+from restow.adapters.memory.builtin_resources import BUILTINS
+from restow.adapters.memory.custom_resource_definitions import Definitions
+from restow.adapters.memory.event_expiry import EventExpiry
+from restow.adapters.memory.garbage_collector import GarbageCollector
 from restow.adapters.memory.resources import Catalog, ResourceType
-from restow.adapters.memory.served import BUILTINS
 from restow.adapters.memory.settings import ServerSettings
 from restow.adapters.memory.state import State
 from restow.adapters.memory.store import Store
@@ -46,31 +46,31 @@ _DISCOVERY_VERBS = {"replace": "update"}
 _OF_COLLECTIONS = ("create", "list", "deletecollection")
 
 _VERBS: dict[str, Handler] = {
-    "create": writes.create,
-    "replace": writes.replace,
-    "patch": writes.patch,
-    "delete": deletion.delete,
+    "create": writes.create_object,
+    "replace": writes.replace_object,
+    "patch": writes.patch_object,
+    "delete": deletion.delete_object,
     "deletecollection": deletion.delete_collection,
-    "get": lambda state, served, request: listing.get(state.store, served, request),
-    "list": lambda state, served, request: listing.list_(state.store, served, request),
+    "get": lambda state, served, request: listing.get_object(state.store, served, request),
+    "list": lambda state, served, request: listing.list_objects(state.store, served, request),
 }
 _SUBRESOURCES: dict[tuple[str, str], Handler] = {
     ("status", "get"): _VERBS["get"],
-    ("status", "replace"): writes.replace,
-    ("status", "patch"): writes.patch,
-    ("scale", "get"): scaling.get,
-    ("scale", "replace"): scaling.replace,
-    ("scale", "patch"): scaling.patch,
-    ("binding", "create"): binding.bind,
-    ("eviction", "create"): eviction.evict,
-    ("token", "create"): tokens.issue,
-    ("finalize", "replace"): namespaces.finalize,
+    ("status", "replace"): writes.replace_object,
+    ("status", "patch"): writes.patch_object,
+    ("scale", "get"): scale_subresource.get_scale,
+    ("scale", "replace"): scale_subresource.replace_scale,
+    ("scale", "patch"): scale_subresource.patch_scale,
+    ("binding", "create"): binding.bind_pod,
+    ("eviction", "create"): eviction.evict_pod,
+    ("token", "create"): token_requests.issue_token,
+    ("finalize", "replace"): namespaces.finalize_namespace,
     ("resize", "get"): _VERBS["get"],
-    ("resize", "replace"): writes.replace,
-    ("resize", "patch"): writes.patch,
+    ("resize", "replace"): writes.replace_object,
+    ("resize", "patch"): writes.patch_object,
     ("ephemeralcontainers", "get"): _VERBS["get"],
-    ("ephemeralcontainers", "replace"): writes.replace,
-    ("ephemeralcontainers", "patch"): writes.patch,
+    ("ephemeralcontainers", "replace"): writes.replace_object,
+    ("ephemeralcontainers", "patch"): writes.patch_object,
 }
 
 
@@ -86,7 +86,7 @@ class MemoryApi:
         rng: random.Random,
         settings: ServerSettings = DEFAULTS,
         *,
-        measure: usage.Usage = usage.nothing_measured,
+        measure: metrics_api.MetricsSource = metrics_api.no_metrics,
     ) -> None:
         self._state = State(clock, rng, Store(history=settings.history), Catalog(BUILTINS), settings)
         self._bookmark_seconds = settings.bookmark_seconds
@@ -95,17 +95,17 @@ class MemoryApi:
             self._state.store.open(served.collection, served.fields, index=served.index)
         self._definitions = Definitions(self._state)
         if settings.collect_garbage:
-            Garbage(self._state)
+            GarbageCollector(self._state)
         if settings.end_namespaces:
-            namespaces.Namespaces(self._state)
+            namespaces.NamespaceController(self._state)
         if settings.event_seconds is not None:
             EventExpiry(self._state, settings.event_seconds)
-        bootstrap.fill(self._state)
+        bootstrap.create_initial_objects(self._state)
 
     def resources(self) -> list[ResourceType]:
         """Everything served right now, in order of group, version and plural."""
-        unmeasured = self._measure is usage.nothing_measured
-        return [served for served in self._state.catalog if not (unmeasured and served.group == usage.GROUP)]
+        unmeasured = self._measure is metrics_api.no_metrics
+        return [served for served in self._state.catalog if not (unmeasured and served.group == metrics_api.GROUP)]
 
     @property
     def clock(self) -> Clock:
@@ -130,18 +130,18 @@ class MemoryApi:
 
     def _answer(self, request: Request) -> Response:
         served = self._find(request)
-        bodies.check_size(request)
-        if served.group == usage.GROUP:
-            return usage.answer(self._measure, served, request)
-        if reviews.is_review(served):
-            return reviews.review(self._state, served, request)
+        request_bodies.check_size(request)
+        if served.group == metrics_api.GROUP:
+            return metrics_api.answer_metrics(self._measure, served, request)
+        if access_reviews.is_review(served):
+            return access_reviews.answer_review(self._state, served, request)
         if served.kind == "Binding":
-            return binding.bind(self._state, served, request)
+            return binding.bind_pod(self._state, served, request)
         return self._handler(served, request)(self._state, served, request)
 
     def watch(self, request: Request) -> AsyncIterator[bytes]:
         every = self._bookmark_seconds
-        return watching.watch(self._state.store, lambda: self._find(request), request, bookmark_every=every)
+        return watching.watch_objects(self._state.store, lambda: self._find(request), request, bookmark_every=every)
 
     def _find(self, request: Request) -> ResourceType:
         served = self._state.catalog.find(request.resource)

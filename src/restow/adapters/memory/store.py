@@ -3,7 +3,7 @@
 In go whole documents, out come `Stored` values: the encoded bytes of one version of one object plus the few facts that
 lists, watches and garbage collection ask for. An object is encoded once per write; lists join those bytes and all
 watchers share them. Nothing is copied on reads, and a reader that needs the document decodes its own copy from the
-bytes, so nobody can change what is stored.
+bytes, so that no reader can change what is stored.
 
 One counter numbers all writes of all collections (the resourceVersion). Each collection keeps its recent changes in a
 bounded log. Watches resume from it, and a list at an older version is the present with the later changes undone.

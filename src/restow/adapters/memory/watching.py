@@ -11,16 +11,16 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from math import inf
 
 from restow.adapters.memory import errors
+from restow.adapters.memory.list_selection import Selection
 from restow.adapters.memory.listing import check_not_future
-from restow.adapters.memory.options import WatchOptions
+from restow.adapters.memory.query_parameters import WatchOptions
 from restow.adapters.memory.resources import ResourceType
-from restow.adapters.memory.selection import Selection
 from restow.adapters.memory.store import Collection, Store, Stored, encode, event_frame
 from restow.model.objects import Document
 from restow.ports import INITIAL_EVENTS_END, ApiError, Request
 
 
-async def watch(
+async def watch_objects(
     store: Store, find: Callable[[], ResourceType], request: Request, *, bookmark_every: float
 ) -> AsyncIterator[bytes]:
     served = find()

@@ -1,6 +1,6 @@
 """Create, replace and patch: the story of one write, from the body to the store.
 
-    read the body -> set what is the server's -> defaults -> admission -> validation -> owners of fields -> store
+    read the body -> fields that only the server sets -> defaults -> admission -> validation -> managedFields -> store
 
 No step awaits, so a write is atomic. A dry run takes all steps but the last.
 """
@@ -11,12 +11,12 @@ from typing import Any
 
 import msgspec
 
-from restow.adapters.memory import admission, bodies, deletion, errors, options
+from restow.adapters.memory import admission, deletion, errors, query_parameters, request_bodies
 from restow.adapters.memory.documents.builtins import apply_defaults, validate
 from restow.adapters.memory.documents.merge_types import MergeTypes, merge_types
 from restow.adapters.memory.documents.patching import apply_patch, parse_yaml
 from restow.adapters.memory.documents.server_side_apply import server_side_apply, track_update
-from restow.adapters.memory.listing import existing
+from restow.adapters.memory.listing import existing_object
 from restow.adapters.memory.resources import ResourceType
 from restow.adapters.memory.state import State
 from restow.adapters.memory.store import Stored, encode
@@ -29,7 +29,7 @@ _UNTYPED = MergeTypes("any")
 
 
 class Write(msgspec.Struct, frozen=True):
-    """One write under way: on what, by whom, and how it was asked for."""
+    """One write under way: the resource, the field manager and the options of the request."""
 
     state: State
     served: ResourceType
@@ -43,9 +43,9 @@ class Write(msgspec.Struct, frozen=True):
         return cls(
             state,
             served,
-            options.field_manager(request),
-            options.dry_run(request),
-            options.field_validation(request),
+            query_parameters.field_manager(request),
+            query_parameters.dry_run(request),
+            query_parameters.field_validation(request),
             request.subresource,
         )
 
@@ -61,21 +61,23 @@ class Write(msgspec.Struct, frozen=True):
         return merge_types(self.group, self.served.kind) or _UNTYPED
 
 
-def create(state: State, served: ResourceType, request: Request) -> Response:
+def create_object(state: State, served: ResourceType, request: Request) -> Response:
     write = Write.of(state, served, request)
-    document, warnings = bodies.shape(served, bodies.read_object(served, request), write.validation)
-    return Response(body=insert(write, document, request.namespace), code=201, warnings=warnings)
+    document, warnings = request_bodies.to_stored_form(
+        served, request_bodies.read_object(served, request), write.validation
+    )
+    return Response(body=insert_object(write, document, request.namespace), code=201, warnings=warnings)
 
 
-def insert(write: Write, document: Document, namespace: str | None, *, tracked: bool = False) -> bytes:
-    """Bring a new object into being; the answer is its body."""
+def insert_object(write: Write, document: Document, namespace: str | None, *, tracked: bool = False) -> bytes:
+    """Create an object; returns its body. With `tracked`, managedFields are already those of this write."""
     state, served = write.state, write.served
     metadata = document["metadata"]
     _place(metadata, namespace)
     if metadata.get("resourceVersion"):
         raise errors.failed("resourceVersion should not be set on objects to be created")
     metadata.pop("resourceVersion", None)
-    _take_over(write, document)
+    _set_server_fields(write, document)
     admission.check_namespace(state, served, metadata)
     admission.prepare(state, served, document)
     _set_defaults(write, document)
@@ -90,7 +92,7 @@ def insert(write: Write, document: Document, namespace: str | None, *, tracked: 
 
 
 def _place(metadata: Document, namespace: str | None) -> None:
-    """The path decides the namespace; a body that says another one is refused."""
+    """The path decides the namespace; a body with another namespace is refused."""
     said = metadata.get("namespace")
     if namespace is None:
         metadata.pop("namespace", None)
@@ -102,8 +104,8 @@ def _place(metadata: Document, namespace: str | None) -> None:
         metadata["namespace"] = namespace
 
 
-def _take_over(write: Write, document: Document) -> None:
-    """Set what only the server may say about a new object."""
+def _set_server_fields(write: Write, document: Document) -> None:
+    """Set the fields of a new object that only the server may set."""
     served, metadata = write.served, document["metadata"]
     for name in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "generation"):
         metadata.pop(name, None)
@@ -133,11 +135,11 @@ def _name(write: Write, document: Document) -> None:
     raise errors.already_exists(served.plural, served.group, metadata["name"], generated=True)
 
 
-def replace(state: State, served: ResourceType, request: Request) -> Response:
+def replace_object(state: State, served: ResourceType, request: Request) -> Response:
     write = Write.of(state, served, request)
-    sent = bodies.read_object(served, request)
+    sent = request_bodies.read_object(served, request)
     _check_named(sent, request)
-    document, warnings = bodies.shape(served, sent, write.validation)
+    document, warnings = request_bodies.to_stored_form(served, sent, write.validation)
     collection = state.collection(served)
     stored = collection.get(request.namespace or "", request.name or "")
     if stored is None and served.create_on_update and not request.subresource:
@@ -145,51 +147,53 @@ def replace(state: State, served: ResourceType, request: Request) -> Response:
             why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: "
             raise errors.conflict(served.plural, served.group, request.name or "", why)
         document["metadata"].pop("resourceVersion", None)
-        return Response(body=insert(write, document, request.namespace), code=201, warnings=warnings)
-    stored = existing(collection, served, request)
+        return Response(body=insert_object(write, document, request.namespace), code=201, warnings=warnings)
+    stored = existing_object(collection, served, request)
     _check_uid(served, stored, document["metadata"].get("uid"))
     version = document["metadata"].get("resourceVersion")
     if not version and not served.unconditional_update:
         cause = errors.invalid_value("metadata.resourceVersion", 0, "must be specified for an update")
         raise errors.invalid(served.group, served.plural, stored.name, [cause])
     check_version(served, stored, version)
-    return Response(body=update(write, stored, stored.document(), document), warnings=warnings)
+    return Response(body=update_object(write, stored, stored.document(), document), warnings=warnings)
 
 
-def patch(state: State, served: ResourceType, request: Request) -> Response:
+def patch_object(state: State, served: ResourceType, request: Request) -> Response:
     if request.content_type == APPLY_PATCH:
         return _apply(state, served, request)
     accepted = (JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH) if served.custom is None else (JSON_PATCH, MERGE_PATCH)
     if request.content_type not in accepted:
         raise errors.unsupported_media((*accepted, APPLY_PATCH))
-    if options.flag(request.query, "force") is not None:
+    if query_parameters.flag(request.query, "force") is not None:
         why = "may not be specified for non-apply patch"
-        raise options.invalid_patch_options([errors.forbidden_value("force", why)])
+        raise query_parameters.invalid_patch_options([errors.forbidden_value("force", why)])
     write = Write.of(state, served, request)
-    stored = existing(state.collection(served), served, request)
+    stored = existing_object(state.collection(served), served, request)
     old = stored.document()
     patched = _detached(
         served,
         apply_patch(request.content_type, served.outward(old), request.body, kind=served.kind, group=served.group),
     )
-    bodies.check_kind(served, patched)
+    request_bodies.check_kind(served, patched)
     _check_named(patched, request)
-    document, warnings = bodies.shape(served, patched, write.validation)
+    document, warnings = request_bodies.to_stored_form(served, patched, write.validation)
     check_version(served, stored, document["metadata"].get("resourceVersion"))
-    return Response(body=update(write, stored, old, document), warnings=warnings)
+    return Response(body=update_object(write, stored, old, document), warnings=warnings)
 
 
 def _apply(state: State, served: ResourceType, request: Request) -> Response:
     write = Write.of(state, served, request)
     if not write.manager:
-        raise options.invalid_patch_options([errors.required_value("fieldManager", "is required for apply patch")])
+        raise query_parameters.invalid_patch_options(
+            [errors.required_value("fieldManager", "is required for apply patch")]
+        )
     applied = parse_yaml(request.body)
     if not isinstance(applied, dict):
         raise errors.bad_request("an apply patch is an object")
     for needed in ("apiVersion", "kind"):
         if not applied.get(needed):
             raise errors.bad_request(f"error decoding apply patch: {needed} must be set")
-    bodies.check_kind(served, applied)
+    request_bodies.check_kind(served, applied)
     applied["metadata"].setdefault("name", request.name)
     _check_named(applied, request)
     if applied["metadata"].get("managedFields"):
@@ -199,7 +203,7 @@ def _apply(state: State, served: ResourceType, request: Request) -> Response:
         raise errors.not_found(served.plural, served.group, request.name or "")
     if request.namespace is not None:
         applied["metadata"].setdefault("namespace", request.namespace)
-    warnings = bodies.unknown_fields(served, applied, write.validation)
+    warnings = request_bodies.unknown_fields(served, applied, write.validation)
     intent = served.inward(applied)
     wanted_version = intent["metadata"].pop("resourceVersion", None)
     old = stored.document() if stored else None
@@ -210,19 +214,21 @@ def _apply(state: State, served: ResourceType, request: Request) -> Response:
         old,
         intent,
         manager=write.manager,
-        force=bool(options.flag(request.query, "force")),
+        force=bool(query_parameters.flag(request.query, "force")),
         now=state.stamp(),
         merge=write.merge,
         subresource=request.subresource,
     )
-    document, _ = bodies.shape(served, served.outward(_detached(served, merged)), "Ignore")
+    document, _ = request_bodies.to_stored_form(served, served.outward(_detached(served, merged)), "Ignore")
     if stored is None or old is None:
-        return Response(body=insert(write, document, request.namespace, tracked=True), code=201, warnings=warnings)
-    return Response(body=update(write, stored, old, document, tracked=True), warnings=warnings)
+        return Response(
+            body=insert_object(write, document, request.namespace, tracked=True), code=201, warnings=warnings
+        )
+    return Response(body=update_object(write, stored, old, document, tracked=True), warnings=warnings)
 
 
-def update(write: Write, stored: Stored, old: Document, new: Document, *, tracked: bool = False) -> bytes:
-    """Replace one version by the next; the answer is its body. `old` is the document of `stored`."""
+def update_object(write: Write, stored: Stored, old: Document, new: Document, *, tracked: bool = False) -> bytes:
+    """Replace one version by the next; returns its body. `old` is the document of `stored`."""
     state, served = write.state, write.served
     _isolate(write, old, new)
     causes = _keep_server_fields(old["metadata"], new["metadata"])
@@ -235,11 +241,11 @@ def update(write: Write, stored: Stored, old: Document, new: Document, *, tracke
         new = _tracked(write, old, new)
     if write.dry_run:
         return encode(served.outward(new))
-    return commit(state, served, stored, old, new)
+    return store_object(state, served, stored, old, new)
 
 
 def _tracked(write: Write, old: Document | None, new: Document) -> Document:
-    """With managedFields that say who set what."""
+    """The new document with managedFields of this write."""
     state = write.state
     if not state.track_fields:
         return new
@@ -248,8 +254,9 @@ def _tracked(write: Write, old: Document | None, new: Document) -> Document:
     )
 
 
-def commit(state: State, served: ResourceType, stored: Stored, old: Document, new: Document) -> bytes:
-    """Store the next version, unless nothing changed; remove the object when that was the last thing in its way."""
+def store_object(state: State, served: ResourceType, stored: Stored, old: Document, new: Document) -> bytes:
+    """Store the next version, unless nothing changed. An object that is being deleted and now has neither finalizers
+    nor a grace period is removed instead."""
     if new == old:
         return served.render(stored)
     collection = state.collection(served)
@@ -322,7 +329,8 @@ def _drop_empty(document: Document, name: str) -> None:
 
 
 def _keep_server_fields(old: Document, new: Document) -> list[StatusCause]:
-    """What only the server may say stays; a body that says otherwise is refused, one that says nothing is filled in."""
+    """Fields that only the server may set keep their values: a body without them is completed, one with other values is
+    refused."""
     causes = []
     for name in _SERVER_FIELDS:
         if new.get(name) is None:
@@ -362,7 +370,7 @@ def _refuse(write: Write, document: Document, causes: list[StatusCause]) -> None
 
 
 def _specification(served: ResourceType, document: Document) -> Any:
-    """What the generation counts changes of."""
+    """The part of a document whose changes the generation counts."""
     if served.custom is None and served.kind != "CustomResourceDefinition":
         annotations = document["metadata"].get("annotations") if served.kind == "Deployment" else None
         return document.get("spec"), annotations

@@ -1,6 +1,6 @@
-"""What is wrong with a document: a growing list of causes, each with the path of its field, in upstream's phrasing.
+"""The mistakes in a document: a growing list of causes, each with the path of its field, in upstream's phrasing.
 
-Rules take a `Findings` and add to it; they go on after the first mistake, so that one answer names them all.
+Rules take a `FieldErrors` and add to it; they go on after the first mistake, so that one answer names all mistakes.
 """
 
 from __future__ import annotations

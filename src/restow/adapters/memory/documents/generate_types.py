@@ -1,7 +1,7 @@
 """Writes `types.json`, the one table of what fields the built-in kinds have and how their lists merge.
 
-In: the directories of the Go modules k8s.io/api, k8s.io/apimachinery and k8s.io/apiextensions-apiserver, whose struct
-declarations are where upstream states these facts. Out: one JSON document, one type per line. A field reads like its Go
+In: the directories of the Go modules k8s.io/api, k8s.io/apimachinery and k8s.io/apiextensions-apiserver; upstream
+states these facts in their struct declarations. Out: one JSON document, one type per line. A field reads like its Go
 declaration: `"[]core.v1.Container,omitempty list=map keys=name patch=merge key=name"`. A leading `*` is a pointer.
 
     python -m restow.adapters.memory.documents.generate_types <api> <apimachinery> <apiextensions-apiserver>

@@ -1,8 +1,9 @@
-"""`metadata.managedFields`: who set which field, kept through creates, updates and patches.
+"""`metadata.managedFields`: which manager set which field, kept through creates, updates and patches.
 
 In: the stored document and the one about to replace it. Out: the new document with its managedFields. An entry
 belongs to one manager, one operation (Apply or Update), one API version and one subresource; changing a field takes
-it away from all other managers, and who owns nothing any more is dropped. The rules of Apply are in `apply`.
+it away from all other managers, and an entry without fields is dropped. The rules of Apply are in
+`server_side_apply`.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ IDENTITY: FieldSet = {
 
 
 class FieldManager(NamedTuple):
-    """Whose entry it is."""
+    """The key of one entry."""
 
     manager: str
     operation: str
@@ -47,7 +48,7 @@ class FieldManager(NamedTuple):
 
 
 class OwnedFields(NamedTuple):
-    """What it owns, since when."""
+    """The fields of one entry, and the time of its last change."""
 
     fields: FieldSet
     time: str | None
@@ -134,7 +135,7 @@ def track_update(
     """`new` with managedFields telling that `manager` set what differs from `old` (None on creation).
 
     managedFields that `new` itself brings replace the stored ones, except on subresources; `[{}]` clears them. An
-    object whose ownership is not tracked stays so until somebody applies to it.
+    object without managedFields gets none until the first server-side apply.
     """
     brought = new.get("metadata", {}).get("managedFields")
     stored = (old or {}).get("metadata", {}).get("managedFields")
@@ -172,7 +173,7 @@ def _created(new: dict[str, Any], merge: MergeTypes) -> Changes:
 
 
 def _taken(owners: FieldOwners, owner: FieldManager, changed: FieldSet, removed: FieldSet, now: str) -> FieldOwners:
-    """Ownership after `owner` changed and removed fields: nobody else owns those any more."""
+    """Ownership after `owner` changed and removed fields: no other manager owns those any more."""
     gone = union(changed, removed)
     left = {
         other: OwnedFields(difference(owned.fields, removed if other == owner else gone), owned.time)

@@ -1,7 +1,7 @@
-"""What was worked out about a value once, kept for the next equal one.
+"""A cache of results by value.
 
-Pods of one workload have equal specifications, so what validation and ownership find out about one holds for all. Keys
-are encoded values, so nothing depends on identity; the oldest half is forgotten when there are too many.
+Pods of one workload have equal specifications, so the result of validating one, or of working out its managedFields,
+holds for all. Keys are encoded values, so nothing depends on identity; the oldest half goes when the cache is full.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _ENCODE = msgspec.json.Encoder().encode
 
 
 class ResultCache(Generic[T]):
-    """`of(value, work)` is `work()`, worked out at most once for equal values while it is remembered."""
+    """`get_or_compute(value, compute)` is `compute()`, called once for equal values while the result is cached."""
 
     __slots__ = ("_known", "_limit")
 
@@ -25,11 +25,11 @@ class ResultCache(Generic[T]):
         self._known: dict[bytes, T] = {}
         self._limit = limit
 
-    def get_or_compute(self, value: Any, work: Callable[[], T]) -> T:
+    def get_or_compute(self, value: Any, compute: Callable[[], T]) -> T:
         key = _ENCODE(value)
         if key in self._known:
             return self._known[key]
-        result = work()
+        result = compute()
         if len(self._known) >= self._limit:
             for old in list(islice(self._known, self._limit // 2)):
                 del self._known[old]

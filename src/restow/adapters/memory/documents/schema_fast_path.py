@@ -1,8 +1,8 @@
-"""A glance at a value: has its schema nothing to say about it, nothing to prune, to default, or to refuse?
+"""The fast path of schema validation: a compiled check that passes a value with nothing to prune, default or refuse.
 
-Almost everything that is written is in order, and most of it is written time and again. A node compiles into a function
-that sees so at a fraction of what the rules cost. Where it is not sure it says no, and the rules look closely: it never
-decides what is wrong, nor how that is told.
+Almost all writes are valid, and most repeat earlier ones. A schema node compiles into a function that recognises a
+valid value at a fraction of the cost of the rules. It returns False wherever it is not sure; the rules then decide, and
+only they name the mistake.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from restow.adapters.memory.documents.schema_rules import satisfies
 FastCheck = Callable[[Any], bool]
 _KINDS: dict[str, tuple[type, ...]] = {"string": (str,), "boolean": (bool,), "integer": (int,), "number": (int, float)}
 _REMEMBERED = 64
-"""How many answers about single values a node keeps: quantities, times and counts come again and again."""
+"""How many results for single values a node caches: quantities, times and counts repeat."""
 
 
 def compile_fast_check(node: SchemaNode) -> FastCheck:
-    """The function that tells whether a value needs no closer look."""
+    """A function that returns True for a value that the rules need not look at."""
     look = _unsure if _is_intricate(node) else _of_type(node)
     return (lambda value: value is None or look(value)) if node.nullable else look
 

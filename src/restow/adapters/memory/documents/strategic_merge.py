@@ -19,7 +19,7 @@ ORDER_LIST = "$setElementOrder/"
 
 
 class StrategicError(ValueError):
-    """A patch whose directives or list items make no sense; the text starts with the path."""
+    """A patch with directives or list items that make no sense; the text starts with the path."""
 
 
 def strategic_merge(

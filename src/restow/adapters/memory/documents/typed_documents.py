@@ -2,7 +2,7 @@
 
 In: a document as a client sent it. Out: a private copy holding only known fields of the right types in declaration
 order, without empty optional fields, quantities in canonical form; and the paths of the unknown fields that were
-dropped. Types come from `merging`. Values of a wrong type are refused with the path of every one of them.
+dropped. Types come from `merge_types`. Values of a wrong type are refused with the path of every one of them.
 
 The fast way is one conversion in C; only a document with nulls, unknown fields or errors is walked in Python.
 """
@@ -61,7 +61,7 @@ class _Base64:
 
 
 def conform(document: dict[str, Any], *, group: str, kind: str) -> TypedDocument:
-    """A private, typed copy of a built-in's document; kinds nobody described are returned as they are."""
+    """A private, typed copy of a built-in's document; kinds without a description are returned as they are."""
     shape = merge_types(group, kind)
     if shape is None:
         return TypedDocument(document, [])

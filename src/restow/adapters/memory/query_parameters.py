@@ -61,7 +61,7 @@ def field_manager(request: Request) -> str:
 
 
 def field_validation(request: Request) -> str:
-    """Strict, Warn or Ignore: what to do about fields nobody knows. The default is upstream's: warn."""
+    """Strict, Warn or Ignore: what to do about unknown fields. The default is upstream's: warn."""
     text = request.query.get("fieldValidation", "") or "Warn"
     if text not in ("Strict", "Warn", "Ignore"):
         cause = errors.unsupported_value("fieldValidation", text, ["", "Ignore", "Strict", "Warn"])

@@ -1,8 +1,9 @@
 """The garbage collector: objects go when all their owners are gone.
 
-It hears of every change, remembers who depends on whom, and works off what changed at the event loop's next turn,
-after the write that caused it, before any later call of the same task. Its rules are those of kube-controller-manager:
-an owner that does not exist (or lives in another namespace) counts as gone, an owner of a kind nobody serves does not.
+It observes every change, keeps the graph of owners and dependents, and processes changed objects at the event loop's
+next turn: after the write that changed them, before any later call of the same task. The rules are those of
+kube-controller-manager: an owner that does not exist (or is in another namespace) counts as gone, an owner of a kind
+that is not served does not.
 """
 
 from __future__ import annotations
@@ -20,14 +21,14 @@ from restow.model.objects import Document
 
 
 class Place(msgspec.Struct, frozen=True, order=True):
-    """Where an object is kept."""
+    """The collection and the key of an object."""
 
     collection: str
     namespace: str
     name: str
 
 
-class Garbage:
+class GarbageCollector:
     def __init__(self, state: State) -> None:
         self._state = state
         self._places: dict[str, Place] = {}
@@ -87,24 +88,24 @@ class Garbage:
                 place = self._places.get(uid)
                 stored = self._at(place) if place else None
                 if place is not None and stored is not None:
-                    self._judge(place, stored)
+                    self._process_object(place, stored)
         finally:
             self._scheduled = bool(self._queue)
-            if self._scheduled:  # one object that cannot be judged must not keep the others
+            if self._scheduled:  # one object that cannot be processed must not hold up the others
                 asyncio.get_running_loop().call_soon(self._work)
 
     def _at(self, place: Place) -> Stored | None:
         collection = self._state.store.collections.get(place.collection)
         return collection.get(place.namespace, place.name) if collection else None
 
-    def _judge(self, place: Place, stored: Stored) -> None:
+    def _process_object(self, place: Place, stored: Stored) -> None:
         if stored.deleting:
-            self._answer_finalizers(place, stored)
+            self._process_finalizers(place, stored)
         elif stored.owners:
-            self._judge_owners(place, stored)
+            self._process_owners(place, stored)
 
-    def _answer_finalizers(self, place: Place, stored: Stored) -> None:
-        """An owner on its way out: let its dependents go first, or let go of them."""
+    def _process_finalizers(self, place: Place, stored: Stored) -> None:
+        """An owner that is being deleted: delete its dependents first (foreground), or remove it from them (orphan)."""
         document = stored.document()
         finalizers = document["metadata"].get("finalizers") or ()
         if ORPHAN in finalizers:
@@ -132,8 +133,9 @@ class Garbage:
             return False
         return FOREGROUND in (stored.document()["metadata"].get("finalizers") or ())
 
-    def _judge_owners(self, place: Place, stored: Stored) -> None:
-        """Delete an object without a solid owner; forget the other owners of one that has any."""
+    def _process_owners(self, place: Place, stored: Stored) -> None:
+        """Delete an object without a solid owner (one that exists and is not waiting for this dependent); remove the
+        other owners from an object that has a solid one."""
         owners = [self._owner(place, uid) for uid in stored.owners]
         if all(owner is not None and not owner.deleting for owner in owners):
             return
@@ -143,7 +145,7 @@ class Garbage:
             if gone or waiting:
                 self._disown(place, {*gone, *waiting})
         elif waiting and self._dependents.get(stored.uid):
-            if any(map(self._awaits_dependents, self._dependents[stored.uid])):  # perhaps a circle of owners
+            if any(map(self._awaits_dependents, self._dependents[stored.uid])):  # perhaps a cycle of owners
                 stored = self._unblock(place, stored, document)
             self._delete(place, stored, "Foreground")
         elif gone or waiting:
@@ -177,10 +179,12 @@ class Garbage:
 
     def _delete(self, place: Place, stored: Stored, policy: str | None) -> None:
         served = self._state.catalog.of_collection(place.collection)
-        deletion.carry_out(self._state, served, stored, DeleteOptions(propagation_policy=policy or "Background"))
+        deletion.delete_stored_object(
+            self._state, served, stored, DeleteOptions(propagation_policy=policy or "Background")
+        )
 
     def _unblock(self, place: Place, stored: Stored, document: Document) -> Stored:
-        """Let the owners of an object go before it, so that a circle of them can end."""
+        """Allow the owners of an object to be deleted before it, so that a cycle of owners can end."""
         for reference in document["metadata"]["ownerReferences"]:
             reference["blockOwnerDeletion"] = False
             self._enqueue(reference["uid"])

@@ -243,7 +243,7 @@ class Definitions:
         served = self._state.catalog.of_collection(name)
         for stored in list(objects):
             if not stored.deleting:
-                deletion.carry_out(self._state, served, stored, deletion.DeleteOptions())
+                deletion.delete_stored_object(self._state, served, stored, deletion.DeleteOptions())
         if not len(objects):
             self._let_go(name)
 

@@ -1,8 +1,8 @@
-"""metrics.k8s.io: what nodes and pods use, as the injected usage function tells it.
+"""metrics.k8s.io: the usage of nodes and pods, from an injected source.
 
-The function is asked for `"nodes"` or `"pods"` and answers a list of metrics documents (`metadata`, `timestamp`,
-`window`, `usage` or `containers`), or None when nobody measures, which is a 404;
-`nothing_measured` never does, and with it the group is not served at all.
+The source is called with `"nodes"` or `"pods"` and returns a list of metrics documents (`metadata`, `timestamp`,
+`window`, `usage` or `containers`), or None where there are no measurements, which is a 404. With the source
+`no_metrics` the group is not served at all.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from restow.model.selectors import SelectorError, parse_label_selector
 from restow.ports import Request, Response
 
 GROUP = "metrics.k8s.io"
-Usage = Callable[[str], list[Document] | None]
+MetricsSource = Callable[[str], list[Document] | None]
 
 
-def nothing_measured(plural: str) -> list[Document] | None:
+def no_metrics(plural: str) -> list[Document] | None:
     return None
 
 
-def answer(usage: Usage, served: ResourceType, request: Request) -> Response:
+def answer_metrics(usage: MetricsSource, served: ResourceType, request: Request) -> Response:
     measured = usage(served.plural)
     if measured is None:
         raise errors.unknown_resource()

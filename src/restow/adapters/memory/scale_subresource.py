@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from restow.adapters.memory import bodies, errors, writes
+from restow.adapters.memory import errors, request_bodies, writes
 from restow.adapters.memory.documents.patching import apply_patch
 from restow.adapters.memory.documents.typed_documents import conform
-from restow.adapters.memory.listing import existing
+from restow.adapters.memory.listing import existing_object
 from restow.adapters.memory.resources import ResourceType, ScalePaths
 from restow.adapters.memory.state import State
 from restow.adapters.memory.store import Stored, encode
@@ -19,18 +19,18 @@ _API_VERSION = "autoscaling/v1"
 _SHOWN = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
 
 
-def get(state: State, served: ResourceType, request: Request) -> Response:
-    stored = existing(state.collection(served), served, request)
+def get_scale(state: State, served: ResourceType, request: Request) -> Response:
+    stored = existing_object(state.collection(served), served, request)
     return Response(body=encode(_scale(served, stored.document())))
 
 
-def replace(state: State, served: ResourceType, request: Request) -> Response:
-    stored = existing(state.collection(served), served, request)
-    return _write(state, served, request, stored, bodies.decode(request.body, "Scale"))
+def replace_scale(state: State, served: ResourceType, request: Request) -> Response:
+    stored = existing_object(state.collection(served), served, request)
+    return _write(state, served, request, stored, request_bodies.decode(request.body, "Scale"))
 
 
-def patch(state: State, served: ResourceType, request: Request) -> Response:
-    stored = existing(state.collection(served), served, request)
+def patch_scale(state: State, served: ResourceType, request: Request) -> Response:
+    stored = existing_object(state.collection(served), served, request)
     scale = _scale(served, stored.document())
     if request.content_type in (APPLY_PATCH, STRATEGIC_PATCH):  # a Scale has no lists: both are plain merges here
         wanted = apply_patch(MERGE_PATCH, scale, request.body, kind="Scale", group="autoscaling")
@@ -53,8 +53,8 @@ def _write(state: State, served: ResourceType, request: Request, stored: Stored,
         why = "cannot be set: something on its way is not an object"
         cause = errors.invalid_value(".".join(paths.replicas), scale["spec"].get("replicas", 0), why)
         raise errors.invalid(served.group, served.kind, stored.name, [cause])
-    body = writes.update(writes.Write.of(state, served, request), stored, old, new)
-    return Response(body=encode(_scale(served, bodies.decode(body, served.kind))))
+    body = writes.update_object(writes.Write.of(state, served, request), stored, old, new)
+    return Response(body=encode(_scale(served, request_bodies.decode(body, served.kind))))
 
 
 def _check(request: Request, scale: Document) -> None:

@@ -1,7 +1,8 @@
-"""POST serviceaccounts/token, and who holds such a token: what `kubectl create token` and TokenReviews need.
+"""POST serviceaccounts/token, and the identity behind such a token: what `kubectl create token` and TokenReviews need.
 
-Tokens look like those of a real API server, three parts with dots between them, of which the second says whose it is.
-Nobody signs them: here whoever reaches the server may do everything, and a token only tells one caller from another.
+Tokens look like those of a real API server: three parts with dots between them, of which the second names the service
+account. They are not signed: every caller that reaches this server may do everything, and a token only tells one caller
+from another.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ from typing import Any
 
 import msgspec
 
-from restow.adapters.memory import bodies, errors
-from restow.adapters.memory.listing import existing
+from restow.adapters.memory import errors, request_bodies
+from restow.adapters.memory.listing import existing_object
 from restow.adapters.memory.resources import ResourceType
 from restow.adapters.memory.state import State
 from restow.adapters.memory.store import encode
@@ -49,12 +50,12 @@ class _Claims(msgspec.Struct, frozen=True):
     about: _About = msgspec.field(name="kubernetes.io")
 
 
-def issue(state: State, served: ResourceType, request: Request) -> Response:
+def issue_token(state: State, served: ResourceType, request: Request) -> Response:
     """A token for a service account."""
-    asked = bodies.read_as(request, _GROUP, _KIND)
+    asked = request_bodies.read_as(request, _GROUP, _KIND)
     metadata, spec = asked["metadata"], asked["spec"]
     _check_named(request, metadata)
-    account = existing(state.collection(served), served, request)
+    account = existing_object(state.collection(served), served, request)
     if metadata.get("uid") not in (None, "", account.uid):
         why = f"the UID in the token request ({metadata['uid']}) does not match that of the account ({account.uid})"
         raise errors.conflict(_KIND, _GROUP, account.name, why)
@@ -94,7 +95,7 @@ def _lifetime(spec: Document) -> int:
     raise errors.invalid(_GROUP, _KIND, "", [cause])
 
 
-def review(state: State, token: str) -> Document | None:
+def review_token(state: State, token: str) -> Document | None:
     """The status of a TokenReview, for a token that was issued here; None for any other text."""
     claims = _read(token)
     if claims is None:

@@ -1,6 +1,7 @@
-"""The end of Events: each goes when nobody has written it for a while, as in a real cluster, where that is an hour.
+"""The expiry of Events: each is removed some time after its last write; in a real cluster that is an hour.
 
-Without it a cluster that runs for days would remember every word it ever said. They go when the next Event is written.
+Without it the Events of a cluster that runs for days would fill the memory. Expired ones are removed when the next
+Event is written.
 """
 
 from __future__ import annotations

@@ -100,7 +100,7 @@ def check_kind(served: ResourceType, document: Document) -> None:
         raise errors.bad_request(f"metadata: expected an object, got {type(metadata).__name__}")
 
 
-def shape(served: ResourceType, document: Document, validation: str) -> tuple[Document, tuple[str, ...]]:
+def to_stored_form(served: ResourceType, document: Document, validation: str) -> tuple[Document, tuple[str, ...]]:
     """The stored form with known fields only, and the warnings about the others."""
     stored = served.inward(document)
     if served.custom is None:

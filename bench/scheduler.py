@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
 
 import numpy as np
 from msgspec.structs import replace
@@ -27,15 +26,16 @@ from bench.report import Claim, Report, Row
 from bench.workloads import KINDS, PREFERENCES, nodes, pods
 from restow.control.scheduler import SchedulerSettings
 from restow.model.objects import Node, ObjectMeta, Pod, Queue, QueueReservation, QueueStatus
+from restow.model.queues import QUEUE_ANNOTATION
 from restow.model.resources import PODS, amounts, pod_requests
 from restow.model.snapshot import Snapshot
 from restow.model.taints import untolerated
-from restow.model.queues import QUEUE_ANNOTATION
-from restow.scheduling.decisions import Assign, Decision
+from restow.scheduling.decisions import Assign
 from restow.scheduling.jobs import Job
-from restow.scheduling.registry import read_profile
 from restow.scheduling.pod_group_cache import PodGroupCache
+from restow.scheduling.registry import read_profile
 from restow.scheduling.session import Session
+from restow.scheduling.session_decisions import SessionDecisions
 
 NODES, MORE_NODES = 5_000, 20_000
 CLASSES = (1, 20, 100)
@@ -54,15 +54,15 @@ LEAST_LOCKED = 0.9
 TURNS = 4
 
 
-class _Timed(Session):
-    """A session that looks at the clock at each decision."""
+class _TimedDecisions(SessionDecisions):
+    """Decisions of a session that look at the clock at each assignment."""
 
-    def __init__(self, *arguments: Any, times: list[float], **options: Any) -> None:
-        super().__init__(*arguments, **options)
+    def __init__(self, session: Session, times: list[float]) -> None:
+        super().__init__(session.snapshot, session.pod_groups, session.shares, session.kept_room, session.now)
         self._times = times
 
-    def decide(self, job: Job, step: Decision) -> None:
-        super().decide(job, step)
+    def assign_single(self, job: Job, assigned: Assign) -> None:
+        super().assign_single(job, assigned)
         self._times.append(time.perf_counter())
 
 
@@ -76,7 +76,8 @@ def placing(kind: str, classes: str, count: str, order: str = "") -> Callable[[]
     known, rest = waiting[: int(classes)], sorted(waiting[int(classes) :], key=_age)
 
     def place(some: list[Pod], times: list[float]) -> int:
-        session = _Timed(snapshot, profile.engine, roster, now=0.0, pods=some, times=times)
+        session = Session(snapshot, profile.engine, roster, now=0.0, pods=some)
+        session.decisions = _TimedDecisions(session, times)
         return sum(isinstance(one, Assign) for one in session.run(profile.actions))
 
     place(known, [])

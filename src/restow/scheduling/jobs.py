@@ -114,7 +114,7 @@ class Job:
 
     def preferred_nodes(self, pod: Pod) -> Sequence[str]:
         """The nodes that the task of a stand-in names, in order."""
-        tasks, name = (self.reservation.spec.tasks if self.reservation else None) or (), seat_of(pod).task
+        tasks, name = (self.reservation.spec.tasks if self.reservation else None) or (), seat_of_reserved_pod(pod).task
         return next((task.reservation_node_names or () for task in tasks if task.name == name), ())
 
     def drop_pods(self, pods: Sequence[Pod]) -> None:
@@ -182,14 +182,14 @@ def _reservation(reservation: Reservation, roster: PodGroupCache, snapshot: Snap
         for index in range(seat_count(task)):
             seat = SeatName(namespace, metadata.name, task.name, index)
             job.existing += 1
-            if snapshot.reservations.is_given(seat):
+            if snapshot.reservations.consumers.is_given(seat):
                 job.placed += 1
             else:
                 job.pods.append(reserved_pod_of(seat, task, spec.scheduler_name, spec.queue))
     return job
 
 
-def seat_of(stand_in: Pod) -> SeatName:
+def seat_of_reserved_pod(stand_in: Pod) -> SeatName:
     """The seat that a pod stands in for."""
     name = SeatName.parse(stand_in.metadata.uid)
     assert name is not None, "stand-ins are named after their seats"

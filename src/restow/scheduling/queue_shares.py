@@ -41,10 +41,10 @@ class QueueShares:
     def __init__(self, roster: PodGroupCache, snapshot: Snapshot) -> None:
         self._roster = roster
         self._queues = roster.queues
-        self.counts = roster.is_usage_limited
-        self._offered = total_allocatable(snapshot) if self.counts else {}
-        self._used: dict[str, Vector] = _usage(roster, snapshot) if self.counts else {}
-        self._guaranteed = roster.guarantees(cluster_totals(snapshot)) if self.counts else {}
+        self.is_limited = roster.is_usage_limited
+        self._offered = total_allocatable(snapshot) if self.is_limited else {}
+        self._used: dict[str, Vector] = _usage(roster, snapshot) if self.is_limited else {}
+        self._guaranteed = roster.guarantees(cluster_totals(snapshot)) if self.is_limited else {}
         self._taken = self._all_taken()
         """Of every guaranteed resource, what all queues use, or have kept for them if that is more."""
         self._orders: dict[str, Order] = {}
@@ -58,9 +58,9 @@ class QueueShares:
 
     def may_refuse(self, name: str) -> bool:
         """Whether a queue has to be asked at all: what queues use matters, or there is none of that name."""
-        return self.counts or name not in self._queues
+        return self.is_limited or name not in self._queues
 
-    def refusal(self, name: str, request: Vector) -> str | None:
+    def why_exceeded(self, name: str, request: Vector) -> str | None:
         """Why a queue cannot take this much more; None if it can."""
         why_not = why_queue_closed(self._roster, name)
         return why_not or self._over_capability(self._queues[name], request) or self._over_guarantees(name, request)
@@ -78,12 +78,12 @@ class QueueShares:
         return bool(asked) and all(used.get(each, 0) + request[each] <= guaranteed[each] for each in asked)
 
     def charge(self, name: str, request: Vector) -> None:
-        if self.counts:
+        if self.is_limited:
             self._use(name, add(self.used(name), request))
 
     def discharge(self, name: str, request: Vector) -> None:
         """The inverse of `charge`."""
-        if self.counts:
+        if self.is_limited:
             self._use(name, subtract(self.used(name), request))
 
     def used(self, name: str) -> Vector:
@@ -190,7 +190,7 @@ class NamespaceShare:
 
     def __init__(self, snapshot: Snapshot, namespace: str, percent: int) -> None:
         self._whose = f"namespace {namespace} may hold {percent}% of the cluster (reservations.namespaceShare)"
-        self._held = snapshot.reservations.reserved_usage.of_namespace(namespace)
+        self._held = snapshot.reservations.reserved_pods.usage.of_namespace(namespace)
         self._limits = {
             name: -(-amount * percent // 100) for name, amount in total_allocatable(snapshot).items() if amount > 0
         }
@@ -199,7 +199,7 @@ class NamespaceShare:
         """So much of it is not counted."""
         self._held = subtract(self._held, amounts)
 
-    def refusal(self, request: Vector) -> str | None:
+    def why_exceeded(self, request: Vector) -> str | None:
         """Why it may not hold this much more; None if it may."""
         held, limits = self._held, self._limits
         over = [
@@ -218,7 +218,7 @@ def credit_of_migrating_pod(snapshot: Snapshot, roster: PodGroupCache, reservati
     mover = snapshot.pods.known.get(uid) if uid is not None else None
     if uid is None or mover is None or roster.queue_of(mover.pod) != queue:
         return {}
-    others = (one for one in book.made_to_move(uid) if one.metadata.uid != reservation.metadata.uid)
+    others = (one for one in book.placements.made_to_migrate(uid) if one.metadata.uid != reservation.metadata.uid)
     seats = (seat for one in others for seat in book.seats(one.metadata.namespace or "", one.metadata.name))
     return {} if any(seat.is_open for seat in seats) else requests_of(mover.pod)
 
@@ -226,7 +226,7 @@ def credit_of_migrating_pod(snapshot: Snapshot, roster: PodGroupCache, reservati
 def _usage(roster: PodGroupCache, snapshot: Snapshot) -> dict[str, Vector]:
     """What each queue uses: its pods on nodes, and the seats that its reservations hold."""
     usage = dict(roster.usage())
-    for queue, held in snapshot.reservations.reserved_usage.by_queue().items():
+    for queue, held in snapshot.reservations.reserved_pods.usage.by_queue().items():
         name = queue or DEFAULT_QUEUE
         usage[name] = add(usage.get(name, {}), held)
     return usage

@@ -26,7 +26,7 @@ from restow.model.problems import Problem
 from restow.model.wire import WireError, convert_readable
 from restow.scheduling.actions.allocate import allocate
 from restow.scheduling.actions.backfill import backfill
-from restow.scheduling.actions.enqueue import admit, enqueue
+from restow.scheduling.actions.enqueue import admit_all, enqueue
 from restow.scheduling.actions.reserve import reserve
 from restow.scheduling.cluster_events import BUILT_IN_EVENTS as BUILT_IN_RULES
 from restow.scheduling.cluster_events import EnqueueExtensions, QueueingHints
@@ -155,7 +155,7 @@ def _actions(written: str | Sequence[str], problems: list[Problem]) -> tuple[Act
         elif name in names[:number]:
             problems.append(Problem(path, f"{name} is listed twice"))
     actions = [_ACTIONS[name] for name in names if name in _ACTIONS]
-    return tuple(actions if enqueue in actions else [admit, *actions])
+    return tuple(actions if enqueue in actions else [admit_all, *actions])
 
 
 def _plugins(

@@ -139,7 +139,7 @@ class Statement:
     def vacate(self, seat: SeatName) -> None:
         """Suppose that nothing is held for a seat."""
         self._supposes = True
-        self._snapshot.reservations.vacate(seat)
+        self._snapshot.reservations.states.vacate(seat)
 
     # --- the end ------------------------------------------------------------------------------------------------------
 
@@ -207,18 +207,18 @@ def occupy(engine: Engine, cycle: Cycle, seat: Seat) -> Assign | Verdict:
     """Let a seat go and assume a pod in its place, if every filter accepts the node as it is then; otherwise it is held
     as before. Raises as `allocate`."""
     book = cycle.snapshot.reservations
-    held = book.exchangeable(seat.name, cycle.pod_class.shape)
+    held = book.states.exchangeable(seat.name, cycle.pod_class.shape)
     if held is not None and _fits_instead(engine, cycle, held):
         return assign(engine, cycle, seat.node, seat.name, held)
-    book.vacate(seat.name)
+    book.states.vacate(seat.name)
     try:
         why = why_not_seated(engine, cycle, seat)
         verdict = unschedulable(why) if why else assign(engine, cycle, seat.node, seat.name)
     except BaseException:
-        book.hold_again(seat.name)
+        book.states.hold_again(seat.name)
         raise
     if isinstance(verdict, Verdict):
-        book.hold_again(seat.name)
+        book.states.hold_again(seat.name)
     return verdict
 
 

@@ -94,7 +94,9 @@ class Story:
     ) -> Story:
         for one in pods:
             self.roster.apply_pod(one)
-        session = Session(self.snapshot, self.engine, self.roster, now=0.0, pods=pods, nominated=nominated, cut=cut)
+        session = Session(
+            self.snapshot, self.engine, self.roster, now=0.0, pods=pods, nominated=nominated, truncated_queues=cut
+        )
         self.decisions = session.run(actions)
         self.postponed = [one.metadata.name for one in session.postponed]
         return self

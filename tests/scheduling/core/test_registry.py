@@ -14,7 +14,7 @@ from restow.model.wire import WireError
 from restow.running.plugins import scheduling_plugins
 from restow.scheduling.actions.allocate import allocate
 from restow.scheduling.actions.backfill import backfill
-from restow.scheduling.actions.enqueue import admit, enqueue
+from restow.scheduling.actions.enqueue import admit_all, enqueue
 from restow.scheduling.actions.reserve import reserve
 from restow.scheduling.cluster_events import ActionType, ClusterEvent, ClusterEventWithHint, EventResource
 from restow.scheduling.framework import Cycle, FilterPlugin, QueueSortPlugin, Refusal
@@ -107,7 +107,7 @@ def test_one_plugin_at_most_sorts_the_queue() -> None:
 
 
 def test_without_enqueue_everybody_is_let_in() -> None:
-    assert read_profile({"actions": ["allocate"]}).actions == (admit, allocate)
+    assert read_profile({"actions": ["allocate"]}).actions == (admit_all, allocate)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from restow.model.objects import Pod, Queue
 from restow.scheduling.actions.allocate import allocate
-from restow.scheduling.actions.enqueue import admit
+from restow.scheduling.actions.enqueue import admit_all
 from tests.scheduling.core.doubles import nodes
 from tests.scheduling.core.stories import Story, gang, queue, task
 
@@ -36,7 +36,7 @@ def test_the_gate_closes_a_fifth_above_what_there_is() -> None:
 
 def test_without_the_gate_everybody_is_let_in() -> None:
     story = Story(*nodes(1), groups=[gang("g", 1, "Pending", min_resources={"cpu": "99"})])
-    assert story.run(task("t0", "g"), actions=(admit, allocate)).placed == {"t0": "n0"}
+    assert story.run(task("t0", "g"), actions=(admit_all, allocate)).placed == {"t0": "n0"}
 
 
 def leaving(one: Queue) -> Queue:

@@ -267,7 +267,7 @@ def play(statement: Statement, snapshot: Snapshot, steps: Sequence[tuple[str, in
                 statement.unallocate(one)
             case "evict":
                 statement.evict(one for one in snapshot.occupants(f"n{where}") if one.key == f"uid-r{which}")
-            case "vacate" if snapshot.reservations.holds(SEAT):
+            case "vacate" if SEAT in snapshot.reservations.reserved_pods:
                 statement.vacate(SEAT)
             case "reserve":
                 statement.reserve(asked, placements_of({where: f"n{where}"}))

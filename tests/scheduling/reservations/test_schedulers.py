@@ -24,7 +24,7 @@ BATCH = task(scheduler_name="batch")
     ],
 )
 def test_a_seat_is_given_away_by_whoever_looks_after_it(theirs: dict[str, Any], seated: bool) -> None:
-    outcome = Stage(node("n1"), booking("r", at={0: "n1"}, **FITS, **theirs)).session(user("p"), names=OURS)
+    outcome = Stage(node("n1"), booking("r", at={0: "n1"}, **FITS, **theirs)).session(user("p"), scheduler_names=OURS)
     assert bool(outcome.seats) is seated
     assert outcome.nodes == {"p": "n1"}
     assert not outcome.told
@@ -39,7 +39,7 @@ def test_a_seat_is_given_away_by_whoever_looks_after_it(theirs: dict[str, Any], 
 )
 def test_who_asks_for_another_schedulers_by_name_hears_whose_it_is(theirs: Any, says: str) -> None:
     held = booking("r", *theirs, at={0: "n1"}, **FITS, scheduler_name="batch")
-    outcome = Stage(node("n1"), held).session(user("p", uses="r"), names=OURS)
+    outcome = Stage(node("n1"), held).session(user("p", uses="r"), scheduler_names=OURS)
     told = f"reservation default/r is not available: {says}"
     assert outcome.told == {"p": ("InvalidReservation", told)}
     assert outcome.refused == {"p": told}

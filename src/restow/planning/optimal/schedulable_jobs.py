@@ -17,8 +17,8 @@ from restow.planning.plan import Refusal
 from restow.planning.plan_request import PlanRequest
 from restow.scheduling.actions.allocate import allocate
 from restow.scheduling.actions.backfill import backfill
-from restow.scheduling.actions.reserve import take_turn
-from restow.scheduling.actions.job_start import inadmissible
+from restow.scheduling.actions.reserve import take_seats_in_turn
+from restow.scheduling.actions.job_start import why_job_inadmissible
 from restow.scheduling.decisions import Assign, Decision, RefusePod
 from restow.scheduling.jobs import Job
 from restow.scheduling.pod_group_cache import PodGroupCache
@@ -41,14 +41,16 @@ class SchedulableJobs(msgspec.Struct, frozen=True, eq=False):
 def schedulable_jobs(snapshot: Snapshot, request: PlanRequest) -> SchedulableJobs:
     """Ask the scheduler, which looks at everything but the room on nodes. The snapshot is left as it was."""
     roster, mark = request.pod_groups or PodGroupCache(), snapshot.mark()
-    session = Session(snapshot, request.engine, roster, now=request.now, pods=request.pending, names=request.scheduler_names)
+    session = Session(snapshot, request.engine, roster, now=request.now, pods=request.pending, scheduler_names=request.scheduler_names)
     try:
+        backlog = session.backlog()
         for action in request.actions:
             if action not in (allocate, backfill):
-                action(session)
-        for job in list(session.jobs):  # those who need room beside their seats, and get it when it is their turn
-            take_turn(session, job)
-        session.jobs = [job for job in session.jobs if job.pods]
+                backlog = action(session, backlog)
+        for job in backlog.jobs:  # jobs that need room beside their seats get it when it is their turn
+            if job in backlog.seat_seekers:
+                take_seats_in_turn(session, job)
+        backlog = backlog.of_unplaced()
     finally:
         seated = [one.pod for one in session.decided if isinstance(one, Assign)]
         for pod in seated:
@@ -56,8 +58,8 @@ def schedulable_jobs(snapshot: Snapshot, request: PlanRequest) -> SchedulableJob
         snapshot.undo_to(mark)
     refusals = [*_said(session.decided)]
     jobs: list[Job] = []
-    for job in session.jobs:
-        failure = inadmissible(session, job)
+    for job in backlog.jobs:
+        failure = why_job_inadmissible(session, job)
         if failure is None:
             jobs.append(job)
         else:

@@ -12,16 +12,16 @@ from restow.model.resources import Vector, add, subtract
 from restow.scheduling.cluster_events import QUEUE
 from restow.scheduling.jobs import Job, min_resources
 from restow.scheduling.queue_shares import total_allocatable, total_requested
-from restow.scheduling.session import Session
+from restow.scheduling.session import Backlog, Session
 
 _OVERCOMMIT = (6, 5)
 _NO_ROOM = "what it needs to start does not fit beside what was let in already"
 
 
-def enqueue(session: Session) -> None:
-    waiting = [job for job in session.jobs if not job.admitted]
+def enqueue(session: Session, backlog: Backlog) -> Backlog:
+    waiting = [job for job in backlog.jobs if not job.admitted]
     if not waiting:
-        return
+        return backlog
     gate = _Gate(session)
     for job in waiting:
         assert job.group is not None, "only gangs wait"
@@ -29,8 +29,8 @@ def enqueue(session: Session) -> None:
         if refusal is None:
             job.admitted = True
         else:
-            session.refuse(job, refusal, [QUEUE])
-    session.jobs = [job for job in session.jobs if job.pods]
+            session.decisions.refuse(job, refusal, [QUEUE])
+    return backlog.of_unplaced()
 
 
 class _Gate:
@@ -44,7 +44,7 @@ class _Gate:
 
     def let_in(self, job: Job, needed: Vector) -> str | None:
         """Count a job as let in, or say why it is not."""
-        refusal = self._shares.refusal(job.queue, needed)
+        refusal = self._shares.why_exceeded(job.queue, needed)
         if refusal is not None:
             return refusal
         together, of_queue = add(self._promised, needed), add(self._promised_to.get(job.queue, {}), needed)
@@ -71,7 +71,8 @@ def _left(session: Session) -> dict[str, int]:
     return subtract(stretched, total_requested(session.snapshot))
 
 
-def admit(session: Session) -> None:
-    """Let everybody in: what is done when `enqueue` is not configured."""
-    for job in session.jobs:
+def admit_all(session: Session, backlog: Backlog) -> Backlog:
+    """Admit every job: the action that runs if `enqueue` is not configured."""
+    for job in backlog.jobs:
         job.admitted = True
+    return backlog

@@ -21,14 +21,14 @@ _HELD = 64
 """For how many pods of a gang at most room is kept at once."""
 
 
-def keep_for_rest(session: Session, job: Job, *, rooms: bool) -> dict[str, str]:
+def keep_room_for_missing(session: Session, job: Job, *, on_nodes: bool) -> dict[str, str]:
     """Keep for a broken gang what its missing pods may take of their queue and, if asked to, rooms: nodes by UID."""
     missing = job.pods[: min(max(job.min_available - job.placed, 1), _HELD)]
     for pod in missing:
         session.shares.charge(job.queue, requests_of(pod))
     nodes: dict[str, str] = {}
     with session.statement() as trial:  # so that each sees what is kept for those before it
-        for pod in missing if rooms else ():
+        for pod in missing if on_nodes else ():
             cycle = Cycle(pod, session.snapshot, session.now)
             node = _nearest(session, cycle)
             if node is not None:

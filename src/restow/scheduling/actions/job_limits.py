@@ -24,19 +24,19 @@ class JobLimits:
 
     def __init__(self, session: Session, job: Job) -> None:
         self._job = job
-        self._roster = session.roster
+        self._roster = session.pod_groups
         self._shares = session.shares if session.shares.may_refuse(job.queue) else None
         self._share: NamespaceShare | None = None
         self._given_back: Vector = {}
         if job.reservation is not None:
             namespace = job.reservation.metadata.namespace or ""
             self._share = NamespaceShare(session.snapshot, namespace, session.namespace_share)
-            self._given_back = credit_of_migrating_pod(session.snapshot, session.roster, job.reservation, job.queue)
+            self._given_back = credit_of_migrating_pod(session.snapshot, session.pod_groups, job.reservation, job.queue)
         self._taken: Vector = {}
         self._refused: dict[PodClass, Verdict] = {}
         """It never becomes less that is taken, so who is refused stays so, and those who are like it."""
 
-    def excludes(self) -> Verdict | None:
+    def why_none_allowed(self) -> Verdict | None:
         """Why too few pods of the job may be placed, whichever they are."""
         if self._shares is None and self._share is None:
             return None
@@ -45,7 +45,7 @@ class JobLimits:
         first = self._refusal(self._sum(job.pods[:count]))
         return self._refusal(self._smallest(count)) if first is not None and len(job.pods) > count else first
 
-    def why_not(self, cycle: Cycle) -> Verdict | None:
+    def why_not_allowed(self, cycle: Cycle) -> Verdict | None:
         """Why a pod may not be placed beside those that were; None if it may."""
         if self._shares is None and self._share is None:
             return None
@@ -62,11 +62,11 @@ class JobLimits:
         self._taken = add(self._taken, self._roster.requests_of(pod))
 
     def _refusal(self, request: Vector) -> Verdict | None:
-        over = self._share.refusal(request) if self._share is not None else None
+        over = self._share.why_exceeded(request) if self._share is not None else None
         if over is not None:
             return replace(unresolvable(over), plugin=RESERVATION)
         if self._shares is not None:
-            over = self._shares.refusal(self._job.queue, subtract(request, self._given_back))
+            over = self._shares.why_exceeded(self._job.queue, subtract(request, self._given_back))
         return replace(unresolvable(over), plugin=QUEUE) if over is not None else None
 
     def _sum(self, pods: list[Pod]) -> Vector:

@@ -19,7 +19,7 @@ from restow.scheduling.actions.job_limits import JobLimits
 from restow.scheduling.cluster_events import GANG
 from restow.scheduling.explain import describe_plugin_failure, join_reasons
 from restow.scheduling.framework import SUCCESS, Code, Cycle, Verdict
-from restow.scheduling.jobs import Job, missing_roles_message, seat_of
+from restow.scheduling.jobs import Job, missing_roles_message, seat_of_reserved_pod
 from restow.scheduling.schedule_result import Placed, Unplaced
 from restow.scheduling.seat_checks.seat_health import seats_on
 from restow.scheduling.session import Session
@@ -29,7 +29,7 @@ _LOOK_AHEAD = 512
 """How many pods at most are imagined gone to see when a gang fits."""
 
 
-class Failure(msgspec.Struct, frozen=True):
+class JobFailure(msgspec.Struct, frozen=True):
     """Why a job did not start."""
 
     message: str
@@ -41,29 +41,34 @@ class Failure(msgspec.Struct, frozen=True):
     """Pods for which PostFilter wants room kept, by UID, and the node."""
 
 
-class Started(msgspec.Struct, frozen=True):
+class JobStarted(msgspec.Struct, frozen=True):
     pods: int
 
 
-def start(session: Session, job: Job) -> Started | Failure:
+def start_job(session: Session, job: Job) -> JobStarted | JobFailure:
     """Place as many pods as must start together, of a gang with pods on nodes one more; nothing is placed if they do
     not fit."""
     try:
         result = _start(session, job)
-        if isinstance(result, Failure) and result.may_wait and session.can_borrow(job):
-            with session.borrowed(job):
+        if isinstance(result, JobFailure) and result.may_wait and _can_borrow(session, job):
+            with session.kept_room.lent_to(job.pods):
                 return _start(session, job)
         return result
     except Exception as error:
-        return broken_by(error)
+        return failure_of_plugin(error)
 
 
-def broken_by(error: Exception) -> Failure:
+def _can_borrow(session: Session, job: Job) -> bool:
+    """Whether the job is over before a pod needs the room that is kept for it."""
+    return job.reservation is None and session.kept_room.can_lend_to(job.pods)
+
+
+def failure_of_plugin(error: Exception) -> JobFailure:
     """What a plugin raised: it must not keep other jobs from starting."""
-    return Failure(describe_plugin_failure(error), frozenset(), Code.ERROR)
+    return JobFailure(describe_plugin_failure(error), frozenset(), Code.ERROR)
 
 
-def _start(session: Session, job: Job) -> Started | Failure:
+def _start(session: Session, job: Job) -> JobStarted | JobFailure:
     limits = JobLimits(session, job)
     refused = _inadmissible(session, job, limits)
     if refused is not None:
@@ -71,12 +76,12 @@ def _start(session: Session, job: Job) -> Started | Failure:
     if not job.is_gang and job.reservation is None:
         return _start_single(session, job)
     with session.statement() as statement:
-        lacking = place_together(session, job, _put(statement, job.reservation), limits=limits)
+        lacking = place_job_pods(session, job, _put(statement, job.reservation), limits=limits)
         if lacking is not None:
             return lacking
         pods = len(job.pods)
-        session.accept(job, statement)
-    return Started(pods - len(job.pods))
+        session.decisions.accept(job, statement)
+    return JobStarted(pods - len(job.pods))
 
 
 Put = Callable[[Cycle, Placed], Verdict]
@@ -94,25 +99,24 @@ def _put(statement: Statement, reservation: Reservation | None) -> Put:
 
 
 def _placement(stand_in: Pod, node: str) -> Placement:
-    seat = seat_of(stand_in)
+    seat = seat_of_reserved_pod(stand_in)
     return Placement(task=seat.task, index=seat.index, node_name=node)
 
 
-def _start_single(session: Session, job: Job) -> Started | Failure:
+def _start_single(session: Session, job: Job) -> JobStarted | JobFailure:
     """A job of one pod needs no statement: an assignment that fails takes itself back."""
     cycle = Cycle(job.pods[0], session.snapshot, session.now)
-    found = session.place(cycle)
+    found = session.nodes.place(cycle)
     if isinstance(found, Unplaced):
         return _failure(job, 0, [(cycle.pod, found)])
     assigned = assign(session.engine, cycle, found.node)
     if isinstance(assigned, Verdict):
         return _failure(job, 0, [(cycle.pod, assigned)])
-    job.pods = []
-    session.decide(job, assigned)
-    return Started(1)
+    session.decisions.assign_single(job, assigned)
+    return JobStarted(1)
 
 
-def keep_room(session: Session, job: Job, failure: Failure) -> Failure | None:
+def keep_room_for_job(session: Session, job: Job, failure: JobFailure) -> JobFailure | None:
     """Keep room for a job on what others are leaving; if that is not enough, or not known, why it still has to wait.
 
     For a gang, pods whose end is known count as leaving, as few of the soonest as are needed. A reservation holds the
@@ -122,11 +126,11 @@ def keep_room(session: Session, job: Job, failure: Failure) -> Failure | None:
     try:
         return None if _keep_room(session, job, failure.plugins) else failure
     except Exception as error:
-        return broken_by(error)
+        return failure_of_plugin(error)
 
 
 def _keep_room(session: Session, job: Job, plugins: frozenset[str]) -> bool:
-    leaving = session.leaving_for(job)
+    leaving = session.ends.leaving_for(job.reservation)
     placed = _fitting_without(session, job, leaving) if leaving else None
     until = None
     if placed is None and job.is_gang:
@@ -137,11 +141,11 @@ def _keep_room(session: Session, job: Job, plugins: frozenset[str]) -> bool:
         if job.reservation is not None:
             seats = [_placement(cycle.pod, node) for cycle, node in placed]
             statement.reserve(job.reservation, seats, waiting=True)
-            session.accept(job, statement)
+            session.decisions.accept(job, statement)
             return True
         for cycle, node in placed:
             statement.pipeline(cycle, node)
-        session.keep(job, statement, plugins, until)
+        session.decisions.keep_room(job, statement, plugins, until)
     return True
 
 
@@ -157,7 +161,7 @@ def _beside_others(session: Session, job: Job, placed: Placements) -> bool:
 
 def _soonest(session: Session, job: Job) -> tuple[Placements | None, float | None]:
     """Where a gang fits first, and when: found by halving, because the more pods are gone the more fits."""
-    endings = session.endings()[:_LOOK_AHEAD]
+    endings = session.ends.soonest_first()[:_LOOK_AHEAD]
     found, until = None, None
     low, high = 1, len(endings)
     while low <= high:
@@ -181,7 +185,7 @@ def _fitting_without(session: Session, job: Job, gone: Sequence[Occupant]) -> Pl
             placed.append((cycle, found.node))
             return SUCCESS
 
-        lacking = place_together(session, job, put, until=job.would_be_whole, limits=JobLimits(session, job))
+        lacking = place_job_pods(session, job, put, until=job.would_be_whole, limits=JobLimits(session, job))
         return placed if lacking is None else None
 
 
@@ -189,7 +193,7 @@ Until = Callable[[Sequence[Pod]], bool]
 """Whether it will do with these pods placed."""
 
 
-def place_together(
+def place_job_pods(
     session: Session,
     job: Job,
     put: Put,
@@ -197,7 +201,7 @@ def place_together(
     *,
     until: Until | None = None,
     limits: JobLimits | None = None,
-) -> Failure | None:
+) -> JobFailure | None:
     """Put the pods of a job on nodes until that will do, besides those that have a seat already. A pod that has no node
     may have one once others are placed; those that it cannot do without come before all others until no more fit.
     Without `limits`, whoever asks has to see that none is exceeded."""
@@ -216,8 +220,8 @@ def place_together(
             tried, failed = len(left), {}
             for pod in left:
                 cycle = Cycle(pod, session.snapshot, session.now)
-                over = limits.why_not(cycle) if limits is not None else None
-                found: Placed | Unplaced | Verdict = over or session.find(job, cycle)
+                over = limits.why_not_allowed(cycle) if limits is not None else None
+                found: Placed | Unplaced | Verdict = over or session.nodes.place_of_job(job, cycle)
                 if isinstance(found, Placed):
                     verdict = put(cycle, found)
                     if verdict.code is Code.SUCCESS:
@@ -236,29 +240,29 @@ def place_together(
 # --- why not ----------------------------------------------------------------------------------------------------------
 
 
-def inadmissible(session: Session, job: Job) -> Failure | None:
+def why_job_inadmissible(session: Session, job: Job) -> JobFailure | None:
     """What refuses a job before any node is asked."""
     return _inadmissible(session, job, JobLimits(session, job))
 
 
-def _inadmissible(session: Session, job: Job, limits: JobLimits) -> Failure | None:
-    missing = session.roster.missing_priority_class(job.reservation) if job.reservation is not None else None
+def _inadmissible(session: Session, job: Job, limits: JobLimits) -> JobFailure | None:
+    missing = session.pod_groups.missing_priority_class(job.reservation) if job.reservation is not None else None
     if missing is not None:
-        return Failure(f"priority class {missing} does not exist", frozenset())
-    refused = incomplete(job) if job.is_gang else None
-    over = limits.excludes() if refused is None else None
-    return Failure(join_reasons(over.reasons), frozenset([over.plugin])) if over is not None else refused
+        return JobFailure(f"priority class {missing} does not exist", frozenset())
+    refused = why_gang_incomplete(job) if job.is_gang else None
+    over = limits.why_none_allowed() if refused is None else None
+    return JobFailure(join_reasons(over.reasons), frozenset([over.plugin])) if over is not None else refused
 
 
-def incomplete(job: Job) -> Failure | None:
+def why_gang_incomplete(job: Job) -> JobFailure | None:
     """What refuses a gang that is not all there."""
     lacking = job.why_incomplete
-    return Failure(lacking, frozenset([GANG])) if lacking is not None else None
+    return JobFailure(lacking, frozenset([GANG])) if lacking is not None else None
 
 
-def _failure(job: Job, placed: int, failed: Sequence[tuple[Pod, Unplaced | Verdict]]) -> Failure:
+def _failure(job: Job, placed: int, failed: Sequence[tuple[Pod, Unplaced | Verdict]]) -> JobFailure:
     if not failed:
-        return Failure(missing_roles_message(job.name), frozenset([GANG]))
+        return JobFailure(missing_roles_message(job.name), frozenset([GANG]))
     _, first = failed[0]
     said = first.message if isinstance(first, Unplaced) else join_reasons(first.reasons)
     plugins = _plugins(found for _, found in failed)
@@ -275,7 +279,7 @@ def _failure(job: Job, placed: int, failed: Sequence[tuple[Pod, Unplaced | Verdi
     nominated = {
         pod.metadata.uid: found.nominated for pod, found in failed if isinstance(found, Unplaced) and found.nominated
     }
-    return Failure(said, plugins, code, may_wait=code is Code.UNSCHEDULABLE, nominated=nominated)
+    return JobFailure(said, plugins, code, may_wait=code is Code.UNSCHEDULABLE, nominated=nominated)
 
 
 def _plugins(found: Iterable[Unplaced | Verdict]) -> frozenset[str]:

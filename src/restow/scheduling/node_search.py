@@ -1,0 +1,86 @@
+"""The best node for a pod of a session: the engine's answer, and what a session adds to it.
+
+Goes in: a cycle, sometimes with the job of its pod. Comes out: `Placed` or `Unplaced`. A session adds three things:
+
+    refusals      pods of a class that was refused are refused alike until anything changes on nodes
+    kept room     a node may be chosen only if it suits the pod with and without the pods that room is kept for
+    reservations  the nodes that a task names come first, and the pod that is to be moved is taken for gone
+"""
+
+from __future__ import annotations
+
+from restow.model.cluster import Mask, PodClass
+from restow.model.reservations.reservation_annotations import migrating_pod
+from restow.model.snapshot import Snapshot
+from restow.scheduling.accelerated import ClassFilter
+from restow.scheduling.engine import Engine
+from restow.scheduling.framework import Cycle, FilterPlugin, Reach
+from restow.scheduling.jobs import Job
+from restow.scheduling.kept_room import KeptRoom
+from restow.scheduling.nominated_pods import recheck_without_nominated_pods
+from restow.scheduling.schedule_result import Placed, Unplaced
+
+
+class NodeSearch:
+    def __init__(self, engine: Engine, snapshot: Snapshot, kept_room: KeptRoom) -> None:
+        self._engine = engine
+        self._snapshot = snapshot
+        self._kept_room = kept_room
+        self._per_pod_filters = _per_pod_filters(engine)
+        self._refused: dict[PodClass, tuple[tuple[int, int], Unplaced]] = {}
+        self._static: dict[PodClass, Mask] = {}
+
+    def place(self, cycle: Cycle) -> Placed | Unplaced:
+        """The best node now."""
+        known = self._refused.get(cycle.pod_class)
+        if known is not None and known[0] == self._generation():
+            return known[1]
+        result = self._engine.place(cycle)
+        kept = self._kept_room.kept
+        if isinstance(result, Placed) and kept and cycle.pod_class.shape.readings:
+            result = recheck_without_nominated_pods(self._engine, cycle, result, [one.pod for one in kept])
+        if isinstance(result, Unplaced) and self._refuses_whole_class(result):
+            self._refused[cycle.pod_class] = (self._generation(), result)
+        return result
+
+    def place_of_job(self, job: Job, cycle: Cycle) -> Placed | Unplaced:
+        """The best node for a pod of this job. A reserved pod goes to the first of the nodes that its task names and
+        that accepts it; the pod that its reservation is to move is taken for gone, except for the room it takes."""
+        if job.reservation is None:
+            return self.place(cycle)
+        migrating = migrating_pod(job.reservation)
+        if migrating is None:
+            return self._first_named_node(job, cycle) or self.place(cycle)
+        # Not `place`: a refusal given while one pod is overlooked must not be remembered for other pods.
+        with self._snapshot.overlooking(migrating):
+            return self._first_named_node(job, cycle) or self._engine.place(cycle)
+
+    def is_statically_feasible(self, cycle: Cycle, node: str) -> bool:
+        """Whether the Node object suits the pod, whatever pods are on nodes."""
+        mask = self._static.get(cycle.pod_class)
+        if mask is None:
+            mask = self._static[cycle.pod_class] = self._engine.statically_feasible(cycle)
+        row = self._snapshot.rows.find(node)
+        return row is not None and bool(mask[row])
+
+    def _first_named_node(self, job: Job, cycle: Cycle) -> Placed | None:
+        fitting = (node for node in job.preferred_nodes(cycle.pod) if self._engine.fits(cycle, node))
+        node = next(fitting, None)
+        return None if node is None else Placed(node, self._snapshot.rows.find(node) or 0, 0)
+
+    def _refuses_whole_class(self, result: Unplaced) -> bool:
+        """Whether a refusal holds for all pods of the class: a nominated pod has room of its own in prospect, and a
+        plugin that looks at each pod for itself may accept the next one."""
+        return not result.nominated and result.plugins.isdisjoint(self._per_pod_filters)
+
+    def _generation(self) -> tuple[int, int]:
+        """Changes with everything that changes on nodes."""
+        return self._snapshot.room.changes.generation, self._snapshot.nodes.changes.generation
+
+
+def _per_pod_filters(engine: Engine) -> frozenset[str]:
+    """The plugins that may refuse one pod of a class and accept another."""
+    filters = [plugin for plugin in engine.plugins if isinstance(plugin, FilterPlugin)]
+    return frozenset(
+        plugin.name for plugin in filters if plugin.reach is Reach.CLUSTER and not isinstance(plugin, ClassFilter)
+    )

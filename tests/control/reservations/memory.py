@@ -43,8 +43,8 @@ from restow.control.scheduler.monotonic_clock import monotonic_time
 from restow.model import kinds
 from restow.model.object_key import Key, key_of
 from restow.model.objects import Node, Placement, Pod, Reservation
-from restow.model.reservations.observed import is_ended
-from restow.model.reservations.spec import is_expired, wanted
+from restow.model.reservations.observed_spec import is_ended
+from restow.model.reservations.spec import is_expired, seats_per_task
 from restow.model.resources import PODS, Vector, add, amounts, pod_requests, subtract
 from restow.ports import Clock
 from restow.scheduling.registry import Profile
@@ -184,7 +184,7 @@ class Memory:
             if seat in known.vacant:
                 self._blame(when, f"{pod.metadata.name} took {seat}, and a successor would give it away again")
             task, index = seat.split("/")[2:]
-            is_asked_for = int(index) < wanted(one).get(task, 0) and not is_ended(one)
+            is_asked_for = int(index) < seats_per_task(one).get(task, 0) and not is_ended(one)
             if not is_asked_for and seat not in _unmarked(one):
                 continue  # a change to the reservation has released it
             if _marks(steps.reservations[key_of(one)]).get(seat) != pod.metadata.uid:
@@ -250,7 +250,7 @@ class Memory:
         self._compare(leader, known_to(leader), known, when)
 
     def _has_heard_everything(self, leader: Scheduler) -> bool:
-        for informer in leader._feed._reader._lines:
+        for informer in leader._cache.subscriptions._lines:
             there = {
                 key_of(one): one.metadata.resource_version for one in self._listed.get(informer.kind.qualified_name, ())
             }
@@ -260,20 +260,20 @@ class Memory:
 
     def _compare(self, leader: Scheduler, own: Known, known: Known, when: str) -> None:
         now = self._clock.now()
-        pods, holds = leader._snapshot.assumed(now), list(leader._snapshot.reservations.assumed(now))
+        pods, holds = leader._cache.snapshot.assumed(now), list(leader._cache.snapshot.reservations.placements.assumed(now))
         for one in pods:
-            if one.pod.metadata.uid not in leader._under_way:
+            if one.pod.metadata.uid not in leader._binding_tasks:
                 self._blame(when, f"the leader counts {one.pod.metadata.name} on {one.node}, and nobody binds it")
         for reservation, _ in holds:
             if not _is_worked_on(leader, key_of(reservation)):
                 self._blame(when, f"the leader holds seats of {reservation.metadata.name}, and nobody writes that down")
         if own.live != known.live:
             self._blame(when, f"the leader looks after {sorted(own.live)}, a successor after {sorted(known.live)}")
-        book = leader._snapshot.reservations
-        spent = {str(name) for name in book._claims._spent}
-        for name in book._claims._spent:
+        book = leader._cache.snapshot.reservations
+        spent = {str(name) for name in book.consumers.closed}
+        for name in book.consumers.closed:
             seat = book.seat(name)
-            if seat is not None and seat.open and not _is_worked_on(leader, (name.namespace, name.reservation)):
+            if seat is not None and seat.is_open and not _is_worked_on(leader, (name.namespace, name.reservation)):
                 self._blame(when, f"the leader knows that {name} was taken, and nobody writes that down")
         if not own.vacant <= known.vacant or not (pods or holds or known.vacant - own.vacant <= spent):
             self._blame(when, f"to the leader {sorted(own.vacant)} are vacant, to a successor {sorted(known.vacant)}")
@@ -347,7 +347,7 @@ def _is_less(one: dict[str, int], other: dict[str, int]) -> bool:
 
 def _is_worked_on(leader: Scheduler, key: Key) -> bool:
     """Whether the status of a reservation is being written, or is about to be."""
-    holding, marks = leader._holding, leader._holding.marks
-    queues = ((one._dirty, one._processing, one._timers) for one in (holding._queue, marks._queue))
-    put_off = (marks._under_way, marks._next, holding._behind, holding._resume)
+    work, writes = leader._reservation_work, leader._reservations._consumption_writes
+    queues = ((one._dirty, one._processing, one._timers) for one in (work._queue, writes._queue))
+    put_off = (writes._under_way, writes._again, work._awaiting_others, work.refused_writes._paused_until)
     return any(key in one for one in (*chain(*queues), *put_off))

@@ -11,8 +11,8 @@ from msgspec.structs import replace
 
 from restow.control.scheduler import Scheduler
 from restow.model import kinds
-from restow.model.cluster import SeatName
 from restow.model.objects import Document, Placement, Pod
+from restow.model.reservations.seat_name import SeatName
 from restow.ports import Forbidden
 from tests.control.reservations import memory as auditing
 from tests.control.reservations.memory import LONGEST, Memory
@@ -216,24 +216,24 @@ async def test_a_seat_that_somebody_took_must_not_look_vacant(monkeypatch: pytes
 
 
 def hold(leader: Scheduler) -> None:
-    known = leader._snapshot.reservations.get("default", "none")
+    known = leader._cache.snapshot.reservations.get("default", "none")
     assert known is not None
-    leader._snapshot.assume_placements(known, [Placement(task="web", index=0, node_name="n1")], at=leader._clock.now())
+    leader._cache.snapshot.assume_placements(known, [Placement(task="web", index=0, node_name="n1")], at=leader._sessions._clock.now())
 
 
 def grow(leader: Scheduler) -> None:
-    leader._snapshot.room.set_allocatable(0, ((0, 110), (1, 9000)))
+    leader._cache.snapshot.room.set_allocatable(0, ((0, 110), (1, 9000)))
 
 
 def assume(leader: Scheduler) -> None:
-    leader._snapshot.assume(Pod(metadata=replace(Pod().metadata, name="x", uid="x")), "n1", at=leader._clock.now())
+    leader._cache.snapshot.assume(Pod(metadata=replace(Pod().metadata, name="x", uid="x")), "n1", at=leader._sessions._clock.now())
 
 
 def assume_and_grow(leader: Scheduler) -> None:
     assume(leader)
     task = asyncio.current_task()
     assert task is not None
-    leader._under_way["x"] = task
+    leader._binding_tasks._tasks["x"] = task
     grow(leader)
 
 
@@ -243,18 +243,18 @@ def assume_and_grow(leader: Scheduler) -> None:
         pytest.param(lambda leader: None, "", id="it knows what there is"),
         pytest.param(assume, "nobody binds it", id="a pod that nobody binds"),
         pytest.param(hold, "nobody writes that down", id="seats that nobody writes down"),
-        pytest.param(lambda leader: leader._holding._live.clear(), "looks after", id="nothing to look after"),
+        pytest.param(lambda leader: leader._reservation_work.live.clear(), "looks after", id="nothing to look after"),
         pytest.param(grow, "the leader counts with", id="more room than there is"),
         pytest.param(assume_and_grow, "sees more room", id="the same, while pods are on their way"),
         pytest.param(
-            lambda leader: leader._snapshot.reservations.vacancies.close(SEAT), "are vacant", id="no vacant seat"
+            lambda leader: leader._cache.snapshot.reservations.free.discard(SEAT), "are vacant", id="no vacant seat"
         ),
         pytest.param(
-            lambda leader: leader._snapshot.reservations.spend(SEAT),
+            lambda leader: leader._cache.snapshot.reservations.states.close(SEAT),
             "was taken, and nobody writes that down",
             id="somebody who took a seat and is not to be marked",
         ),
-        pytest.param(lambda leader: leader._feed.tickets._issued.clear(), "looks for seats", id="nobody who waits"),
+        pytest.param(lambda leader: leader._entries._entries.clear(), "looks for seats", id="nobody who waits"),
     ],
 )
 @virtual

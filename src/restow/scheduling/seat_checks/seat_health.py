@@ -68,7 +68,7 @@ def troubles(snapshot: Snapshot, engine: Engine, seats: Iterable[Seat], now: flo
                 crowded[row] = _crowded_out(snapshot, engine, row, now)
             if seat.name in crowded[row]:
                 troubled = crowded[row][seat.name]
-                found[seat.name] = troubled if is_held else replace(troubled, trouble=FaultReason.ROOM_BEING_LEFT)
+                found[seat.name] = troubled if is_held else replace(troubled, reason=FaultReason.ROOM_BEING_LEFT)
     return found
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.clusters import labelled, replica
+from tests.cli.snapshot_documents import labelled, running_replica
 from tests.cli.test_explain import ITEMS, _asked
 
 SHARED = [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]
@@ -31,12 +31,12 @@ SET = {
     ("items", "name", "expected"),
     [
         (
-            [CLAIM, replica("one", "1", "n1", volumes=SHARED), replica("two", "1", "n1", volumes=SHARED)],
+            [CLAIM, running_replica("one", "1", "n1", volumes=SHARED), running_replica("two", "1", "n1", volumes=SHARED)],
             "one",
             "pod two",
         ),
-        ([CLAIM, replica("one", "1", "n1", volumes=SHARED), replica("two", "1", "n2", volumes=SHARED)], "one", None),
-        ([SET, labelled(replica("db-1", "1", "n1"), ownerReferences=[OF_SET])], "db-1", "while db-0 is not Ready"),
+        ([CLAIM, running_replica("one", "1", "n1", volumes=SHARED), running_replica("two", "1", "n2", volumes=SHARED)], "one", None),
+        ([SET, labelled(running_replica("db-1", "1", "n1"), ownerReferences=[OF_SET])], "db-1", "while db-0 is not Ready"),
     ],
     ids=["beside another that uses its volume", "on another node than that", "out of its order"],
 )

@@ -8,7 +8,8 @@ import msgspec
 from msgspec.structs import replace
 
 from restow.migration.effective_options import EffectiveOptions
-from restow.migration.facts import Facts, Permission
+from restow.migration.facts import Facts, Objections, Permission
+from restow.migration.facts_before import FactsBeforeEviction, SeatFacts
 from restow.model.objects import Document, Node, OwnerReference, Pod, PodMigrationJob, Reservation
 from restow.model.times import format_time
 
@@ -59,7 +60,7 @@ def job(
     doubt = "InDoubt" if more.pop("doubt", False) else ""
     admitted = [said("Admitted", reason=doubt, age=age)] if phase == "Running" else []
     if phase == "Running" and ref:
-        told = "was made for pod shop/web-1" if ref == OURS else "was given to the job"
+        told = "was created for pod shop/web-1" if ref == OURS else "was given to the job"
         admitted.append(said("ReservationCreated", message=f"reservation shop/{ref} {told}"))
     options = more.pop("options", {})
     if ref is not None:
@@ -136,7 +137,15 @@ def facts(of: PodMigrationJob | None = None, **changes: Any) -> Facts:
         eviction_dry_run=YES,
         is_fresh=True,
     )
-    return replace(base, **changes)
+    speaks_against = {name: changes.pop(name) for name in Objections.__struct_fields__ if name in changes}
+    return replace(base, objections=Objections(**speaks_against), **changes)
+
+
+def seat_facts(of: Facts) -> SeatFacts:
+    """The same facts, of a pod that stays and a reservation that exists."""
+    staying = FactsBeforeEviction.of(of)
+    assert staying is not None and of.reservation is not None
+    return staying.with_reservation(of.reservation)
 
 
 def before(of: PodMigrationJob | None = None, **changes: Any) -> Facts:

@@ -16,7 +16,7 @@ from restow.migration.reservation import (
 )
 from restow.model.affinity import node_constraint
 from restow.model.objects import Pod, PodTemplate, Reservation
-from restow.model.reservations.validation import problems
+from restow.model.reservations.validation import spec_problems
 from restow.model.resources import template_requests
 from tests.migration.moves import OWNERS, job, pod, reservation
 
@@ -53,7 +53,7 @@ def test_it_is_made_from_the_pod() -> None:
     assert msgspec.to_builtins(task.template.spec.containers) == [
         {"name": "main", "resources": {"requests": {"cpu": "2"}}}
     ]
-    assert problems(found) == []
+    assert spec_problems(found) == []
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def test_it_is_large_enough_for_a_pod_made_anew_that_asks_for(asked: Any, seat: 
     old, anew = sized({"cpu": "2", "memory": "2Gi"}), PodTemplate(spec=sized(asked).spec)
     found = build_reservation(job(ref=None), old, OWNERS, seconds=299.4, successor_template=anew)
     assert template_requests((found.spec.tasks or [])[0].template.spec) == seat
-    assert problems(found) == []
+    assert spec_problems(found) == []
 
 
 def test_a_template_that_says_what_containers_there_are_says_how_large_it_is() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from restow.migration.reservation_order import earlier_reservation
 from restow.model.objects import Placement, Reservation
-from tests.migration.moves import facts, reservation, seat
+from tests.migration.moves import facts, reservation, seat, seat_facts
 from tests.migration.steps.rows import given
 
 NOT_ITS = {"owners": [{"controller": {"uid": "other"}}]}
@@ -45,20 +45,20 @@ def test_another_reservation_comes_first(other: dict[str, Any], first: str | Non
     of = given()
     job, mine = of["of"], of["reservation"]
     rival = reservation(name="older", **other)
-    assert earlier_reservation(facts(job, reservation=mine), [mine, rival], everybody) == first
+    assert earlier_reservation(seat_facts(facts(job, reservation=mine)), [mine, rival], everybody) == first
 
 
 def test_one_that_has_no_seat_left_does_not() -> None:
     of = given()
     rival = reservation(seat(by="third"), name="older", age=90.0)
-    assert earlier_reservation(facts(of["of"], reservation=of["reservation"]), [rival], everybody) is None
+    assert earlier_reservation(seat_facts(facts(of["of"], reservation=of["reservation"])), [rival], everybody) is None
 
 
 def test_one_whose_node_would_not_take_it_does_not() -> None:
     of = given()
     rivals = [reservation(name=name, age=age) for name, age in (("full", 90.0), ("next", 80.0))]
     took = earlier_reservation(
-        facts(of["of"], reservation=of["reservation"]), rivals, lambda one, _: one.metadata.name != "full"
+        seat_facts(facts(of["of"], reservation=of["reservation"])), rivals, lambda one, _: one.metadata.name != "full"
     )
     assert took == "next"
 
@@ -66,4 +66,4 @@ def test_one_whose_node_would_not_take_it_does_not() -> None:
 def test_the_first_of_several_is_told() -> None:
     of = given()
     rivals = [reservation(name=name, age=age) for name, age in (("b", 90.0), ("a", 80.0), ("c", 100.0))]
-    assert earlier_reservation(facts(of["of"], reservation=of["reservation"]), rivals, everybody) == "c"
+    assert earlier_reservation(seat_facts(facts(of["of"], reservation=of["reservation"])), rivals, everybody) == "c"

@@ -1,6 +1,7 @@
-"""After the pod has left, or while it leaves: see its successor into the seat, and Ready.
+"""After the eviction: see the successor into its seat, and Ready.
 
-Goes in: facts about a job whose pod is terminating or gone, by whoever's hand. Comes out: the step that follows it.
+Goes in: facts about a job whose pod is terminating or gone, whether we evicted it or another client deleted it. Comes
+out: the step that follows. From the moment the pod leaves, its seat is its successor's: nothing here releases it.
 """
 
 from __future__ import annotations
@@ -8,14 +9,14 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from restow.migration.conditions import ConditionUpdate, is_condition_true, with_conditions
-from restow.migration.facts import Facts
+from restow.migration.facts_after import FactsAfterEviction
 from restow.migration.history import evicted_at
+from restow.migration.reservation import holds_room
 from restow.migration.steps import (
     Step,
     Wait,
     fail_job,
     job_done,
-    pod_name,
     reservation_exists,
     reservation_failure,
     reservation_failure_reason,
@@ -34,127 +35,123 @@ from restow.model.pods import is_ready, is_terminating
 from restow.model.times import time_of
 
 
-def follow(facts: Facts) -> Step:
-    """The pod leaves, or has left: see its successor into the seat."""
-    step = _just_starting(facts) if facts.successor_ref is not None else _no_seat(facts) or _just_left(facts)
+def follow_successor(facts: FactsAfterEviction) -> Step:
+    """Mode ReservationFirst: wait until the successor has taken the seat and is Ready."""
+    # 1. Is a seat kept for the successor? And is it too early to say more?
+    successor = facts.successor_reference
+    if successor is not None:
+        step = _successor_just_started(facts, successor)
+    else:
+        step = _pod_left_without_seat(facts) or wait_briefly(facts, evicted_at(facts.job))
     if step is not None:
         return step
-    facts = _observed(facts)
-    if facts.successor_ref is None:
-        told = f"the successor of pod {pod_name(facts)} has not taken the seat{_where(facts)} yet"
-        waiting = ConditionUpdate(
-            JobConditionType.POD_BOUND_RESERVATION, False, JobReason.WAIT_FOR_POD_BIND_RESERVATION, told
-        )
-        return wait_for(facts, waiting)
-    return _see_ready(facts, facts.successor_ref)
+    # 2. Record what is seen of the pod's leaving, which may tell since when the seat was kept.
+    facts = _with_departure(facts)
+    successor = facts.successor_reference
+    # 3. Has the successor taken the seat?
+    if successor is None:
+        node = facts.job.status.node_name
+        where = f" on node {node}" if node else ""
+        message = f"the successor of pod {facts.pod_name} has not taken the seat{where} yet"
+        reason = JobReason.WAIT_FOR_POD_BIND_RESERVATION
+        return wait_for(facts, ConditionUpdate(JobConditionType.POD_BOUND_RESERVATION, False, reason, message))
+    # 4. Is it Ready?
+    return _wait_until_ready(facts, successor)
 
 
-def _no_seat(facts: Facts) -> Step | None:
-    """Whether the pod leaves without a seat to go to, and so ends the job."""
-    reservation = facts.reservation
+def wait_until_gone(facts: FactsAfterEviction) -> Step:
+    """Mode EvictDirectly: the job is done when the pod is gone."""
+    if not facts.is_evicting:
+        return fail_job(facts, JobReason.MISSING_POD, f"pod {facts.pod_name} left before it was evicted")
+    facts = _with_departure(facts)
+    if not facts.is_gone:
+        return Wait(facts.job.status)
+    return job_done(facts, f"pod {facts.pod_name} is gone")
+
+
+def _pod_left_without_seat(facts: FactsAfterEviction) -> Step | None:
+    """The job ends if no seat was ready when the pod left, or if the seat is lost."""
+    reservation, reference = facts.reservation, facts.reservation_reference
     if not reservation_exists(reservation):
-        if facts.reservation_reference is None or not facts.reservation_reference.name:
-            return fail_job(
-                facts, JobReason.MISSING_POD, f"pod {pod_name(facts)} left before a seat was reserved for it"
-            )
-        told = f"reservation {facts.reservation_reference.name} is gone, and pod {pod_name(facts)} has left"
-        return fail_job(facts, JobReason.MISSING_RESERVATION, told)
-    assert reservation is not None, "it is there"
-    state = reservation.status.state
-    if state.phase == ReservationPhase.FAILED:
-        return fail_job(
-            facts,
-            reservation_failure_reason(reservation),
-            f"{reservation_failure(reservation)}; pod {pod_name(facts)} has left",
-        )
-    if not facts.is_evicting and not facts.holds_room and state.phase != ReservationPhase.SUCCEEDED:
-        return fail_job(facts, JobReason.MISSING_POD, f"pod {pod_name(facts)} left before its seat was ready")
+        if reference is None or not reference.name:
+            message = f"pod {facts.pod_name} left before a seat was reserved for it"
+            return fail_job(facts, JobReason.MISSING_POD, message)
+        message = f"reservation {reference.name} is gone, and pod {facts.pod_name} has left"
+        return fail_job(facts, JobReason.MISSING_RESERVATION, message)
+    phase = reservation.status.state.phase
+    if phase == ReservationPhase.FAILED:
+        message = f"{reservation_failure(reservation)}; pod {facts.pod_name} has left"
+        return fail_job(facts, reservation_failure_reason(reservation), message)
+    if not facts.is_evicting and not holds_room(reservation) and phase != ReservationPhase.SUCCEEDED:
+        return fail_job(facts, JobReason.MISSING_POD, f"pod {facts.pod_name} left before its seat was ready")
     return None
 
 
-def _just_left(facts: Facts) -> Step | None:
-    return wait_briefly(facts, evicted_at(facts.job))
-
-
-def _just_starting(facts: Facts) -> Step | None:
-    """A successor that is new. Who took a seat that is nobody else's need not be told at once."""
-    successor = facts.successor
-    if (
-        successor is None
-        or _lost(successor)
-        or _has_arrived(successor)
-        or not (facts.is_evicting and facts.owns_reservation)
-    ):
+def _successor_just_started(facts: FactsAfterEviction, reference: ObjectReference) -> Step | None:
+    """The successor of an eviction of ours is given a moment to become Ready. A consumer of a user's reservation is
+    recorded at once, so that no other job takes it for its own successor."""
+    successor = facts.find_consumer(reference)
+    if successor is None or _how_lost(successor) or _has_arrived(successor):
+        return None
+    if not (facts.is_evicting and facts.owns_reservation):
         return None
     return wait_briefly(facts, time_of(successor.metadata.creation_timestamp))
 
 
-def _observed(facts: Facts) -> Facts:
-    """With what is to be seen of the pod's leaving, recorded."""
-    name = pod_name(facts)
+def _with_departure(facts: FactsAfterEviction) -> FactsAfterEviction:
+    """The facts with what is seen of the pod's leaving recorded in the status."""
     if facts.is_gone:
-        said = ConditionUpdate(JobConditionType.EVICTION, True, JobReason.EVICT_COMPLETE, f"pod {name} is gone")
+        update = ConditionUpdate(
+            JobConditionType.EVICTION, True, JobReason.EVICT_COMPLETE, f"pod {facts.pod_name} is gone"
+        )
     elif facts.is_evicting:
         return facts
     else:
-        told = f"pod {name} is being deleted by someone else; its seat is kept for its successor"
-        said = ConditionUpdate(JobConditionType.EVICTION, False, JobReason.EVICTING, told)
-    return facts.with_status(with_conditions(facts.job.status, said, now=facts.now))
+        message = f"pod {facts.pod_name} is being deleted by another client; its seat is kept for its successor"
+        update = ConditionUpdate(JobConditionType.EVICTION, False, JobReason.EVICTING, message)
+    return facts.with_status(with_conditions(facts.job.status, update, now=facts.now))
 
 
-def _see_ready(facts: Facts, reference: ObjectReference) -> Step:
-    """The seat is taken: once its taker was Ready, only the pod itself is waited for, whatever becomes of the taker."""
+def _wait_until_ready(facts: FactsAfterEviction, reference: ObjectReference) -> Step:
+    """The seat is taken. Once the successor was Ready, only the old pod is waited for, whatever becomes of the
+    successor later."""
     if not is_condition_true(facts.job.status, JobConditionType.BOUND_POD_READY):
-        successor = facts.successor
-        lost = _lost(successor)
+        successor = facts.find_consumer(reference)
+        lost = _how_lost(successor)
         if successor is None or lost:
             return fail_job(facts, JobReason.MISSING_POD, f"successor {reference.name} {lost} before it was Ready")
-        facts = facts.with_status(_bound(facts, reference, successor))
+        facts = facts.with_status(_bound_status(facts, reference, successor))
+        pod = f"pod {reference.name} on node {facts.job.status.node_name}"
         if not _has_arrived(successor):
-            told = f"pod {reference.name} on node {facts.job.status.node_name} is not Ready yet"
-            waiting = ConditionUpdate(JobConditionType.BOUND_POD_READY, False, JobReason.WAIT_FOR_BOUND_POD_READY, told)
-            return wait_for(facts, waiting)
-        told = f"pod {reference.name} on node {facts.job.status.node_name} is Ready"
-        ready = ConditionUpdate(JobConditionType.BOUND_POD_READY, True, "", told)
+            reason = JobReason.WAIT_FOR_BOUND_POD_READY
+            return wait_for(
+                facts, ConditionUpdate(JobConditionType.BOUND_POD_READY, False, reason, f"{pod} is not Ready yet")
+            )
+        ready = ConditionUpdate(JobConditionType.BOUND_POD_READY, True, "", f"{pod} is Ready")
         facts = facts.with_status(with_conditions(facts.job.status, ready, now=facts.now))
     if not facts.is_gone:
         return Wait(facts.job.status)
-    return job_done(facts, f"pod {pod_name(facts)} moved to node {facts.job.status.node_name} as {reference.name}")
+    return job_done(facts, f"pod {facts.pod_name} moved to node {facts.job.status.node_name} as {reference.name}")
 
 
 def _has_arrived(successor: Pod) -> bool:
     return is_ready(successor) or successor.status.phase == "Succeeded"
 
 
-def _lost(successor: Pod | None) -> str:
+def _how_lost(successor: Pod | None) -> str:
     """What became of a successor that will never be Ready; empty if it still may."""
     if successor is None or is_terminating(successor):
         return "was deleted"
     return "failed" if successor.status.phase == "Failed" else ""
 
 
-def _bound(facts: Facts, reference: ObjectReference, successor: Pod) -> PodMigrationJobStatus:
+def _bound_status(facts: FactsAfterEviction, reference: ObjectReference, successor: Pod) -> PodMigrationJobStatus:
     node = successor.spec.node_name or facts.job.status.node_name
-    bound = f"pod {reference.name} took the seat on node {node}"
+    message = f"pod {reference.name} took the seat on node {node}"
     return with_conditions(
         replace(facts.job.status, pod_ref=reference, node_name=node),
-        ConditionUpdate(JobConditionType.POD_SCHEDULED, True, "", bound),
-        ConditionUpdate(JobConditionType.RESERVATION_BOUND, True, "", bound),
-        ConditionUpdate(JobConditionType.POD_BOUND_RESERVATION, True, "", bound),
+        ConditionUpdate(JobConditionType.POD_SCHEDULED, True, "", message),
+        ConditionUpdate(JobConditionType.RESERVATION_BOUND, True, "", message),
+        ConditionUpdate(JobConditionType.POD_BOUND_RESERVATION, True, "", message),
         now=facts.now,
     )
-
-
-def leave(facts: Facts) -> Step:
-    """Evicted directly: all that is left is to see it gone."""
-    if not facts.is_evicting:
-        return fail_job(facts, JobReason.MISSING_POD, f"pod {pod_name(facts)} left before it was evicted")
-    facts = _observed(facts)
-    if not facts.is_gone:
-        return Wait(facts.job.status)
-    return job_done(facts, f"pod {pod_name(facts)} is gone")
-
-
-def _where(facts: Facts) -> str:
-    node = facts.job.status.node_name
-    return f" on node {node}" if node else ""

@@ -19,6 +19,7 @@ from restow.eviction.qos_and_priority import koordinator_qos, pod_priority
 from restow.migration.arguments import MigrationArguments
 from restow.migration.cluster_context import ClusterContext, MigrationCandidate, migration_candidate
 from restow.migration.conditions import is_job_ended, is_job_running
+from restow.migration.facts import Objections
 from restow.migration.history import MigrationHistory, find_pod
 from restow.migration.job_annotations import PRIORITY_ANNOTATION, integer_annotation
 from restow.migration.limit_usage import LimitReached, LimitUsage, unavailability_limit_reached
@@ -61,15 +62,6 @@ class JobRefused(msgspec.Struct, frozen=True):
 ArbitrationVerdict = JobAdmitted | JobWaiting | JobRefused
 
 
-class Objections(msgspec.Struct, frozen=True):
-    """How the pod of a job that was admitted stands now; each in a sentence, if there is anything to say."""
-
-    forbidden: str | None = None
-    missing_information: str | None = None
-    waits_for_order: str | None = None
-    workload_unavailable: str | None = None
-
-
 def arbitrate(
     jobs: Iterable[PodMigrationJob], scene: ClusterContext, arguments: MigrationArguments
 ) -> list[ArbitrationVerdict]:
@@ -92,7 +84,7 @@ def arbitrate(
             told = f"pod {pod.metadata.namespace}/{pod.metadata.name} cannot be moved: {reason}"
             verdicts.append(JobRefused(job, JobReason.FORBIDDEN_MIGRATE_POD, told))
         elif missing := missing_information(one, scene, arguments):
-            verdicts.append(JobWaiting(job, "news", f"waits for news: {missing}"))
+            verdicts.append(JobWaiting(job, "news", f"waits for information: {missing}"))
         elif others := waits_for_order(one, scene):
             verdicts.append(JobWaiting(job, _ORDER, others))
         else:

@@ -25,6 +25,8 @@ from restow.model.objects import (
 )
 from restow.model.times import format_time, time_of
 
+EVICTION_SETTLES_AFTER = 120.0
+"""Seconds after which an eviction that was sent has taken effect, or never will: no request is under way so long."""
 REWRITE_AFTER = 30.0
 """Seconds after which an eviction that is asked for again is written down anew."""
 

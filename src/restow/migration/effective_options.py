@@ -6,8 +6,11 @@ import msgspec
 
 from restow.migration.arguments import POLICIES, PROPAGATION, MigrationArguments
 from restow.migration.job_annotations import PRIORITY_ANNOTATION, WAVE_ANNOTATION, unreadable_annotations
-from restow.model.objects import DeleteOptions, JobMode, PodMigrationJob, Preconditions
+from restow.model.objects import DeleteOptions, JobMode, Pod, PodMigrationJob, Preconditions
 from restow.model.times import TimeError, parse_duration
+
+DEFAULT_GRACE_PERIOD = 30.0
+"""Seconds that a pod without terminationGracePeriodSeconds may take to stop, as the API server fills in."""
 
 
 class EffectiveOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -24,7 +27,12 @@ class EffectiveOptions(msgspec.Struct, frozen=True, kw_only=True):
     scheduler_names: frozenset[str] | None = None
     """Whose pods are moved; None for anybody's."""
     problem: str = ""
-    """What of the job's words cannot be understood."""
+    """What is wrong with the job's options; empty if nothing is."""
+
+    def grace_period_of(self, pod: Pod) -> float:
+        """The seconds that a pod may take to stop when this job evicts it."""
+        own = pod.spec.termination_grace_period_seconds if self.grace_seconds is None else self.grace_seconds
+        return DEFAULT_GRACE_PERIOD if own is None else float(own)
 
 
 def effective_options(job: PodMigrationJob, arguments: MigrationArguments) -> EffectiveOptions:

@@ -28,13 +28,14 @@ from restow.model.objects import (
     PodTemplate,
     Reservation,
     ReservationOwner,
+    ReservationPhase,
     ReservationSpec,
     ReservationTemplate,
     TaskSpec,
 )
 from restow.model.problems import Problem
 from restow.model.reservations.reservation_annotations import MIGRATING_ANNOTATION, MOVED_FROM_ANNOTATION
-from restow.model.reservations.validation import problems
+from restow.model.reservations.validation import spec_problems
 from restow.model.resources import enlarged, template_requests
 from restow.model.times import format_duration
 
@@ -78,6 +79,12 @@ def is_made_for_job(reservation: Reservation, job: PodMigrationJob) -> bool:
     return job_uid_of_reservation(reservation) == job.metadata.uid
 
 
+def holds_room(reservation: Reservation) -> bool:
+    """Whether a reservation holds room on some node."""
+    phase = reservation.status.state.phase
+    return phase in (ReservationPhase.AVAILABLE, ReservationPhase.WAITING) and bool(reservation.status.placements)
+
+
 def target_node(job: PodMigrationJob) -> str | None:
     """The planned target, if there is one."""
     places = (job.metadata, _template(job).metadata)
@@ -90,7 +97,7 @@ def template_problems(job: PodMigrationJob, pod: Pod | None, owners: Iterable[Ow
     if found or pod is None or job.spec.reservation_options is None or job.spec.reservation_options.template is None:
         return found
     made = build_reservation(job, pod, owners, seconds=1.0)
-    return [Problem(f"{_TEMPLATE}.{one.path}", one.message) for one in problems(made)]
+    return [Problem(f"{_TEMPLATE}.{one.path}", one.message) for one in spec_problems(made)]
 
 
 def _problems(job: PodMigrationJob) -> Iterator[Problem]:

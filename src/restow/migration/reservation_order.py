@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from restow.migration.facts import Facts
+from restow.migration.facts_before import SeatFacts
 from restow.migration.successor_seats import (
     free_seats,
     seat_suits_any,
@@ -17,32 +17,31 @@ from restow.migration.successor_seats import (
     why_reservation_excludes_successor,
 )
 from restow.model.objects import MatchPolicy, Placement, Pod, Reservation, ReservationPhase
-from restow.model.reservations.observed import is_being_deleted
-from restow.model.reservations.owner_index import turn_of
+from restow.model.reservations.observed_spec import is_being_deleted
+from restow.model.reservations.owner_index import try_order
 
 NodeTakesSuccessor = Callable[[Reservation, Sequence[Placement]], bool]
 """Whether the node of one of these seats would take the successor in it."""
 
 
-def earlier_reservation(facts: Facts, others: Iterable[Reservation], takes: NodeTakesSuccessor) -> str | None:
+def earlier_reservation(facts: SeatFacts, others: Iterable[Reservation], takes: NodeTakesSuccessor) -> str | None:
     """The name of the reservation of which the successor takes a seat before it takes one of that which was given."""
-    given, pod = facts.reservation, facts.migrating_pod
-    assert given is not None and pod is not None, "asked only then"
+    given = facts.reservation
     before = (
         one
         for one in others
         if one.metadata.namespace == given.metadata.namespace
-        and turn_of(one) < turn_of(given)
+        and try_order(one) < try_order(given)
         and one.status.state.phase == ReservationPhase.AVAILABLE
         and not is_being_deleted(one)
         and any(
             not why_reservation_excludes_successor(
                 one, like, facts.owner_chain, facts.options.scheduler_names, facts.successor_group
             )
-            for like in (pod, facts.certain_successor)
+            for like in (facts.pod, facts.certain_successor)
         )
     )
-    for one in sorted(before, key=turn_of):
+    for one in sorted(before, key=try_order):
         seats = _seats_tried_by_scheduler(one, facts.possible_successors)
         if seats and takes(one, seats):
             return one.metadata.name

@@ -1,14 +1,20 @@
-"""Instructions: the steps a migration can take, each with the status that is to be recorded with it, and the words for
-how one ends.
+"""Steps: the instructions that the state machine gives, each with the status that is to be recorded with it.
+
+The functions below build the steps that many rules share: wait, fail, hold the eviction back, end a dry run.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TypeGuard, TypeVar
 
 import msgspec
 
 from restow.migration.conditions import ConditionUpdate, ended_status, with_conditions
 from restow.migration.facts import Facts
+from restow.migration.reservation import reservation_name
 from restow.model.objects import (
+    JobConditionType,
     JobPhase,
     JobReason,
     ObjectReference,
@@ -16,23 +22,27 @@ from restow.model.objects import (
     PodMigrationJobStatus,
     Reservation,
 )
-from restow.model.reservations.observed import is_being_deleted
+from restow.model.reservations.observed_spec import is_being_deleted
 from restow.model.reservations.spec import expires_at
 from restow.model.times import TimeError, format_time
 
 BRIEF_WAIT = 5.0
-"""Seconds within which most things come of themselves that a job waits for."""
+"""Seconds within which most things that a job waits for happen by themselves."""
+RETRY_AFTER = 10.0
+"""Seconds after which a job is looked at again, if no event comes before."""
+
+F = TypeVar("F", bound=Facts)
 
 
 class ReadLive(msgspec.Struct, frozen=True):
-    """The facts do not suffice: read all of them from the API server and, if asked for, try the eviction."""
+    """The facts do not suffice: read all of them from the API server, after a dry run of the eviction if told so."""
 
     dry_run_eviction: bool = False
 
 
 class PinPod(msgspec.Struct, frozen=True):
-    """Write down what nobody can tell later: which life of the pod is meant, whose replica it is, where it was, and
-    how it is to move, whatever becomes of the configuration."""
+    """Record on the job what cannot be told any more once its pod is gone: the UID of the pod, its workload and node,
+    and the mode, whatever becomes of the configuration."""
 
     status: PodMigrationJobStatus
     uid: str
@@ -42,28 +52,28 @@ class PinPod(msgspec.Struct, frozen=True):
 
 
 class AwaitAdmission(msgspec.Struct, frozen=True):
-    """Nothing is in the way but arbitration."""
+    """The job waits for nothing but arbitration."""
 
     status: PodMigrationJobStatus
     retry_at: float | None = None
 
 
 class Reserve(msgspec.Struct, frozen=True):
-    """Create the reservation; that it exists already is as good."""
+    """Create the reservation; if it exists already, that is as good."""
 
     status: PodMigrationJobStatus
     reservation: Reservation
 
 
 class RecordReservation(msgspec.Struct, frozen=True):
-    """Write down which reservation was made; that it was is told with whatever comes of it."""
+    """Record in the job's spec which reservation was created."""
 
     status: PodMigrationJobStatus
     reference: ObjectReference
 
 
 class Extend(msgspec.Struct, frozen=True):
-    """Let our reservation live until then."""
+    """Let our reservation live until a later time."""
 
     status: PodMigrationJobStatus
     reservation: Reservation
@@ -71,7 +81,7 @@ class Extend(msgspec.Struct, frozen=True):
 
 
 class Evict(msgspec.Struct, frozen=True):
-    """Record the status, then evict this very pod."""
+    """Record the status, then evict the pod with this UID."""
 
     status: PodMigrationJobStatus
     pod: Pod
@@ -85,7 +95,7 @@ class Release(msgspec.Struct, frozen=True):
 
 
 class Wait(msgspec.Struct, frozen=True):
-    """Until something happens, or until then."""
+    """Do nothing until an event comes, or until `retry_at`."""
 
     status: PodMigrationJobStatus
     retry_at: float | None = None
@@ -100,27 +110,48 @@ class Fail(msgspec.Struct, frozen=True):
 
 
 class Abort(msgspec.Struct, frozen=True):
-    """It ends because somebody wanted it so: who wrote Aborted, or configured a dry run."""
+    """The job ends on request: its phase was set to Aborted, it is being deleted, or it is a dry run."""
 
     status: PodMigrationJobStatus
 
 
 Act = PinPod | AwaitAdmission | Reserve | RecordReservation | Extend | Evict | Release | Wait | Done | Fail | Abort
 Step = ReadLive | Act
+Rule = Callable[[F], Step | None]
 
 
-# --- words ------------------------------------------------------------------------------------------------------------
+def first_step(facts: F, rules: Iterable[Rule[F]]) -> Step | None:
+    """The step of the first rule that has one."""
+    return next((step for rule in rules if (step := rule(facts)) is not None), None)
 
 
-def wait_for(facts: Facts, said: ConditionUpdate, *, again: float | None = None) -> Step:
-    return Wait(with_conditions(facts.job.status, said, now=facts.now), again)
+# --- waiting ----------------------------------------------------------------------------------------------------------
+
+
+def wait_for(facts: Facts, update: ConditionUpdate, *, retry_at: float | None = None) -> Step:
+    """Wait, and say in a condition for what."""
+    return Wait(with_conditions(facts.job.status, update, now=facts.now), retry_at)
 
 
 def wait_briefly(facts: Facts, since: float | None) -> Step | None:
-    """Waiting without a word for what mostly comes at once; None if that is not known to have begun just now."""
+    """Wait, without a word in the status, for something that mostly happens at once; None if the wait is not known to
+    have begun just now."""
     if since is None or not 0 <= facts.now - since < BRIEF_WAIT:
         return None
     return Wait(facts.job.status, since + BRIEF_WAIT)
+
+
+def hold_eviction(
+    facts: Facts, reason: JobReason, message: str, *, retry_at: float | None, withdraw: bool = False
+) -> Step:
+    """Do not evict now. An eviction that was recorded stays recorded, because it may still take effect, unless it is
+    certain that it will not (`withdraw`)."""
+    if facts.is_evicting and not withdraw:
+        return Wait(facts.job.status, retry_at)
+    return wait_for(facts, ConditionUpdate(JobConditionType.EVICTION, False, reason, message), retry_at=retry_at)
+
+
+# --- ending -----------------------------------------------------------------------------------------------------------
 
 
 def job_done(facts: Facts, message: str) -> Step:
@@ -132,31 +163,28 @@ def fail_job(facts: Facts, reason: JobReason, message: str) -> Step:
 
 
 def forbid_move(facts: Facts, why: str) -> Step:
-    return fail_job(facts, JobReason.FORBIDDEN_MIGRATE_POD, f"pod {pod_name(facts)} cannot be moved: {why}")
+    return fail_job(facts, JobReason.FORBIDDEN_MIGRATE_POD, f"pod {facts.pod_name} cannot be moved: {why}")
 
 
-def dry_run_result(facts: Facts, what: str) -> Step:
-    """What a dry run comes to; it may be asked for when something was done already."""
-    told = f"dry run, {_already_done(facts) or 'nothing was changed'}: {what}"
-    return Abort(ended_status(facts.job.status, JobPhase.ABORTED, JobReason.DRY_RUN, told, now=facts.now))
+def end_dry_run(facts: Facts, would: str) -> Step:
+    """End a dry run with what would have been done. A dry run may be asked for when something was done already."""
+    message = f"dry run, {_already_done(facts) or 'nothing was changed'}: {would}"
+    return Abort(ended_status(facts.job.status, JobPhase.ABORTED, JobReason.DRY_RUN, message, now=facts.now))
 
 
 def _already_done(facts: Facts) -> str:
     if facts.is_evicting:
-        return "but an eviction was recorded before, and may still be on its way"
+        return "but an eviction was recorded before and may still take effect"
     if facts.owns_reservation:
-        assert facts.reservation is not None, "it is ours"
-        return f"but reservation {facts.reservation.metadata.name} was made before, and is released now"
+        return f"but reservation {reservation_name(facts.job)} was created before and is released now"
     return ""
 
 
-def pod_name(facts: Facts) -> str:
-    reference = facts.job.spec.pod_ref
-    return f"{reference.namespace}/{reference.name}"
+# --- the reservation --------------------------------------------------------------------------------------------------
 
 
-def reservation_exists(reservation: Reservation | None) -> bool:
-    """Whether there is one, and nobody is deleting it."""
+def reservation_exists(reservation: Reservation | None) -> TypeGuard[Reservation]:
+    """Whether there is a reservation that is not being deleted."""
     return reservation is not None and not is_being_deleted(reservation)
 
 
@@ -171,15 +199,16 @@ def reservation_failure_reason(reservation: Reservation) -> JobReason:
 
 
 def reservation_failure(reservation: Reservation) -> str:
+    """That a reservation failed, and why, in words."""
     state = reservation.status.state
     why = ": ".join(text for text in (state.reason, state.message) if text)
     return f"reservation {reservation.metadata.name} failed" + (f" ({why})" if why else "")
 
 
-def seat_expiry(facts: Facts) -> str:
-    assert facts.reservation is not None, "asked only then"
+def seat_expiry(reservation: Reservation) -> str:
+    """Until when a reservation keeps its seats, in words."""
     try:
-        end = expires_at(facts.reservation)
+        end = expires_at(reservation)
     except TimeError:
         end = None
     return format_time(end) if end is not None else "it is deleted"

@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from restow.migration.successor_spec import successor_keeps_name
+from restow.model.affinity import node_constraint
 from restow.model.cluster.owner_chains import OwnerChains
-from restow.model.cluster.undo import UndoLog
+from restow.model.cluster.undo_log import UndoLog
 from restow.model.objects import (
     MatchPolicy,
+    Node,
     ObjectMeta,
     OwnerReference,
     Placement,
@@ -26,9 +28,11 @@ from restow.model.reservations.owners import Owners
 from restow.model.reservations.reservation_annotations import migrating_pod
 from restow.model.reservations.reserved_pod import reserved_pod_of
 from restow.model.reservations.seat_name import SeatName
-from restow.model.reservations.spec import is_for
+from restow.model.reservations.spec import is_for_scheduler
 from restow.model.reservations.template_comparison import differences, in_detail
 from restow.model.resources import pod_requests, shortages, template_requests
+from restow.model.taints import UNSCHEDULABLE, untolerated
+from restow.model.times import time_of
 
 SeatKey = tuple[str, int]
 """Which seat of a reservation: the task and the index."""
@@ -120,7 +124,7 @@ def why_reservation_excludes_successor(
     """Why whoever takes a pod's place may use no seat of a reservation; empty if it may."""
     mover = migrating_pod(reservation)
     name = reservation.metadata.name
-    if schedulers is not None and not is_for(reservation, schedulers):
+    if schedulers is not None and not is_for_scheduler(reservation, schedulers):
         return f"reservation {name} is another scheduler's, schedulerNames has {', '.join(sorted(schedulers))}"
     if mover not in (None, pod.metadata.uid):
         return f"reservation {name} is for the move of another pod, with UID {mover}"
@@ -143,4 +147,30 @@ def _belongs_to(reservation: Reservation, pod: Pod, owners: tuple[OwnerReference
     if group is not None:
         kinship.put_group(group)
     same = (reservation.metadata.namespace or "") == (meta.namespace or "")
-    return same and Owners.of(reservation.spec.owners or ()).match(Pod(metadata=made), kinship)
+    return same and Owners.of(reservation.spec.owners or ()).matches(Pod(metadata=made), kinship)
+
+
+# --- their nodes ------------------------------------------------------------------------------------------------------
+
+
+def is_node_newer(node: Node, reservation: Reservation) -> bool:
+    """Whether a node came into being after a seat was kept on what had its name before."""
+    kept = time_of(reservation.status.state.last_transition_time)
+    created = time_of(node.metadata.creation_timestamp)
+    return kept is not None and created is not None and created > kept
+
+
+def why_node_unfit(node: Node, pod: Pod) -> str | None:
+    """Why a pod may not go to a node any more, by what the node itself says."""
+    name = node.metadata.name
+    if node.metadata.deletion_timestamp is not None:
+        return f"node {name} is being deleted"
+    if node.spec.unschedulable and untolerated([UNSCHEDULABLE], pod.spec.tolerations):
+        return f"node {name} is cordoned"
+    taints = untolerated(node.spec.taints, pod.spec.tolerations)
+    if taints:
+        told = ", ".join(f"{one.key}={one.value or ''}:{one.effect}" for one in taints)
+        return f"node {name} has taints that the pod does not tolerate: {told}"
+    if not node_constraint(pod.spec).matches(name, node.metadata.labels):
+        return f"node {name} no longer matches the pod's node selector or required node affinity"
+    return None

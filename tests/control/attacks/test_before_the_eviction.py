@@ -359,7 +359,7 @@ async def test_nobody_is_evicted_for_room_that_was_taken_while_no_scheduler_runs
                 await pass_time(5)
             phase, reason, message = await it.told()
             assert (phase, reason) == ("Running", "Waiting"), message
-            assert "would not take its successor: Insufficient cpu" in (message or "")
+            assert "does not fit its successor: Insufficient cpu" in (message or "")
             assert await pod_stays(it, old)
 
 

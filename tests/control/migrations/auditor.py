@@ -25,7 +25,7 @@ from restow.migration.reservation import is_made_for_job
 from restow.migration.stop_switch import stop_reason
 from restow.model import kinds
 from restow.model.cluster.owner_chains import OwnerChains
-from restow.model.cluster.undo import UndoLog
+from restow.model.cluster.undo_log import UndoLog
 from restow.model.objects import ConfigMap, Node, Pod, PodMigrationJob, Reservation
 from restow.model.pods import is_ready, is_terminating
 from restow.model.reservations.owners import Owners
@@ -180,7 +180,7 @@ class Auditor:
         kinship = OwnerChains(UndoLog())
         for owner in (await self._truth.list(kinds.REPLICA_SET)).items:
             kinship.put(owner.metadata)
-        mine = Owners.of(reservation.spec.owners or ()).match(pod, kinship)
+        mine = Owners.of(reservation.spec.owners or ()).matches(pod, kinship)
         task = (reservation.spec.tasks or [])[0]
         large_enough = fits(pod_requests(pod), template_requests(task.template.spec))
         return mine and migrating_pod(reservation) in (None, pod.metadata.uid) and large_enough

@@ -18,9 +18,9 @@ from restow.migration.arguments import MigrationArguments, read_migration_argume
 from restow.model import kinds
 from restow.model.affinity import node_constraint
 from restow.model.cluster.owner_chains import OwnerChains
-from restow.model.cluster.undo import UndoLog
+from restow.model.cluster.undo_log import UndoLog
 from restow.model.objects import Document, Pod, PodMigrationJob, Reservation
-from restow.model.reservations.observed import is_ended
+from restow.model.reservations.observed_spec import is_ended
 from restow.model.reservations.owners import Owners
 from restow.model.reservations.reservation_annotations import migrating_pod
 from restow.model.reservations.spec import expires_at
@@ -137,7 +137,7 @@ class StubScheduler:
         staying = {one.metadata.uid for one in pods if one.metadata.deletion_timestamp is None}
         for one in (await self._client.list(kinds.RESERVATION)).items:
             free = one.status.state.phase == "Available" and not any(p.pod_ref for p in one.status.placements or ())
-            if free and migrating_pod(one) not in staying and Owners.of(one.spec.owners or ()).match(pod, kinship):
+            if free and migrating_pod(one) not in staying and Owners.of(one.spec.owners or ()).matches(pod, kinship):
                 return one
         return None
 

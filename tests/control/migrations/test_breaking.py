@@ -68,7 +68,7 @@ async def redirect(it: MigrationCluster, old: Pod) -> None:
         pytest.param(never, "which means never", id="its annotation says never"),
         pytest.param(orphan, "no controller would make it again", id="nobody owns it any more"),
         pytest.param(another_budget, "2 PodDisruptionBudgets cover it", id="two budgets cover it"),
-        pytest.param(redirect, "it is to go to node", id="it is to go elsewhere"),
+        pytest.param(redirect, "its target is node", id="it is to go elsewhere"),
     ],
 )
 @virtual
@@ -108,7 +108,9 @@ async def test_a_seat_that_was_changed_is_not_relied_on_until_it_was_looked_at()
             [seat] = await it.reservations()
             await it.patch(kinds.RESERVATION, seat.metadata.name, {"spec": {"minAvailable": 0}})
         phase, reason, message = await it.told()
-        assert (phase, reason) == ("Running", "Pending") and "has not looked at it since" in (message or ""), message
+        assert (phase, reason) == ("Running", "Pending") and "has not observed the last change" in (message or ""), (
+            message
+        )
         assert await pod_stays(it, old)
         it.seats.looking = True
         await pass_time(30)

@@ -72,7 +72,7 @@ async def test_nobody_is_evicted_to_come_back_to_where_it_was(target: str | None
         await pass_time(30)
         phase, reason, message = await it.told()
         assert (phase, reason) == ("Failed", "ForbiddenMigratePod"), message
-        assert "its successor may take the seat on node n1, where it is already" in (message or "")
+        assert "its successor may take the seat on node n1, where it already is" in (message or "")
         assert await pod_stays(it, old)
 
 

@@ -264,7 +264,7 @@ async def test_a_given_reservation_outlives_a_job_that_fails() -> None:
         await it.move(old, reservationOptions={"reservationRef": {"name": "spare"}})
         await pass_time(30)
         phase, reason, message = await it.told()
-        assert (phase, reason) == ("Failed", "ForbiddenMigratePod") and "where it is already" in (message or "")
+        assert (phase, reason) == ("Failed", "ForbiddenMigratePod") and "where it already is" in (message or "")
         assert len(await it.reservations()) == 1
 
 
@@ -288,7 +288,7 @@ async def test_what_is_told_is_told_once_and_everywhere_the_same() -> None:
         it.seats.refusing = "0/3 nodes are available: 3 Insufficient cpu."
         await it.move(old)
         await pass_time(60)
-        told = f"no seat outside node {old.spec.node_name}, which it leaves: {it.seats.refusing}"
+        told = f"no seat outside its own node {old.spec.node_name}: {it.seats.refusing}"
         assert await it.told() == ("Running", "Unschedulable", told)
         assert await events(it, "Unschedulable") == [("move", told)]
         kinds_of = {one.reason: one.type for one in (await it.client.list(kinds.EVENT)).items}

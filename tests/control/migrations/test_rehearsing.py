@@ -18,8 +18,8 @@ from tests.control.migrations.migration_cluster import (
 from tests.sim.stage import pass_time, pod, profile, running, virtual
 
 NOTHING = "dry run, nothing was changed: reservation default/restow-{uid} would be created, "
-SEATED = NOTHING + "on node {node} as it is now; then pod default/{pod} would be evicted"
-NOWHERE = NOTHING + "and no node would take it now: {why}"
+SEATED = NOTHING + "on node {node} as of now; then pod default/{pod} would be evicted"
+NOWHERE = NOTHING + "and no node fits it now: {why}"
 FULL = "0/3 nodes are available: 1 Insufficient cpu, 1 node(s) excluded by name, 1 node(s) were unschedulable."
 ELSEWHERE = "0/3 nodes are available: 1 Insufficient cpu, 2 node(s) other than the one asked for by name."
 

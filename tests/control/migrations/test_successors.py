@@ -72,10 +72,10 @@ async def test_below_a_partition_pods_are_made_from_what_they_were(before: Docum
 @pytest.mark.parametrize(
     ("after", "why"),
     [
-        pytest.param({"schedulerName": "other"}, "would be of scheduler other", id="another scheduler's"),
+        pytest.param({"schedulerName": "other"}, "would have schedulerName other", id="another scheduler's"),
         pytest.param(
             {"schedulingGates": [{"name": "example.com/wait"}]},
-            "would wait behind scheduling gates (example.com/wait)",
+            "would wait for scheduling gates (example.com/wait)",
             id="gated",
         ),
     ],

@@ -38,7 +38,7 @@ KRUISE = {
         ],
     },
 }
-NO_SEAT = "no seat outside node {}, which it leaves: no room"
+NO_SEAT = "no seat outside its own node {}: no room"
 
 
 # --- budgets, limits and the stop switch ------------------------------------------------------------------------------
@@ -281,7 +281,7 @@ async def test_a_dry_run_that_is_switched_on_on_the_way_gives_the_seat_back_and_
         await pass_time(30)
         phase, reason, message = await it.told()
         assert (phase, reason) == ("Aborted", "DryRun")
-        assert f"reservation {seat.metadata.name} was made before, and is released now" in (message or "")
+        assert f"reservation {seat.metadata.name} was created before and is released now" in (message or "")
         assert await it.reservations() == [] and await pod_stays(it, old)
 
 

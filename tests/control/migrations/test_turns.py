@@ -107,7 +107,7 @@ async def test_nobody_leaves_after_somebody_has_thought_better_of_it(deed: Deed,
         if told is not None:
             phase, reason, message = await it.told("b")
             assert f"{phase} {reason}: {message}".startswith(told)
-            assert "may still be on its way" not in (message or "")
+            assert "may still take effect" not in (message or "")
         await pass_time(27)
         assert await pod_stays(it, old)
 
@@ -119,7 +119,7 @@ async def test_who_was_stopped_until_its_time_was_up_says_so_and_gives_its_seat_
         await pass_time(400)
         phase, reason, message = await it.told("b")
         assert (phase, reason) == ("Failed", "Timeout")
-        assert "evictions are stopped" in (message or "") and "may still be on its way" not in (message or "")
+        assert "evictions are stopped" in (message or "") and "may still take effect" not in (message or "")
         assert await pod_stays(it, old)
         assert [one for one in await it.reservations() if one.status.state.phase == "Available"] == []
 

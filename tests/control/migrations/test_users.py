@@ -60,7 +60,7 @@ async def test_a_deleted_job_leaves_no_seat_behind() -> None:
         await it.delete(kinds.POD_MIGRATION_JOB, "move")
         it.seats.refusing = None
         await pass_time(30)
-        assert len(await it.reservations()) == 1, "what was sent before may still be on its way"
+        assert len(await it.reservations()) == 1, "what was sent before may still take effect"
         await pass_time(70)
         assert await it.reservations() == [] and await pod_stays(it, old)
 

@@ -49,7 +49,7 @@ async def test_a_pod_that_does_not_fit_where_it_is_to_go_says_where_that_is() ->
         await it.move(old, annotations={"restow.sh/target-node": target})
         await pass_time(10)
         why = "0/3 nodes are available: 1 Insufficient cpu, 2 node(s) other than the one asked for by name."
-        assert await it.told() == ("Running", "Unschedulable", f"no seat on node {target}, where it is to go: {why}")
+        assert await it.told() == ("Running", "Unschedulable", f"no seat on its target node {target}: {why}")
 
 
 @virtual
@@ -59,7 +59,7 @@ async def test_a_node_that_does_not_exist_yet_is_waited_for() -> None:
         await it.move(old, annotations={"restow.sh/target-node": "late"})
         await pass_time(60)
         why = "0/3 nodes are available: 3 node(s) other than the one asked for by name."
-        assert await it.told() == ("Running", "Unschedulable", f"no seat on node late, where it is to go: {why}")
+        assert await it.told() == ("Running", "Unschedulable", f"no seat on its target node late: {why}")
         await it.create(kinds.NODE, node("late"))
         await pass_time(60)
         assert ((await it.told())[0], (await it.job()).status.node_name) == ("Succeed", "late")
@@ -75,7 +75,7 @@ async def test_a_pod_that_fits_nowhere_else_stays_until_it_does() -> None:
         await pass_time(60)
         phase, reason, message = await it.told()
         assert (phase, reason) == ("Running", "Unschedulable")
-        assert message == f"no seat outside node {old.spec.node_name}, which it leaves: {WHY}"
+        assert message == f"no seat outside its own node {old.spec.node_name}: {WHY}"
         await it.delete(kinds.POD, "filler")
         await pass_time(60)
         assert (await it.told())[0] == "Succeed"

@@ -10,10 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from restow.migration.conditions import is_job_ended, job_ended_at
+from restow.migration.conditions import EVICTION_SETTLES_AFTER, is_job_ended, job_ended_at
 from restow.migration.effective_options import EffectiveOptions
 from restow.migration.facts import Facts, Permission
-from restow.migration.state_machine import SETTLED, next_step
+from restow.migration.reservation import holds_room
+from restow.migration.state_machine import next_step
 from restow.migration.steps import (
     AwaitAdmission,
     Done,
@@ -48,6 +49,7 @@ from tests.migration.moves import (
     reservation,
     said,
     seat,
+    seat_facts,
     successor,
 )
 from tests.migration.steps.rows import DIRECT, EVICTING
@@ -374,9 +376,10 @@ def test_no_pod_leaves_without_its_seat(of: Facts) -> None:
     held = of.reservation
     assert held is not None and held.status.state.phase == "Available"
     end = expires_at(held) if held.spec.ttl != "nonsense" else None
-    assert end is None or end - of.now >= of.grace + 120
-    assert of.seat is not None and of.seat.node_name != step.pod.spec.node_name
-    found = of.nodes[of.seat.node_name]
+    seats = seat_facts(of)
+    assert end is None or end - of.now >= seats.grace_period + 120
+    assert seats.seat is not None and seats.seat.node_name != step.pod.spec.node_name
+    found = of.nodes[seats.seat.node_name]
     assert found is not None and not found.spec.unschedulable
 
 
@@ -387,9 +390,11 @@ def test_only_what_was_made_for_the_job_is_let_go_and_only_while_its_pod_stays(o
     if isinstance(step, Release):
         assert step.reservation.metadata.name == OURS
         stays = of.pod is not None and of.pod.metadata.uid == "old" and not is_terminating(of.pod)
-        assert stays or not (of.has_left and of.holds_room)
+        assert stays or not (of.has_left and holds_room(step.reservation))
         if of.is_evicting:
-            assert stays and of.now - (job_ended_at(of.job) or of.now) >= SETTLED, "whatever was sent has ended"
+            assert stays and of.now - (job_ended_at(of.job) or of.now) >= EVICTION_SETTLES_AFTER, (
+                "whatever was sent has ended"
+            )
         assert is_job_ended(of.job)
 
 

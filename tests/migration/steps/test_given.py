@@ -69,8 +69,8 @@ ROWS: list[Row] = [
         "ForbiddenMigratePod",
         "reservation spare-room is another scheduler's, schedulerNames has restow",
     ),
-    ("a given one would", facts(**given(ttl="3m")), Fail, "ReservationExpired", "another 120 s, 150 s are needed"),
-    ("a given one is over", facts(**given(ttl="30s")), Fail, "ReservationExpired", "another 0 s, 150 s are needed"),
+    ("a given one would", facts(**given(ttl="3m")), Fail, "ReservationExpired", "expires in 120 s, 150 s are needed"),
+    ("a given one is over", facts(**given(ttl="30s")), Fail, "ReservationExpired", "expires in 0 s, 150 s are needed"),
     ("a given one is used", facts(**given()), Evict, "Evicting", "its seat is on node n2"),
     ("a given one by label", facts(**given(spec=BY_LABEL)), Evict, "Evicting", "its seat is on node n2"),
     ("a given one of others", facts(**given(spec=NO_OWNER)), Fail, "ForbiddenMigratePod", "do not include"),
@@ -100,11 +100,11 @@ ROWS: list[Row] = [
         "insufficient cpu (requested 2, available 1)",
     ),
     (
-        "a given one is too small where it is already",
+        "a given one is too small where it already is",
         facts(**given(seat("n1"), spec={"matchPolicy": "Fits", "tasks": [SMALL]}), pod=pod(spec=LARGE)),
         Fail,
         "ForbiddenMigratePod",
-        "where it is already",
+        "where it already is",
     ),
     (
         "a given one is of another template",
@@ -152,7 +152,7 @@ ROWS: list[Row] = [
         ),
         Wait,
         "Waiting",
-        "its seat cannot be relied on yet: terminating pods have not left node n2 yet",
+        "its seat is not ready yet: terminating pods have not left node n2 yet",
     ),
     (
         "one of two seats of a given one is not left yet",
@@ -166,7 +166,7 @@ ROWS: list[Row] = [
         facts(**given(), rejected_seats={("pod", 0): PORTS}),
         Wait,
         "Waiting",
-        f"its seat cannot be relied on: node n2 would not take its successor: {PORTS}",
+        f"its seat cannot be relied on: node n2 does not fit its successor: {PORTS}",
     ),
     (
         "the node of the first seat would not take whoever comes now, and that of the second would",
@@ -180,14 +180,14 @@ ROWS: list[Row] = [
         facts(**given(seat(), seat("n3", index=1)), nodes=NODES, rejected_seats={("pod", 0): PORTS}, jobs_ahead=("a",)),
         Wait,
         "Waiting",
-        f"node n2 would not take its successor: {PORTS}",
+        f"node n2 does not fit its successor: {PORTS}",
     ),
     (
         "others are taken before a given one",
         facts(**given(), earlier_reservation="older"),
         Fail,
         "ForbiddenMigratePod",
-        "reservation older is for the same pods and comes before spare-room: its successor would take a seat of that",
+        "comes before spare-room, so its successor would take a seat of older",
     ),
     (
         "a given one of the labels of its gang",
@@ -219,7 +219,7 @@ ROWS: list[Row] = [
         facts(**given(seat("n1"), seat(index=1))),
         Fail,
         "ForbiddenMigratePod",
-        "its successor may take the seat on node n1, where it is already",
+        "its successor may take the seat on node n1, where it already is",
     ),
     (
         "the same, and nothing was tried yet",
@@ -240,7 +240,7 @@ ROWS: list[Row] = [
         facts(**given(seat("n1"), seat(index=1), seat("n3", index=2)), nodes=NODES, jobs_ahead=("first",)),
         Wait,
         "Waiting",
-        "its successor may take the seat on node n1, where it is already",
+        "its successor may take the seat on node n1, where it already is",
     ),
     (
         "the only seat is where the pod is, and a job before it may take it",
@@ -254,7 +254,7 @@ ROWS: list[Row] = [
         facts(**given(seat(), {**seat("n1"), "task": "zz"}, spec={"matchPolicy": "Fits"})),
         Fail,
         "ForbiddenMigratePod",
-        "its successor may take the seat on node n1, where it is already",
+        "its successor may take the seat on node n1, where it already is",
     ),
     (
         "a seat where the pod is is large enough for what is made now, and too small for the pod",
@@ -265,7 +265,7 @@ ROWS: list[Row] = [
         ),
         Fail,
         "ForbiddenMigratePod",
-        "its successor may take the seat on node n1, where it is already",
+        "its successor may take the seat on node n1, where it already is",
     ),
     (
         "a seat where the pod is is too small for whoever comes",
@@ -279,7 +279,7 @@ ROWS: list[Row] = [
         facts(**{**given(seat(), seat("n3", index=1)), "of": job(ref=USERS, annotations=TO_N3)}),
         Fail,
         "ForbiddenMigratePod",
-        "it is to go to node n3, and its successor would take the seat on node n2",
+        "its target is node n3, but its successor would take the seat on node n2",
     ),
     (
         "a given one of the pod's namespace does not exist",

@@ -49,7 +49,7 @@ ROWS: list[Row] = [
         before(job(ref=None), eviction_dry_run=YES, options=DRY, predicted_seat=PredictedSeat("n2")),
         Abort,
         "DryRun",
-        "dry run, nothing was changed: reservation shop/restow-job-uid would be created, on node n2 as it is now; "
+        "dry run, nothing was changed: reservation shop/restow-job-uid would be created, on node n2 as of now; "
         "then pod shop/web-1 would be evicted",
     ),
     (
@@ -62,7 +62,7 @@ ROWS: list[Row] = [
         ),
         Abort,
         "DryRun",
-        "dry run, nothing was changed: reservation shop/restow-job-uid would be created, and no node would take it "
+        "dry run, nothing was changed: reservation shop/restow-job-uid would be created, and no node fits it "
         "now: 0/3 nodes are available: 3 Too many pods.",
     ),
     (
@@ -92,7 +92,7 @@ ROWS: list[Row] = [
         facts(job(ref=None), reservation=reservation(metadata={"labels": {}})),
         Fail,
         "FailedCreateReservation",
-        "not made for this job",
+        "not created for this job",
     ),
     ("it was deleted", facts(reservation=None), Fail, "MissingReservation", "shop/restow-job-uid does not exist"),
     (
@@ -122,7 +122,7 @@ ROWS: list[Row] = [
         facts(missing_information="nothing is known of its claims data"),
         Wait,
         "News",
-        "waits for news: nothing is known of its claims data",
+        "waits for information: nothing is known of its claims data",
     ),
     (
         "nobody knows whether it may be evicted",
@@ -132,7 +132,7 @@ ROWS: list[Row] = [
         ),
         Wait,
         "News",
-        "waits for news: nothing is known of its claims data",
+        "waits for information: nothing is known of its claims data",
     ),
     (
         "its gang is not all there",
@@ -172,7 +172,7 @@ ROWS: list[Row] = [
         facts(reservation=reservation(phase="")),
         Wait,
         "Pending",
-        "no seat has been found yet outside node n1, which it leaves",
+        "no seat has been found yet outside its own node n1",
     ),
     (
         "no room where it is to go",
@@ -182,21 +182,21 @@ ROWS: list[Row] = [
         ),
         Wait,
         "Unschedulable",
-        "no seat on node n2, where it is to go: 0/3 nodes",
+        "no seat on its target node n2: 0/3 nodes",
     ),
     (
         "no room for it",
         facts(reservation=reservation(phase="Pending", message="0/3 nodes are available.")),
         Wait,
         "Unschedulable",
-        "no seat outside node n1, which it leaves: 0/3 nodes",
+        "no seat outside its own node n1: 0/3 nodes",
     ),
     (
         "on room being left",
         facts(reservation=reservation(phase="Waiting", message="pods have not left node n2 yet")),
         Wait,
         "Waiting",
-        "its seat cannot be relied on yet: pods have not left node n2 yet",
+        "its seat is not ready yet: pods have not left node n2 yet",
     ),
     (
         "it expired",
@@ -233,13 +233,19 @@ ROWS: list[Row] = [
         "ForbiddenMigratePod",
         "taken by web-9",
     ),
-    ("used up", facts(reservation=reservation(phase="Succeeded")), Fail, "ForbiddenMigratePod", "used up"),
+    (
+        "used up",
+        facts(reservation=reservation(phase="Succeeded")),
+        Fail,
+        "ForbiddenMigratePod",
+        "all seats of reservation",
+    ),
     (
         "on the node it leaves",
         facts(reservation=reservation(seat("n1"))),
         Fail,
         "ForbiddenMigratePod",
-        "where it is already",
+        "where it already is",
     ),
     ("its target is gone", facts(node=None), Fail, "Unschedulable", "node n2 is gone"),
     (
@@ -263,7 +269,7 @@ ROWS: list[Row] = [
         facts(job(annotations={"restow.sh/target-node": "n3"})),
         Fail,
         "ForbiddenMigratePod",
-        "it is to go to node n3, and the seat kept for it is on node n2",
+        "its target is node n3, but the seat kept for it is on node n2",
     ),
     ("its seat is where it is to go", facts(job(annotations={"restow.sh/target-node": "n2"})), Evict, "Evicting", ""),
     (
@@ -271,14 +277,14 @@ ROWS: list[Row] = [
         facts(job(annotations={"restow.sh/target-node": "n3"}), reservation=reservation(phase="Pending"), node=None),
         Wait,
         "Pending",
-        "no seat has been found yet on node n3",
+        "no seat has been found yet on its target node n3",
     ),
     (
         "its reservation was changed since",
         facts(reservation=looked_at(1)),
         Wait,
         "Pending",
-        "was changed, and the scheduler has not looked at it since",
+        "the scheduler has not observed the last change of reservation restow-job-uid yet",
     ),
     ("its reservation was changed, and looked at", facts(reservation=looked_at(2)), Evict, "Evicting", ""),
     ("its reservation does not say what was looked at", facts(reservation=looked_at(None)), Evict, "Evicting", ""),
@@ -354,7 +360,7 @@ ROWS: list[Row] = [
         ),
         Fail,
         "Unschedulable",
-        "earlier moves of its plan failed, and now: no seat outside node n1, which it leaves: 0/3 nodes",
+        "earlier moves of its plan failed, and now: no seat outside its own node n1: 0/3 nodes",
     ),
     (
         "it failed without a word",

@@ -13,11 +13,10 @@ from restow.client.informer import Informer
 from restow.client.mutation_cache import MutationCache
 from restow.control.migrations.indexes import pod_name
 from restow.eviction.workloads import Workloads
-from restow.migration.conditions import is_evicting, is_job_ended, is_job_running, job_ended_at
+from restow.migration.conditions import EVICTION_SETTLES_AFTER, is_evicting, is_job_ended, is_job_running, job_ended_at
 from restow.migration.facts import Facts
 from restow.migration.history import WORKLOAD_ANNOTATION
 from restow.migration.reservation import reservation_key
-from restow.migration.state_machine import SETTLED
 from restow.model.objects import Pod, PodMigrationJob, PodMigrationJobStatus
 from restow.model.pods import is_terminating
 from restow.ports import Clock
@@ -88,7 +87,7 @@ class Rivals:
     def _is_leaving(self, job: PodMigrationJob) -> bool:
         """Whether the pod is there that a job has evicted, as far as it is on its way, or may be."""
         pod, ended = next(iter(self._pods.find("uid", job.spec.pod_ref.uid or "")), None), job_ended_at(job)
-        may_be_on_its_way = ended is not None and self._clock.now() - ended < SETTLED
+        may_be_on_its_way = ended is not None and self._clock.now() - ended < EVICTION_SETTLES_AFTER
         return pod is not None and (is_terminating(pod) or may_be_on_its_way)
 
     def _turn(self, job: PodMigrationJob) -> tuple[bool, tuple[bool, str, str]]:
@@ -103,7 +102,7 @@ class Rivals:
         job = facts.job
         self._evicting.add(job.metadata.uid)
         if facts.reservation is not None and not again and self._jobs.find("uid", job.metadata.uid):
-            taken = (one.pod_ref for one in facts.placements if one.pod_ref is not None)
+            taken = (one.pod_ref for one in facts.reservation.status.placements or () if one.pod_ref is not None)
             self._seated[job.metadata.uid] = frozenset(one.uid or "" for one in taken)
         try:
             yield

@@ -22,12 +22,13 @@ from restow.control.migrations.conflicting_jobs import Rivals
 from restow.control.migrations.indexes import JOB_INDEXES, POD_INDEXES, by_gang, by_seat, pod_name
 from restow.control.migrations.successor_fit import Arrivals
 from restow.control.view import EvictionView, StopSwitch
-from restow.migration.arbitration import Objections, objections_to_eviction
+from restow.migration.arbitration import objections_to_eviction
 from restow.migration.arguments import MigrationArguments
 from restow.migration.cluster_context import ClusterContext, migration_candidate
-from restow.migration.conditions import find_condition, is_job_ended, is_job_running
+from restow.migration.conditions import EVICTION_SETTLES_AFTER, find_condition, is_job_ended, is_job_running
 from restow.migration.effective_options import effective_options
-from restow.migration.facts import Facts, PredictedSeat
+from restow.migration.facts import Facts, Objections, PredictedSeat
+from restow.migration.facts_before import FactsBeforeEviction
 from restow.migration.history import evicted_at
 from restow.migration.reservation import (
     build_reservation,
@@ -38,7 +39,6 @@ from restow.migration.reservation import (
     template_problems,
 )
 from restow.migration.reservation_order import earlier_reservation
-from restow.migration.state_machine import EVICTION_SETTLES_AFTER
 from restow.migration.successor_spec import possible_successors
 from restow.model import kinds
 from restow.model.cluster.owner_chains import group_name
@@ -236,10 +236,7 @@ class Feed:
             successor_group=self._group_of(comes) if comes is not None else None,
             gang_problem=self._stranded(comes) if comes is not None else None,
             named_reservation=requested_reservation(comes, self._group_of) if comes is not None else None,
-            forbidden=stands.forbidden,
-            missing_information=stands.missing_information,
-            waits_for_order=stands.waits_for_order,
-            workload_unavailable=stands.workload_unavailable,
+            objections=stands,
             conflicting_job=self.rivals.mover_of(job),
             foreign_consumers=self.rivals.takers(facts) if given else frozenset(),
             jobs_ahead=self.rivals.ahead(job) if given else (),
@@ -247,12 +244,12 @@ class Feed:
         )
         if facts.migrating_pod is None or facts.reservation is None:
             return replace(facts, predicted_seat=self._outlook(facts))
-        before = (
-            earlier_reservation(facts, self._reservations, partial(self._takes, facts.possible_successors[-1]))
-            if given
-            else None
-        )
-        return replace(facts, earlier_reservation=before)
+        before = FactsBeforeEviction.of(facts)
+        if before is None or not given:
+            return facts
+        seats = before.with_reservation(facts.reservation)
+        takes = partial(self._takes, seats.possible_successors[-1])
+        return replace(facts, earlier_reservation=earlier_reservation(seats, self._reservations, takes))
 
     def _takes(self, pod: Pod, reservation: Reservation, seats: Sequence[Placement]) -> bool:
         """Whether whoever comes, and is like a pod, would get one of these seats, were it to come now."""

@@ -22,7 +22,7 @@ from restow.migration.reservation import job_uid_of_reservation, reservation_key
 from restow.model.kinds import POD, POD_MIGRATION_JOB, RESERVATION
 from restow.model.objects import Document, PodMigrationJob, Reservation
 from restow.model.pods import is_terminating
-from restow.model.reservations.observed import is_being_deleted, is_ended
+from restow.model.reservations.observed_spec import is_being_deleted, is_ended
 from restow.model.reservations.reservation_annotations import migrating_pod
 from restow.model.wire import WireError
 from restow.ports import ApiError, Clock, Conflict, NotFound

@@ -18,7 +18,8 @@ from restow.control.migrations.event_handlers import Feed
 from restow.control.migrations.eviction_requests import is_trouble, refusal, try_to_evict
 from restow.migration.arguments import MigrationArguments
 from restow.migration.effective_options import effective_options
-from restow.migration.facts import Facts, Permission, why_node_unfit
+from restow.migration.facts import Facts, Permission
+from restow.migration.facts_before import FactsBeforeEviction
 from restow.migration.reservation import reservation_key
 from restow.migration.stop_switch import STOP_NAME, stop_reason
 from restow.migration.successor_seats import (
@@ -27,6 +28,7 @@ from restow.migration.successor_seats import (
     seat_key,
     seats_on_current_node,
     usable_seats,
+    why_node_unfit,
 )
 from restow.migration.successor_spec import possible_successors
 from restow.model.kinds import (
@@ -68,14 +70,19 @@ class Reading:
         """Whether what was read since, for other jobs, or what the filters say by now, is against evicting the pod."""
         if self._stopped_by is not None:
             return True
-        if facts.reservation is None or facts.seat is None:
+        before = FactsBeforeEviction.of(facts)
+        if before is None or facts.reservation is None:
             return False
-        (node, _), pod = self._nodes.get(facts.seat.node_name, (None, 0.0)), facts.possible_successors[-1]
+        seats = before.with_reservation(facts.reservation)
+        seat = seats.seat
+        if seat is None:
+            return False
+        (node, _), pod = self._nodes.get(seat.node_name, (None, 0.0)), seats.possible_successors[-1]
         if node is None or why_node_unfit(node, pod) is not None:
             return True
-        suited = facts.seats_on_fit_nodes
-        until = suited[: suited.index(facts.seat) + 1]
-        return seat_key(facts.seat) in self._shut_out(facts.reservation, until, pod, facts.jobs_ahead)
+        suited = seats.seats_on_fit_nodes
+        until = suited[: suited.index(seat) + 1]
+        return seat_key(seat) in self._shut_out(facts.reservation, until, pod, facts.jobs_ahead)
 
     async def facts(
         self, job: PodMigrationJob, arguments: MigrationArguments, *, dry_run_eviction: bool

@@ -55,7 +55,7 @@ class Arrivals:
         [task] = spec.tasks or []
         name = SeatName(meta.namespace or "", meta.name, task.name, 0)
         try:
-            with self._cluster.paused(), self._cluster.snapshot.overlooking(instead_of):
+            with self._cluster.paused(), self._cluster.snapshot.counting_only_room_of(instead_of):
                 cycle = Cycle(reserved_pod_of(name, task, spec.scheduler_name, spec.queue), self._cluster.snapshot, now)
                 placed = self._engine.place(cycle, explain=False)
                 if isinstance(placed, Placed):

@@ -13,7 +13,7 @@ from bench.measure import measured
 from bench.report import Claim, Report, Row
 from bench.served import PODS, served
 from restow.adapters.clock import SystemClock
-from restow.adapters.kubernetes.config import ClusterConfig
+from restow.adapters.kubernetes.cluster_config import ClusterConfig
 from restow.adapters.kubernetes.credentials import StaticCredentials
 from restow.adapters.kubernetes.transport import KubernetesApi
 from restow.client.informer import Informer

@@ -34,7 +34,7 @@ from e2e.controlplane import CLIENT_QPS, ControlPlane
 from e2e.process import Process, ProcessDied
 from restow.adapters import event_loop
 from restow.adapters.clock import SystemClock
-from restow.adapters.kubernetes import KubernetesApi, Limits, load_kubeconfig
+from restow.adapters.kubernetes import KubernetesApi, TransportLimits, load_kubeconfig
 from restow.client.cache import Change
 from restow.client.informer import Informer
 from restow.client.verbs import Client
@@ -51,7 +51,7 @@ CLASSES = 20
 NAMESPACE_NAME = "bench"
 WAIT_SECONDS = 600.0
 OURS, THEIRS, BARE = "restow", "default-scheduler", "bare"
-LIMITS = Limits(rate=CLIENT_QPS, burst=CLIENT_QPS)
+LIMITS = TransportLimits(rate=CLIENT_QPS, burst=CLIENT_QPS)
 LEAST_OF_BARE, MOST_PLAIN_CPU, MOST_CONSTRAINED_CPU = 0.7, 0.25, 0.1
 
 
@@ -281,4 +281,4 @@ async def _write(client: Client) -> None:
 
 
 if __name__ == "__main__":
-    event_loop.run(_serve(Path(sys.argv[1]), sys.argv[2]))
+    event_loop.run_event_loop(_serve(Path(sys.argv[1]), sys.argv[2]))

@@ -37,7 +37,7 @@ from restow.model.kinds import (
 )
 from restow.model.objects import Condition, PersistentVolumeClaim, Pod
 from restow.ports import NotFound
-from restow.snapshots.offline import Cluster
+from restow.snapshots.offline import OfflineCluster
 
 SEEN_SECONDS = 0.3  # until kube-scheduler has seen a new cluster, at the least; what is late it tries again
 SECOND_THOUGHT_SECONDS = 6.0
@@ -96,9 +96,9 @@ class Arena:
         await self._settled(cluster)
         await asyncio.sleep(SEEN_SECONDS)
 
-    async def read(self) -> Cluster:
+    async def read(self) -> OfflineCluster:
         lists = await asyncio.gather(*(self.client.list(kind) for kind in READ))
-        return Cluster(Inventory({kind: one.items for kind, one in zip(READ, lists, strict=True)}, {}))
+        return OfflineCluster(Inventory({kind: one.items for kind, one in zip(READ, lists, strict=True)}, {}))
 
     async def release(self, pod: Pod, nominated: str | None) -> None:
         """Let kube-scheduler have the pod."""

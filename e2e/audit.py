@@ -16,9 +16,9 @@ from e2e.cluster import following, is_running
 from restow.client.cache import Change
 from restow.client.informer import Informer
 from restow.client.verbs import Client
-from restow.model.cluster.seat import migrating_pod
 from restow.model.kinds import POD, POD_MIGRATION_JOB, RESERVATION
 from restow.model.objects import Pod, PodMigrationJob, Reservation
+from restow.model.reservations.reservation_annotations import migrating_pod
 
 Item = Pod | Reservation | PodMigrationJob
 Event = tuple[int, str, Item]

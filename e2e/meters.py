@@ -21,7 +21,7 @@ from e2e.controlplane import ControlPlane
 from restow.model.kinds import NODE_METRICS, POD_METRICS, Kind
 from restow.model.objects import Pod
 from restow.model.times import format_time
-from restow.planning.measured import Queries
+from restow.planning.usage_samples import PrometheusQueries
 
 GROUP, VERSION = NODE_METRICS.group, NODE_METRICS.version
 API = f"/apis/{NODE_METRICS.api_version}"
@@ -38,7 +38,7 @@ class Meters:
         self.nodes = sorted(nodes)
         """Those that are measured."""
         self._cores = cores
-        self._vectors = Queries()
+        self._vectors = PrometheusQueries()
 
     async def answer(self, request: web.BaseRequest) -> web.StreamResponse:
         at = time.time() - self.age

@@ -20,7 +20,7 @@ import yaml
 from e2e.cluster import add_nodes, deployment, eventually, following, is_running, reaches, running
 from restow.client.informer import Informer, Pace
 from restow.client.verbs import Client
-from restow.control.reservations import Collector
+from restow.control.reservations import ReservationGarbageCollector
 from restow.control.scheduler import Scheduler
 from restow.model.crds import custom_resource_definitions
 from restow.model.kinds import (
@@ -36,7 +36,7 @@ from restow.model.kinds import (
 from restow.model.objects import Document, Pod, Reservation
 from restow.ports import AlreadyExists, Api, Clock, Forbidden, Request, Response
 from restow.scheduling.registry import read_profile
-from restow.scheduling.reservations.arguments import read_arguments
+from restow.model.reservations.settings import read_reservation_settings
 
 NODES = 6
 SCHEDULER = "restow-reservations"
@@ -97,8 +97,8 @@ async def leader(it: Ground) -> AsyncIterator[None]:
     """A scheduler and a collector at work, who know nothing but what the server says."""
     names = [SCHEDULER, "volcano"]
     scheduler = Scheduler(it.api, it.clock, random.Random(1), profile=read_profile({"schedulerNames": names}))
-    terms = read_arguments({"gcPeriod": "500ms", "gcDuration": "3s"})
-    collector = Collector(it.api, it.clock, random.Random(2), names=frozenset(names), arguments=terms)
+    terms = read_reservation_settings({"gcPeriod": "500ms", "gcDuration": "3s"})
+    collector = ReservationGarbageCollector(it.api, it.clock, random.Random(2), names=frozenset(names), arguments=terms)
     tasks = [asyncio.create_task(scheduler.run()), asyncio.create_task(collector.run())]
     await asyncio.wait_for(scheduler.ready(), 60)
     try:

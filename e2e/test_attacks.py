@@ -21,7 +21,7 @@ from restow.adapters.clock import SystemClock
 from restow.client.verbs import Client
 from restow.control.migrations import Migrations
 from restow.control.scheduler import Scheduler
-from restow.migration.arguments import read_arguments
+from restow.migration.arguments import read_migration_arguments
 from restow.model.kinds import DEPLOYMENT, JOB, POD, POD_MIGRATION_JOB, RESERVATION, STATEFUL_SET
 from restow.model.objects import Document, Pod
 from restow.ports import Api
@@ -37,7 +37,7 @@ async def movers(it: Ground) -> AsyncIterator[None]:
     names = frozenset({SCHEDULER})
     made = (
         Scheduler(it.api, it.clock, random.Random(1), profile=read_profile({"schedulerNames": sorted(names)})),
-        Migrations(it.api, it.clock, random.Random(2), arguments=read_arguments({"maxMigratingPerNode": 0}, names)),
+        Migrations(it.api, it.clock, random.Random(2), arguments=read_migration_arguments({"maxMigratingPerNode": 0}, names)),
     )
     tasks = [asyncio.create_task(one.run()) for one in made]
     try:

@@ -12,7 +12,7 @@ from e2e.audit import audit
 from e2e.cluster import deployment, fake_node, reaches, running, together
 from e2e.running import refusals, restow
 from restow.client.verbs import Client
-from restow.migration.conditions import is_ended
+from restow.migration.conditions import is_job_ended
 from restow.model.kinds import DEPLOYMENT, NODE
 from restow.model.objects import Document, JobPhase, Pod
 
@@ -85,7 +85,7 @@ async def test_a_scattered_cluster_is_packed_and_stays_so(
         with restow(account, tmp_path, "after", section, lease="15s") as process:
             await reaches(lambda: nodes_of(seen.pods), set(full), "nodes that are used", 900)
             await reaches(lambda: running(seen.pods), everybody, "running pods")
-            await reaches(lambda: all(map(is_ended, seen.jobs)), True, "jobs that have ended")
+            await reaches(lambda: all(map(is_job_ended, seen.jobs)), True, "jobs that have ended")
             jobs = {job.metadata.uid for job in seen.jobs}
             await asyncio.sleep(CYCLES * INTERVAL)
             assert {job.metadata.uid for job in seen.jobs} == jobs, "nothing goes to and fro"

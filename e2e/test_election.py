@@ -11,7 +11,7 @@ import pytest
 
 from e2e.cluster import eventually
 from restow.adapters.clock import SystemClock
-from restow.client.election import LeaderElection, LeadershipLost, LeaseTiming
+from restow.client.leader_election import LeaderElection, LeadershipLost, LeaseTiming
 from restow.client.verbs import Client
 from restow.model.kinds import LEASE
 from restow.ports import Api, OutcomeUnknown, Request, Response

@@ -20,7 +20,7 @@ from e2e.controlplane import ControlPlane
 from e2e.meters import Meters, metrics_api, prometheus
 from e2e.running import LEASES, refusals, restow
 from restow.client.verbs import Client
-from restow.migration.conditions import is_ended
+from restow.migration.conditions import is_job_ended
 from restow.model.kinds import DEPLOYMENT, NODE
 from restow.model.objects import Document, JobPhase
 
@@ -110,7 +110,7 @@ async def test_pods_leave_a_node_that_is_really_busy(
 
                 await reaches(hot, [2, 1, 1], "hot pods by node", 120)
                 await reaches(lambda: running(seen.pods), HOT + 1, "running pods")
-                await reaches(lambda: all(map(is_ended, seen.jobs)), True, "jobs that have ended")
+                await reaches(lambda: all(map(is_job_ended, seen.jobs)), True, "jobs that have ended")
                 jobs = {job.metadata.uid for job in seen.jobs}
                 await asyncio.sleep(CYCLES * INTERVAL)
                 assert {job.metadata.uid for job in seen.jobs} == jobs, "nothing goes to and fro"
@@ -119,7 +119,7 @@ async def test_pods_leave_a_node_that_is_really_busy(
 
                 meters.age = 600.0
                 await asyncio.sleep(2 * INTERVAL)
-                stale = f"{source}: 3 nodes and {HOT} pods were measured more than 300s ago, which is ignored"
+                stale = f"{source}: 3 nodes and {HOT} pods were measured more than 300s ago; these samples are ignored"
                 assert await unmeasured(plane, source) == [stale]
                 assert process.poll() is None
         ours = [job for job in seen.jobs if job.spec.pod_ref.namespace == namespace]

@@ -30,7 +30,7 @@ from restow.scheduling.decisions import Assign
 from restow.scheduling.framework import Cycle
 from restow.scheduling.registry import Profile, read_profile
 from restow.scheduling.session import Session
-from restow.snapshots.offline import Cluster
+from restow.snapshots.offline import OfflineCluster
 
 SAMPLE = 15
 FIRST, ALL = (int(number) for number in os.environ.get("RESTOW_DIFFERENTIAL", "0:300").split(":"))
@@ -79,15 +79,15 @@ async def test_both_schedulers_agree(arena: Arena, seed: int) -> None:
     assert not differences, "\n".join(differences)
 
 
-def decided(cluster: Cluster, profile: Profile, pod: Pod) -> Answer:
+def decided(cluster: OfflineCluster, profile: Profile, pod: Pod) -> Answer:
     """Our answer; the cluster stays as it is."""
     snapshot, free = cluster.snapshot, _without_gates(pod)
-    survey = profile.engine.survey(Cycle(free, snapshot, 0.0))
+    survey = profile.engine.diagnose(Cycle(free, snapshot, 0.0))
     mark = snapshot.mark()
-    session = Session(snapshot, profile.engine, cluster.roster, now=0.0, pods=[free])
+    session = Session(snapshot, profile.engine, cluster.pod_groups, now=0.0, pods=[free])
     assigned = [one.node for one in session.run(profile.actions) if isinstance(one, Assign)]
     snapshot.undo_to(mark)
-    cluster.roster.forget(free)
+    cluster.pod_groups.forget(free)
     return Answer(assigned[0] if assigned else None, survey.feasible, survey.message)
 
 
@@ -125,7 +125,7 @@ async def _refusal_difference(arena: Arena, pod: Pod, answer: Answer) -> str:
     return "" if agreed else f"we say {answer.message!r}, it says {theirs!r}"
 
 
-async def after(arena: Arena, cluster: Cluster, pod: Pod) -> Cluster:
+async def after(arena: Arena, cluster: OfflineCluster, pod: Pod) -> OfflineCluster:
     """The cluster with what became of the pod: a refused one is withdrawn, so that it is not tried again."""
     latest = arena.latest(pod)
     if not latest.spec.node_name:
@@ -135,11 +135,11 @@ async def after(arena: Arena, cluster: Cluster, pod: Pod) -> Cluster:
         await arena.claims_bound(latest)
         return await arena.read()
     cluster.snapshot.apply_pod(latest)
-    cluster.roster.apply_pod(latest)
+    cluster.pod_groups.apply_pod(latest)
     return cluster
 
 
-def _named(cluster: Cluster, document: dict[str, Any]) -> Pod:
+def _named(cluster: OfflineCluster, document: dict[str, Any]) -> Pod:
     return next(pod for pod in cluster.pods if pod.metadata.name == document["metadata"]["name"])
 
 

@@ -33,6 +33,7 @@ from restow.model.kinds import DEPLOYMENT, NODE
 from restow.model.objects import Document
 
 SCHEDULER = "restow-told"
+NO_TOKEN = "a bearer token that the cluster accepts is required"
 CONFIGURATION = """
 scheduler: {{schedulerNames: [{scheduler}]}}
 migration: {{maxMigratingPerNode: 0, objectLimiters: {{workload: {{duration: 0s}}}}}}
@@ -169,19 +170,19 @@ async def test_a_run_is_for_those_whom_the_cluster_lets_evict_pods(
                 found = await door.post(token, **query)
                 assert found[0] == status and told in found[1]["message"], found
 
-            await answers(None, 401, "a bearer token is needed")
-            await answers("", 401, "a bearer token is needed")
-            await answers("a.b.c", 401, "a bearer token is needed")
-            await answers(operator[:-8] + "AAAAAAAA", 401, "a bearer token is needed")
-            await answers(await accounts.token("operator", "--audience=elsewhere"), 401, "a bearer token is needed")
+            await answers(None, 401, NO_TOKEN)
+            await answers("", 401, NO_TOKEN)
+            await answers("a.b.c", 401, NO_TOKEN)
+            await answers(operator[:-8] + "AAAAAAAA", 401, NO_TOKEN)
+            await answers(await accounts.token("operator", "--audience=elsewhere"), 401, NO_TOKEN)
             now = int(time.time())
             times = {"iat": now - 600, "nbf": now - 600}
             assert (await door.post(await accounts.signed(operator, **times), dryRun="true"))[0] == 200
-            await answers(await accounts.signed(operator, **times, exp=now - 60), 401, "a bearer token is needed")
-            visitor = f"system:serviceaccount:{namespace}:visitor may not create podmigrationjobs"
+            await answers(await accounts.signed(operator, **times, exp=now - 60), 401, NO_TOKEN)
+            visitor = f"user system:serviceaccount:{namespace}:visitor cannot create podmigrationjobs"
             await answers(await accounts.token("visitor"), 403, visitor)
             await answers(operator, 404, "no profile is called 'spread'; there are pack", profile="spread")
-            await answers(operator, 400, "known are profile=NAME and dryRun=true", dryrun="true")
+            await answers(operator, 400, "expected parameters are profile=NAME and dryRun=true", dryrun="true")
 
             leaver = await accounts.token("leaver")
             assert (await door.post(leaver, dryRun="true"))[0] == 200

@@ -12,7 +12,7 @@ from aiohttp import web
 
 from restow.adapters.kubernetes import ClusterConfig, KubernetesApi
 from restow.adapters.kubernetes.credentials import StaticCredentials
-from restow.adapters.kubernetes.transport import Limits
+from restow.adapters.kubernetes.transport import TransportLimits
 
 Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
@@ -74,7 +74,7 @@ def config(port: int, **options: Any) -> ClusterConfig:
 @asynccontextmanager
 async def connected(
     *answers: Any,
-    limits: Limits | None = None,
+    limits: TransportLimits | None = None,
     clock: StillClock | None = None,
     rng: Random | None = None,
     **options: Any,

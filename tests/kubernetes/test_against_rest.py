@@ -12,7 +12,7 @@ import pytest
 from restow.adapters.clock import SystemClock
 from restow.adapters.kubernetes import ClusterConfig, KubernetesApi
 from restow.adapters.kubernetes.credentials import StaticCredentials
-from restow.adapters.kubernetes.transport import Limits
+from restow.adapters.kubernetes.transport import TransportLimits
 from restow.adapters.memory import MemoryApi
 from restow.adapters.rest import serve
 from restow.client.informer import Informer, Pace
@@ -32,7 +32,7 @@ def config_map(name: str) -> dict[str, object]:
 @asynccontextmanager
 async def client_of(port: int) -> AsyncIterator[Client]:
     config = ClusterConfig(server=f"http://127.0.0.1:{port}", credentials=StaticCredentials())
-    async with KubernetesApi(config, clock=SystemClock(), limits=Limits(request_timeout=5)) as api:
+    async with KubernetesApi(config, clock=SystemClock(), limits=TransportLimits(request_timeout=5)) as api:
         yield Client(api)
 
 

@@ -19,4 +19,4 @@ async def _module_of_loop() -> str:
 )
 def test_the_fastest_loop_that_is_installed(monkeypatch: pytest.MonkeyPatch, installed: object, module: str) -> None:
     monkeypatch.setattr(event_loop, "find_spec", lambda name: installed)
-    assert event_loop.run(_module_of_loop()) == module
+    assert event_loop.run_event_loop(_module_of_loop()) == module

@@ -15,7 +15,7 @@ from aiohttp import web
 from restow.adapters.kubernetes.credentials import Certificate, ConfigError, Identity
 from restow.adapters.kubernetes.exec_plugin import ExecCommand, ExecCredentials
 from restow.adapters.kubernetes.kubeconfig import load_kubeconfig
-from restow.adapters.kubernetes.transport import Limits
+from restow.adapters.kubernetes.transport import TransportLimits
 from restow.ports import Request, Resource, Unauthorized
 from tests.kubernetes.server import connected, say
 from tests.narrowing import present
@@ -213,7 +213,7 @@ async def test_a_log_in_may_take_longer_than_a_request(tmp_path: Path, refused: 
         return web.Response(status=401 if request.headers["Authorization"] in refused else 201, text="{}")
 
     slow = credentials(tmp_path, SLOWLY + COUNTING)
-    async with connected(check, credentials=slow, limits=Limits(request_timeout=0.4)) as (api, script):
+    async with connected(check, credentials=slow, limits=TransportLimits(request_timeout=0.4)) as (api, script):
         assert (await api.call(CREATE)).code == 201
     assert len(script.requests) == runs(tmp_path) == 1 + len(refused)
 

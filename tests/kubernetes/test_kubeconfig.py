@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from restow.adapters.kubernetes import ConfigError, find_config, in_cluster, load_kubeconfig
-from restow.adapters.kubernetes.config import ClusterConfig, Impersonation, proxy_from_environment
+from restow.adapters.kubernetes.cluster_config import ClusterConfig, Impersonation, proxy_from_environment
 from restow.adapters.kubernetes.credentials import Certificate, Identity
 
 

@@ -16,9 +16,9 @@ import pytest
 from aiohttp import web
 
 from restow.adapters.kubernetes import KubernetesApi
-from restow.adapters.kubernetes.config import Impersonation
+from restow.adapters.kubernetes.cluster_config import Impersonation
 from restow.adapters.kubernetes.credentials import FileCredentials, Identity, StaticCredentials
-from restow.adapters.kubernetes.transport import Limits
+from restow.adapters.kubernetes.transport import TransportLimits
 from restow.ports import (
     MERGE_PATCH,
     ApiError,
@@ -172,7 +172,7 @@ async def test_a_server_that_does_not_answer() -> None:
         await asyncio.sleep(1)
         return web.Response()
 
-    async with connected(sleep, limits=Limits(request_timeout=0.2)) as (api, _):
+    async with connected(sleep, limits=TransportLimits(request_timeout=0.2)) as (api, _):
         with pytest.raises(OutcomeUnknown, match=r"get pods shop/web: no answer within 0\.2s"):
             await api.call(GET)
 
@@ -267,7 +267,7 @@ async def test_events_larger_than_any_buffer() -> None:
     ],
 )
 async def test_a_broken_watch_ends_with_an_error_event(answer: Callable[..., Any], message: str) -> None:
-    async with connected(answer, limits=Limits(watch_idle=0.3)) as (api, _):
+    async with connected(answer, limits=TransportLimits(watch_idle=0.3)) as (api, _):
         first, last = await lines(api)
     event = json.loads(last)
     assert (first, event["type"], event["object"]["code"]) == (b"{}", "ERROR", 503)
@@ -312,7 +312,7 @@ async def test_leaving_a_watch_early_closes_it() -> None:
 
 async def test_calls_are_spread_out_when_asked() -> None:
     loop = asyncio.get_running_loop()
-    async with connected(say(), limits=Limits(rate=20, burst=1)) as (api, _):
+    async with connected(say(), limits=TransportLimits(rate=20, burst=1)) as (api, _):
         started = loop.time()
         await asyncio.gather(*(api.call(GET) for _ in range(5)))
         assert loop.time() - started >= 0.19

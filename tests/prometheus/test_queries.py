@@ -13,7 +13,7 @@ from aiohttp import web
 from restow.adapters.prometheus import PrometheusServer
 from restow.planning.descheduling.metrics_providers import PrometheusProvider
 from restow.planning.usage_samples import PrometheusSample
-from restow.ports import Unanswered
+from restow.ports import PrometheusUnavailable
 from tests.kubernetes.server import serving
 from tests.kubernetes.test_tls import make_pair, server_context
 from tests.prometheus.server import Line, Scripted, say
@@ -37,7 +37,7 @@ async def test_the_token_is_read_from_its_file_every_time(tmp_path: Path) -> Non
     async with serving(Scripted(ANSWER, token="new")) as port:
         server = PrometheusServer(PrometheusProvider(url=f"http://127.0.0.1:{port}", token_file=str(file)))
         file.write_text("old\n")
-        with pytest.raises(Unanswered, match="answers 401 Unauthorized"):
+        with pytest.raises(PrometheusUnavailable, match="answers 401 Unauthorized"):
             await server.query("up")
         file.write_text("new\n")
         assert len(await server.query("up")) == 2
@@ -56,11 +56,11 @@ async def silence(request: web.BaseRequest) -> web.StreamResponse:
     ("handler", "told"),
     [
         pytest.param(Scripted({}), "refuses 'up': parse error", id="an expression that makes no sense"),
-        pytest.param(lambda _: _done(web.Response(text="<html>")), "answers what nobody can read", id="no JSON"),
+        pytest.param(lambda _: _done(web.Response(text="<html>")), "returned an unreadable response", id="no JSON"),
         pytest.param(lambda _: _done(say({"resultType": "scalar", "result": []})), "with a scalar", id="a scalar"),
         pytest.param(
             lambda _: _done(say({"resultType": "vector", "result": [{"metric": {}, "value": [1, "many"]}]})),
-            "answers what nobody can read",
+            "returned an unreadable response",
             id="a value that is no number",
         ),
         pytest.param(lambda _: _done(web.Response(status=503)), "answers 503", id="out of service"),
@@ -70,7 +70,7 @@ async def silence(request: web.BaseRequest) -> web.StreamResponse:
 )
 async def test_trouble_is_one_line(handler: Any, told: str) -> None:
     async with serving(handler) as port:
-        with pytest.raises(Unanswered, match=told) as error:
+        with pytest.raises(PrometheusUnavailable, match=told) as error:
             await asked(port, timeout=0.2 if handler is silence else 10.0)
     assert "\n" not in str(error.value)
 
@@ -82,13 +82,13 @@ async def _done(response: web.Response) -> web.StreamResponse:
 async def test_nobody_is_there() -> None:
     async with serving(Scripted({})) as port:
         pass
-    with pytest.raises(Unanswered, match=f"Prometheus at http://127.0.0.1:{port} cannot be asked: "):
+    with pytest.raises(PrometheusUnavailable, match=f"Prometheus at http://127.0.0.1:{port} cannot be queried: "):
         await asked(port)
 
 
 async def test_a_token_that_is_not_there(tmp_path: Path) -> None:
     async with serving(Scripted(ANSWER)) as port:
-        with pytest.raises(Unanswered, match=r"cannot be asked: .*No such file"):
+        with pytest.raises(PrometheusUnavailable, match=r"cannot be queried: .*No such file"):
             await asked(port, token_file=str(tmp_path / "none"))
 
 
@@ -99,7 +99,7 @@ async def test_tls(tmp_path: Path) -> None:
     authority = str(tmp_path / "ca.crt")
     async with serving(Scripted(ANSWER), server_context(tmp_path, "inner")) as port:
         for refused in ({}, {"ca_file": authority}):
-            with pytest.raises(Unanswered, match="certificate"):
+            with pytest.raises(PrometheusUnavailable, match="certificate"):
                 await asked(port, scheme="https", **refused)
         for accepted in ({"ca_file": authority, "server_name": "inner"}, {"insecure": True}):
             assert len(await asked(port, scheme="https", **accepted)) == 2

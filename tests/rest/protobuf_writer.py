@@ -5,8 +5,8 @@ from __future__ import annotations
 import base64
 from typing import Any
 
-from restow.adapters.rest.fields import Field, message_name, messages
 from restow.adapters.rest.protobuf import MAGIC
+from restow.adapters.rest.protobuf_fields import ProtobufField, message_name, messages
 from restow.model.times import parse_time
 
 
@@ -54,7 +54,7 @@ def message(value: Any, name: str) -> bytes:
     return out
 
 
-def _member(number: int, field: Field, value: Any) -> bytes:
+def _member(number: int, field: ProtobufField, value: Any) -> bytes:
     if field.shape == "list":
         return b"".join(_one(number, field, item) for item in value)
     if field.shape == "map":
@@ -62,7 +62,7 @@ def _member(number: int, field: Field, value: Any) -> bytes:
     return _one(number, field, value)
 
 
-def _one(number: int, field: Field, value: Any) -> bytes:
+def _one(number: int, field: ProtobufField, value: Any) -> bytes:
     match field.type:
         case "string":
             return block(number, value.encode())

@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
+from restow.adapters.memory.builtin_resources import BUILTINS
 from restow.adapters.memory.resources import ResourceType
-from restow.adapters.memory.served import BUILTINS
 from restow.ports import ApiError, Request, Response
 
 NOW = 1_800_000_000.0

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from restow.adapters.rest.tables import custom_printer, printer_of, table
-from restow.adapters.rest.tables.jsonpath import PathError, compile_path
+from restow.adapters.rest.tables.json_path import PathError, compile_path
 from tests.rest.rows import NOW, ago
 
 OBJECT = {

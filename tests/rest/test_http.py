@@ -10,7 +10,7 @@ import aiohttp
 import msgspec
 import pytest
 
-from restow.adapters.memory.bodies import BODY_LIMIT
+from restow.adapters.memory.request_bodies import BODY_LIMIT
 from restow.adapters.rest.protobuf import MEDIA_TYPE
 from restow.ports import (
     APPLY_PATCH,

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from restow.adapters.rest.fields import message_name, messages
 from restow.adapters.rest.protobuf import MAGIC, SPECIAL, ProtobufError, UnknownKind, decode_body
+from restow.adapters.rest.protobuf_fields import message_name, messages
 from tests.rest import proto_fields
 from tests.rest.protobuf_writer import block, body, message, varint
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from restow.adapters.rest.tables import BUILT_IN, printer_of
-from restow.adapters.rest.tables.ages import human, since
+from restow.adapters.rest.tables.durations import age_since, human_duration
 from tests.rest.rows import NOW, ago, row
 
 
@@ -32,11 +32,11 @@ from tests.rest.rows import NOW, ago, row
     ],
 )
 def test_ages(seconds: float, shown: str) -> None:
-    assert human(seconds) == shown
+    assert human_duration(seconds) == shown
 
 
 def test_an_absent_time_is_unknown_and_a_broken_one_invalid() -> None:
-    assert (since("", NOW), since("yesterday", NOW)) == ("<unknown>", "<invalid>")
+    assert (age_since("", NOW), age_since("yesterday", NOW)) == ("<unknown>", "<invalid>")
 
 
 # --- other kinds ---------------------------------------------------------------------------------------------------

@@ -1,5 +1,7 @@
-"""The event loop of commands that talk to a cluster for long: uvloop's where it is installed, which the extra `speed`
-does, else asyncio's. With TLS a call costs about a third less of our CPU time on it; nothing else differs."""
+"""The event loop of long-running commands: uvloop's where it is installed (the extra `speed`), else asyncio's.
+
+With TLS, a call costs about a third less of our CPU time on uvloop; nothing else differs.
+"""
 
 from __future__ import annotations
 
@@ -13,13 +15,13 @@ T = TypeVar("T")
 LoopFactory = Callable[[], asyncio.AbstractEventLoop]
 
 
-def run(work: Coroutine[Any, Any, T]) -> T:
+def run_event_loop(work: Coroutine[Any, Any, T]) -> T:
     """As `asyncio.run`."""
-    with asyncio.Runner(loop_factory=fastest()) as runner:
+    with asyncio.Runner(loop_factory=fastest_loop_factory()) as runner:
         return runner.run(work)
 
 
-def fastest() -> LoopFactory:
+def fastest_loop_factory() -> LoopFactory:
     if find_spec("uvloop") is None:
         return asyncio.new_event_loop
     from uvloop import new_event_loop

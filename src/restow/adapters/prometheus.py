@@ -1,7 +1,7 @@
-"""A Prometheus over HTTP, or whoever speaks its API: Thanos, Mimir, VictoriaMetrics.
+"""A Prometheus over HTTP, or a server with the same API: Thanos, Mimir, VictoriaMetrics.
 
-Goes in: where it is and who we are to it, then expressions. Comes out: vectors. Files (token, certificate authority)
-are read for every question, because others rotate them; redirects are not followed, because the token would be, too.
+In: its address and our credentials, then expressions. Out: vectors. Files (token, certificate authority) are read for
+every query, because other programs rotate them; redirects are not followed, because they would carry the token along.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import msgspec
 
 from restow.planning.descheduling.metrics_providers import PrometheusProvider
 from restow.planning.usage_samples import PrometheusSample
-from restow.ports import Unanswered
+from restow.ports import PrometheusUnavailable
 
 PATH = "/api/v1/query"
 
@@ -43,18 +43,22 @@ class PrometheusServer:
         self._lines = msgspec.json.Decoder(list[_Line])
 
     async def query(self, expression: str) -> list[PrometheusSample]:
-        """What an expression comes to now. Raises Unanswered."""
+        """The vector that an expression evaluates to now. Raises PrometheusUnavailable."""
         body = await self._get(expression)
         try:
             answer = self._answers.decode(body)
             if answer.status != "success" or answer.data is None:
-                raise Unanswered(f"Prometheus refuses {expression!r}: {answer.error or answer.status}")
+                raise PrometheusUnavailable(f"Prometheus refuses {expression!r}: {answer.error or answer.status}")
             if answer.data.result_type != "vector":
-                raise Unanswered(f"Prometheus answers {expression!r} with a {answer.data.result_type}, not a vector")
+                raise PrometheusUnavailable(
+                    f"Prometheus answers {expression!r} with a {answer.data.result_type}, not a vector"
+                )
             lines = self._lines.decode(answer.data.result)
             return [PrometheusSample(one.metric, one.value[0], float(one.value[1])) for one in lines]
         except (msgspec.DecodeError, ValueError) as error:
-            raise Unanswered(f"Prometheus at {self._provider.url} answers what nobody can read: {error}") from None
+            raise PrometheusUnavailable(
+                f"Prometheus at {self._provider.url} returned an unreadable response: {error}"
+            ) from None
 
     async def _get(self, expression: str) -> bytes:
         provider = self._provider
@@ -73,12 +77,14 @@ class PrometheusServer:
             ):
                 body = await response.read()
         except TimeoutError:
-            raise Unanswered(f"Prometheus at {provider.url} did not answer within {provider.timeout:g}s") from None
+            raise PrometheusUnavailable(
+                f"Prometheus at {provider.url} did not answer within {provider.timeout:g}s"
+            ) from None
         except (aiohttp.ClientError, OSError, ValueError) as error:
-            raise Unanswered(f"Prometheus at {provider.url} cannot be asked: {error}") from None
+            raise PrometheusUnavailable(f"Prometheus at {provider.url} cannot be queried: {error}") from None
         # An expression that makes no sense is refused with 400 or 422, and the reason is in the body.
         if response.status not in (200, 400, 422):
-            raise Unanswered(f"Prometheus at {provider.url} answers {response.status} {response.reason}")
+            raise PrometheusUnavailable(f"Prometheus at {provider.url} answers {response.status} {response.reason}")
         return body
 
     def _headers(self) -> Mapping[str, str]:

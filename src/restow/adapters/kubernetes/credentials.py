@@ -1,4 +1,4 @@
-"""Who we are to the server, and how that is kept fresh.
+"""Credentials for the server, and how they are kept fresh.
 
 In goes the time, out comes an `Identity`: headers and perhaps a client certificate. After a 401 the transport asks to
 `renew`, naming the identity that was refused, so that many refused requests renew it once.
@@ -17,7 +17,7 @@ import msgspec
 
 log = logging.getLogger(__name__)
 
-REREAD = 60.0  # seconds between looks at files that others rotate
+REREAD = 60.0  # seconds between reads of files that other programs rotate
 AHEAD = 60.0  # seconds before its end, at most, at which the successor of an identity is fetched
 _UNSPEAKABLE = re.compile(r"[\x00-\x1f\x7f]")
 
@@ -60,7 +60,7 @@ class Identity(msgspec.Struct, frozen=True):
 
 class Credentials(Protocol):
     async def current(self, now: float) -> Identity:
-        """The identity to use at this wall time. Raises ConfigError when there is none to be had."""
+        """The identity to use at this wall time. Raises ConfigError when there is none."""
         ...
 
     async def renew(self, refused: Identity, now: float) -> bool:
@@ -82,7 +82,8 @@ class StaticCredentials:
 
 
 class FileCredentials:
-    """An identity in files that others rotate: a token file, a certificate and its key, or both. Read every minute."""
+    """An identity in files that other programs rotate: a token file, a certificate and its key, or both. Read every
+    minute."""
 
     def __init__(
         self,
@@ -134,10 +135,11 @@ class FileCredentials:
 
 
 class RenewableCredentials:
-    """An identity that has to be fetched, and expires. Subclasses say how to `fetch`.
+    """An identity that has to be fetched, and expires. Subclasses implement `fetch`.
 
-    One fetch serves all who wait for it, and goes on when they give up: a request with little time does not undo the
-    log-in of the others. Towards the end of an identity's life its successor is fetched while it is still in use.
+    One fetch serves all requests that wait for it, and goes on when they give up: a request with little time does not
+    undo the log-in of the others. Shortly before an identity expires, its successor is fetched while it is still in
+    use.
     """
 
     def __init__(self) -> None:
@@ -181,7 +183,7 @@ class RenewableCredentials:
 
 
 def _log_failure(task: asyncio.Task[Identity]) -> None:
-    """Perhaps nobody waits for it any more."""
+    """Log the error of a fetch: the requests that waited for it may all have given up."""
     error = None if task.cancelled() else task.exception()
     if error is not None:
         log.info("credentials not fetched", extra={"err": str(error)})

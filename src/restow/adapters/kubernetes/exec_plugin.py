@@ -59,7 +59,7 @@ class _ExecCredential(msgspec.Struct, frozen=True, kw_only=True, rename="camel")
 
 
 class ExecCredentials(RenewableCredentials):
-    """The identity that a plugin prints, and nothing else: a plugin is not run for a user who has other credentials."""
+    """The identity that a plugin prints, and nothing else: no plugin is run for a user with other credentials."""
 
     def __init__(
         self, command: ExecCommand, *, env: Mapping[str, str], terminal: Callable[[], bool] = lambda: False

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from restow.adapters.kubernetes.config import ClusterConfig, ConfigError, proxy_from_environment
+from restow.adapters.kubernetes.cluster_config import ClusterConfig, ConfigError, proxy_from_environment
 from restow.adapters.kubernetes.credentials import FileCredentials, read_file
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")

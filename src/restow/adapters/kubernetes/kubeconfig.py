@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import TypeVar
 from urllib.parse import urlsplit
 
-from restow.adapters.kubernetes.clusters import authority_of, proxy_of, server_of
-from restow.adapters.kubernetes.config import ClusterConfig, ConfigError, proxy_from_environment
+from restow.adapters.kubernetes.cluster_config import ClusterConfig, ConfigError, proxy_from_environment
 from restow.adapters.kubernetes.credentials import StaticCredentials
-from restow.adapters.kubernetes.entries import Context, Entry, Merged, files_of, merge
 from restow.adapters.kubernetes.in_cluster import in_cluster, is_in_cluster
-from restow.adapters.kubernetes.users import credentials_of, impersonation_of
+from restow.adapters.kubernetes.kubeconfig_clusters import authority_of, proxy_of, server_of
+from restow.adapters.kubernetes.kubeconfig_file import Context, Entry, Merged, files_of, merge
+from restow.adapters.kubernetes.kubeconfig_users import credentials_of, impersonation_of
 from restow.adapters.loopback import is_loopback
 
 T = TypeVar("T")

@@ -1,4 +1,4 @@
-"""TLS contexts: whom we trust and which certificate we show."""
+"""TLS contexts: the trusted authorities and the client certificate."""
 
 from __future__ import annotations
 

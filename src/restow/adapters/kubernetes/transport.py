@@ -1,17 +1,17 @@
 """`KubernetesApi`: the Api port over HTTP, to a real kube-apiserver or anything that speaks like one.
 
-What it does about trouble, so that nobody above has to:
+What it does about failures, so that no caller has to:
 
     no credentials           Unauthorized: nothing was sent
     401                      renew the credentials, try once more
-    429 with Retry-After     nothing was executed: wait and try again, as long as the call's time allows
-    no connection            nothing was sent: try again (unless it is TLS that failed: that will not change)
-    broken connection, 5xx   reads are tried again; a write raises OutcomeUnknown, for its result is unknown
+    429 with Retry-After     nothing was executed: wait and retry, as long as the call's time allows
+    no connection            nothing was sent: retry (unless TLS failed: it will fail again)
+    broken connection, 5xx   reads are retried; a write raises OutcomeUnknown, because its result is unknown
     time is up               OutcomeUnknown
 
 A call's time limit covers all its tries, but not the wait for credentials: a log-in takes its own time. A watch has no
 limit; one that breaks or falls silent ends with an ERROR event. Lists, watches and everything that goes through a proxy
-go over `streams`; other calls are short, many, and go over `connections` of our own.
+go over `streaming_client`; other calls are short and many, and go over our own `connection_pool`.
 """
 
 from __future__ import annotations
@@ -28,11 +28,10 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from restow.adapters.kubernetes.answers import Answer, Malformed, unpacked
-from restow.adapters.kubernetes.config import ClusterConfig, ConfigError
-from restow.adapters.kubernetes.connections import Broken, Connections, NotSent, Untrusted
+from restow.adapters.kubernetes.cluster_config import ClusterConfig, ConfigError
+from restow.adapters.kubernetes.connection_pool import Broken, ConnectionPool, NotSent, Untrusted
 from restow.adapters.kubernetes.credentials import Certificate, Identity
-from restow.adapters.kubernetes.http_form import (
+from restow.adapters.kubernetes.http_mapping import (
     METHODS,
     check_kubernetes,
     impersonation_headers,
@@ -41,6 +40,7 @@ from restow.adapters.kubernetes.http_form import (
     status_of,
     warnings_of,
 )
+from restow.adapters.kubernetes.http_response import HttpResponse, MalformedResponse, decompressed
 from restow.adapters.kubernetes.tls import tls_context
 from restow.client.rate_limit import JitteredBackoff, TokenBucket
 from restow.ports import (
@@ -55,7 +55,7 @@ from restow.ports import (
 )
 
 if TYPE_CHECKING:
-    from restow.adapters.kubernetes.streams import Stream, Streams
+    from restow.adapters.kubernetes.streaming_client import ResponseStream, StreamingClient
 
 log = logging.getLogger(__name__)
 
@@ -67,7 +67,7 @@ DEFAULT_RETRY_AFTER = 1.0
 CONNECTIONS = 256
 
 
-class Limits(msgspec.Struct, frozen=True, kw_only=True):
+class TransportLimits(msgspec.Struct, frozen=True, kw_only=True):
     """Time limits in seconds; the rate of calls (None: no limit on our side)."""
 
     request_timeout: float = 30.0
@@ -85,21 +85,21 @@ def user_agent() -> str:
 
 
 class KubernetesApi:
-    """ports.Api over HTTP. Use as an async context manager, or `close` it. `rng` spreads out what is tried again."""
+    """ports.Api over HTTP. Use as an async context manager, or `close` it. `rng` spreads out retries."""
 
     def __init__(
-        self, config: ClusterConfig, *, clock: Clock, rng: Random | None = None, limits: Limits | None = None
+        self, config: ClusterConfig, *, clock: Clock, rng: Random | None = None, limits: TransportLimits | None = None
     ) -> None:
         self.config = config
         self._clock = clock
         self._rng = rng or Random()
-        self._limits = limits or Limits()
-        self._streams: Streams | None = None
+        self._limits = limits or TransportLimits()
+        self._streams: StreamingClient | None = None
         self._tls: tuple[Certificate | None, ssl.SSLContext] | None = None
         self._bucket = TokenBucket(self._limits.rate, self._limits.burst) if self._limits.rate else None
         self._headers = [("User-Agent", user_agent()), *impersonation_headers(config.impersonation)]
         self._prefix = urlsplit(config.server).path.rstrip("/")
-        self._connections: Connections | None = None
+        self._connections: ConnectionPool | None = None
         self._written_for: Identity | None = None
         self._common = b""
 
@@ -122,11 +122,11 @@ class KubernetesApi:
     # ---- ports.Api
 
     async def call(self, request: Request) -> Response:
-        return await self._as_someone(request, self._call_in_time)
+        return await self._with_credentials(request, self._call_with_timeout)
 
     async def watch(self, request: Request) -> AsyncIterator[bytes]:
         try:
-            stream = await self._as_someone(request, self._start)
+            stream = await self._with_credentials(request, self._start_watch)
         except (NotSent, Broken) as error:
             raise OutcomeUnknown.because(503, "ServiceUnavailable", f"{_describe(request)}: {error}") from None
         try:
@@ -140,15 +140,15 @@ class KubernetesApi:
 
     # ---- credentials
 
-    async def _as_someone(self, request: Request, ask: Callable[[Request, Identity], Awaitable[R]]) -> R:
-        """Ask with the present identity; if it is refused, once more with a new one, if there is one to be had."""
+    async def _with_credentials(self, request: Request, send: Callable[[Request, Identity], Awaitable[R]]) -> R:
+        """Send with the present identity; if it is refused, once more with a new one, if there is one."""
         identity = await self._identity(request)
         try:
-            return await ask(request, identity)
+            return await send(request, identity)
         except Unauthorized:
             if not await self._renew(request, identity):
                 raise
-        return await ask(request, await self._identity(request))
+        return await send(request, await self._identity(request))
 
     async def _identity(self, request: Request) -> Identity:
         try:
@@ -166,7 +166,7 @@ class KubernetesApi:
 
     # ---- tries
 
-    async def _call_in_time(self, request: Request, identity: Identity) -> Response:
+    async def _call_with_timeout(self, request: Request, identity: Identity) -> Response:
         limit = self._limits.list_timeout if request.verb == "list" else self._limits.request_timeout
         deadline = asyncio.get_running_loop().time() + limit
         try:
@@ -182,14 +182,17 @@ class KubernetesApi:
         backoff = JitteredBackoff(self._rng, base=FIRST_RETRY)
         for attempt in range(RETRIES + 1):
             try:
-                return await self._try(request, identity)
+                return await self._attempt(request, identity)
             except NotSent as error:
                 failure, delay = _unavailable(request, error), backoff.next()
             except TooManyRequests as error:
                 if is_budget_refusal(error.status):
                     raise
                 wanted = DEFAULT_RETRY_AFTER if error.retry_after is None else error.retry_after
-                failure, delay = error, wanted + backoff.next()  # never sooner, and not together with all others
+                failure, delay = (
+                    error,
+                    wanted + backoff.next(),
+                )  # not before the server allows it, and not at the same moment as all other clients
             except (Broken, OutcomeUnknown) as error:
                 failure, delay = _unavailable(request, error), backoff.next()
                 if request.verb not in ("get", "list"):
@@ -200,7 +203,7 @@ class KubernetesApi:
             await asyncio.sleep(delay)
         raise AssertionError("the last attempt returns or raises")
 
-    async def _try(self, request: Request, identity: Identity) -> Response:
+    async def _attempt(self, request: Request, identity: Identity) -> Response:
         is_long = request.verb == "list" or self.config.proxy is not None
         answer = await (self._fetch(request, identity) if is_long else self._exchange(request, identity))
         if answer.is_ordinary:
@@ -214,24 +217,24 @@ class KubernetesApi:
 
     # ---- short answers
 
-    async def _exchange(self, request: Request, identity: Identity) -> Answer:
+    async def _exchange(self, request: Request, identity: Identity) -> HttpResponse:
         if self._connections is None:
             config = self.config
-            self._connections = Connections(config.server, limit=CONNECTIONS, server_name=config.tls_server_name)
+            self._connections = ConnectionPool(config.server, limit=CONNECTIONS, server_name=config.tls_server_name)
         context = self._context(identity.certificate)
         try:
-            written = self._written(request, identity)
+            written = self._encoded(request, identity)
             secured = context if isinstance(context, ssl.SSLContext) else None
-            return unpacked(await self._connections.exchange(written, secured))
+            return decompressed(await self._connections.exchange(written, secured))
         except Untrusted as error:
             raise _untrusted(request, self.config.server, str(error)) from None
         except NotSent as error:
             raise NotSent(f"cannot connect to {self.config.server}: {error}") from None
-        except (Broken, Malformed) as error:
+        except (Broken, MalformedResponse) as error:
             raise Broken(f"connection to {self.config.server} broken: {error}") from None
 
-    def _written(self, request: Request, identity: Identity) -> bytes:
-        """The request as it goes over the wire. What is the same in all of them is written once per identity."""
+    def _encoded(self, request: Request, identity: Identity) -> bytes:
+        """The request as it goes over the wire. The lines that all requests share are encoded once per identity."""
         if self._written_for is not identity:
             self._common = self._common_lines(identity)
             self._written_for = identity
@@ -250,10 +253,10 @@ class KubernetesApi:
 
     # ---- long ones
 
-    async def _fetch(self, request: Request, identity: Identity) -> Answer:
+    async def _fetch(self, request: Request, identity: Identity) -> HttpResponse:
         return await (await self._send(request, identity)).whole()
 
-    async def _start(self, request: Request, identity: Identity) -> Stream:
+    async def _start_watch(self, request: Request, identity: Identity) -> ResponseStream:
         """The answer, if it is a success, with its body still to be read."""
         stream = await self._send(request, identity)
         if stream.code >= 300:
@@ -263,12 +266,12 @@ class KubernetesApi:
                 stream.close()
         return stream
 
-    async def _send(self, request: Request, identity: Identity) -> Stream:
+    async def _send(self, request: Request, identity: Identity) -> ResponseStream:
         if self._streams is None:
             # not before it is needed: to import aiohttp takes longer than most commands do without it
-            from restow.adapters.kubernetes.streams import Streams
+            from restow.adapters.kubernetes.streaming_client import StreamingClient
 
-            self._streams = Streams(self.config, limit=CONNECTIONS, idle=self._limits.watch_idle)
+            self._streams = StreamingClient(self.config, limit=CONNECTIONS, idle=self._limits.watch_idle)
         try:
             headers = [*self._headers, *_authorization(identity)]
             return await self._streams.open(request, headers, self._context(identity.certificate))
@@ -294,7 +297,7 @@ def _authorization(identity: Identity) -> list[tuple[str, str]]:
     return [("Authorization", identity.authorization)] if identity.authorization else []
 
 
-def _raise_for_status(request: Request, answer: Answer, server: str) -> None:
+def _raise_for_status(request: Request, answer: HttpResponse, server: str) -> None:
     code = answer.code
     if code < 300:
         return

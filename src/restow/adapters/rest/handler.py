@@ -20,12 +20,12 @@ from restow.adapters.loopback import is_loopback
 from restow.adapters.memory import errors
 from restow.adapters.memory.resources import ResourceType
 from restow.adapters.rest import discovery, kubelet
-from restow.adapters.rest.answers import Renderer, include_of
-from restow.adapters.rest.bodies import read_body
 from restow.adapters.rest.negotiation import DISCOVERY_FORMS, OBJECT_FORMS, NotAcceptable, negotiate, not_acceptable
 from restow.adapters.rest.openapi import Documents
+from restow.adapters.rest.renderer import Renderer, include_of
+from restow.adapters.rest.request_body import read_body
 from restow.adapters.rest.routing import Target, method_not_allowed, no_such_path, target_of, verb_of
-from restow.adapters.rest.streaming import Streams
+from restow.adapters.rest.watch_streams import WatchStreams
 from restow.model.objects import Document
 from restow.ports import JSON, Api, ApiError, Clock, Forbidden, OutcomeUnknown, Request, Response, TooManyRequests
 
@@ -59,14 +59,14 @@ class EmbeddedApi(Api, Protocol):
     def resources(self) -> Iterable[ResourceType]: ...
 
 
-class Handler:
+class RequestHandler:
     """Answers requests from one API server."""
 
     def __init__(self, api: EmbeddedApi, *, loopback_only: bool) -> None:
         self._api = api
         self._loopback_only = loopback_only
         self._documents = Documents()
-        self.streams = Streams()
+        self.streams = WatchStreams()
 
     async def __call__(self, request: web.BaseRequest) -> web.StreamResponse:
         try:
@@ -211,7 +211,7 @@ class Handler:
 
 
 def _site(origin: str) -> str:
-    """The host and port of an Origin; what cannot be read is nobody's."""
+    """The host and port of an Origin; empty if it cannot be parsed."""
     try:
         return urlsplit(origin).netloc
     except ValueError:

@@ -9,8 +9,8 @@ from __future__ import annotations
 import msgspec
 
 from restow.adapters.memory import errors
-from restow.adapters.rest.reading import sequence, text
 from restow.adapters.rest.routing import Target
+from restow.adapters.rest.unchecked_documents import sequence, text
 from restow.model.objects import Document
 from restow.ports import ApiError
 

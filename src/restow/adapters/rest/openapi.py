@@ -16,9 +16,9 @@ import msgspec
 
 from restow.adapters.memory.resources import ResourceType
 from restow.adapters.rest.discovery import groups
-from restow.adapters.rest.fields import Field, message_name, messages
 from restow.adapters.rest.protobuf import SPECIAL
-from restow.adapters.rest.reading import mapping
+from restow.adapters.rest.protobuf_fields import ProtobufField, message_name, messages
+from restow.adapters.rest.unchecked_documents import mapping
 from restow.model.objects import Document
 from restow.ports import APPLY_PATCH, JSON_PATCH, MERGE_PATCH
 
@@ -167,7 +167,7 @@ def _message_schema(name: str, schemas: Document) -> Document:
     return {"type": "object", "properties": properties}
 
 
-def _field_schema(field: Field, schemas: Document) -> Document:
+def _field_schema(field: ProtobufField, schemas: Document) -> Document:
     schema = _type_schema(field.type, schemas)
     if field.shape == "list":
         return {"type": "array", "items": schema}

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from restow.adapters.rest.fields import Field, message_name, messages
+from restow.adapters.rest.protobuf_fields import ProtobufField, message_name, messages
 from restow.model.objects import Document
 from restow.model.times import LAST_SECOND, format_micro_time, format_time
 
@@ -77,7 +77,7 @@ def _message(data: bytes, name: str, depth: int) -> Any:
     return {name: value for name, value in document.items() if value is not None}
 
 
-def _place(document: Document, field: Field, wire: int, value: int | bytes, depth: int) -> None:
+def _place(document: Document, field: ProtobufField, wire: int, value: int | bytes, depth: int) -> None:
     if field.shape == "map":
         key, entry = _entry(_expect_bytes(value), field, depth)
         document.setdefault(field.name, {})[key] = entry
@@ -93,7 +93,7 @@ def _place(document: Document, field: Field, wire: int, value: int | bytes, dept
         document[field.name] = _value(field, wire, value, depth)
 
 
-def _entry(data: bytes, field: Field, depth: int) -> tuple[str, Any]:
+def _entry(data: bytes, field: ProtobufField, depth: int) -> tuple[str, Any]:
     key, entry = "", _zero(field, depth)
     for number, wire, value in _fields(data):
         if number == 1:
@@ -103,13 +103,13 @@ def _entry(data: bytes, field: Field, depth: int) -> tuple[str, Any]:
     return key, entry
 
 
-def _zero(field: Field, depth: int) -> Any:
+def _zero(field: ProtobufField, depth: int) -> Any:
     if field.type in NUMBERS:
         return _number(field.type, 0)
     return _value(field, LENGTH, b"", depth)
 
 
-def _value(field: Field, wire: int, value: int | bytes, depth: int) -> Any:
+def _value(field: ProtobufField, wire: int, value: int | bytes, depth: int) -> Any:
     if field.type in NUMBERS:
         if wire != VARINT or isinstance(value, bytes):
             raise ProtobufError(f"{field.name}: expected a number, got wire type {wire}")

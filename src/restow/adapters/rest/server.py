@@ -2,8 +2,8 @@
 
 In: a `MemoryApi` and an address. Out: a running `RestServer`.
 
-There is no authentication: whoever reaches the port may do everything. Therefore it listens on loopback unless told
-otherwise, and there it also refuses requests that a web page in a browser could have caused.
+There is no authentication: every client that reaches the port may do everything. Therefore it listens on loopback
+unless told otherwise, and there it also refuses requests that a web page in a browser could have caused.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ import logging
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
-from restow.adapters.listening import CLOSE_WITHIN, Listening, listen
+from restow.adapters.listening_server import CLOSE_WITHIN, ListeningServer, start_listening
 from restow.adapters.loopback import is_loopback
-from restow.adapters.rest.handler import EmbeddedApi, Handler
+from restow.adapters.rest.handler import EmbeddedApi, RequestHandler
 
 log = logging.getLogger(__name__)
 
@@ -23,8 +23,9 @@ MAX_LINE = 64 * 1024
 KEEP_ALIVE = 600.0
 
 
-class _OfClients(logging.Filter):
-    """Bytes that are not HTTP are their sender's trouble, who is told: nothing for our log but a line on request."""
+class _ClientErrors(logging.Filter):
+    """Drops errors about bytes that are not HTTP: they are the client's mistake, and the client gets the error. They
+    are logged at debug level only."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         error = record.exc_info[1] if record.exc_info else None
@@ -35,13 +36,13 @@ class _OfClients(logging.Filter):
 
 
 _protocol_log = logging.getLogger(f"{__name__}.protocol")
-_protocol_log.addFilter(_OfClients())
+_protocol_log.addFilter(_ClientErrors())
 
 
-class RestServer(Listening):
+class RestServer(ListeningServer):
     """A server that is listening. `close` ends open watches and connections, then stops listening."""
 
-    def __init__(self, runner: web.ServerRunner, handler: Handler, host: str, port: int) -> None:
+    def __init__(self, runner: web.ServerRunner, handler: RequestHandler, host: str, port: int) -> None:
         super().__init__(runner, host, port)
         self._handler = handler
 
@@ -62,7 +63,7 @@ class RestServer(Listening):
 
 async def serve(api: EmbeddedApi, *, host: str = "127.0.0.1", port: int = 0) -> RestServer:
     """Listen on an address; port 0 takes a free one. Raises OSError when the port is taken."""
-    handler = Handler(api, loopback_only=is_loopback(host))
+    handler = RequestHandler(api, loopback_only=is_loopback(host))
     server = web.Server(
         handler,
         handler_cancellation=True,
@@ -73,4 +74,4 @@ async def serve(api: EmbeddedApi, *, host: str = "127.0.0.1", port: int = 0) -> 
         max_field_size=MAX_LINE,
     )
     runner = web.ServerRunner(server, shutdown_timeout=CLOSE_WITHIN)
-    return RestServer(runner, handler, host, await listen(runner, host, port))
+    return RestServer(runner, handler, host, await start_listening(runner, host, port))

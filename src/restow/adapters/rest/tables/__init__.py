@@ -10,10 +10,10 @@ from typing import Literal
 
 import msgspec
 
-from restow.adapters.rest.metadata import partial
+from restow.adapters.rest.partial_metadata import partial_metadata
 from restow.adapters.rest.tables import cluster, pods, storage, workloads
 from restow.adapters.rest.tables.columns import Printer
-from restow.adapters.rest.tables.custom import custom_printer
+from restow.adapters.rest.tables.custom_resources import custom_printer
 from restow.model.objects import Document
 
 __all__ = ["BUILT_IN", "Include", "Printer", "custom_printer", "printer_of", "table"]
@@ -64,5 +64,5 @@ def _row(item: Document, printer: Printer, now: float, include: Include, version
     if include == "Object":
         row["object"] = item
     elif include == "Metadata":
-        row["object"] = partial(item, version)
+        row["object"] = partial_metadata(item, version)
     return row

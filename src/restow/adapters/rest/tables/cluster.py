@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from restow.adapters.rest.reading import at, condition_is_true, flag, mapping, number, sequence, strings, text
-from restow.adapters.rest.tables.ages import UNKNOWN, since
 from restow.adapters.rest.tables.columns import (
     AGE,
     NAME,
@@ -19,6 +17,17 @@ from restow.adapters.rest.tables.columns import (
     printer,
     selector_text,
     wide,
+)
+from restow.adapters.rest.tables.durations import UNKNOWN, age_since
+from restow.adapters.rest.unchecked_documents import (
+    at,
+    condition_is_true,
+    flag,
+    mapping,
+    number,
+    sequence,
+    strings,
+    text,
 )
 from restow.model.objects import Document
 
@@ -77,14 +86,14 @@ def _event(item: Document, now: float) -> Cells:
     subject = mapping(item, "involvedObject") or mapping(item, "regarding")
     kind, name = text(subject, "kind").lower(), text(subject, "name")
     return [
-        since(last, now),
+        age_since(last, now),
         text(item, "type"),
         text(item, "reason"),
         f"{kind}/{name}" if name else kind,
         text(subject, "fieldPath"),
         _event_source(item),
         (text(item, "message") or text(item, "note")).strip(),
-        since(first, now),
+        age_since(first, now),
         count,
         name_of(item),
     ]

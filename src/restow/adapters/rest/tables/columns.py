@@ -11,8 +11,8 @@ from typing import Any
 
 import msgspec
 
-from restow.adapters.rest.reading import mapping, sequence, strings, text
-from restow.adapters.rest.tables.ages import since
+from restow.adapters.rest.tables.durations import age_since
+from restow.adapters.rest.unchecked_documents import mapping, sequence, strings, text
 from restow.model.objects import Document
 
 Cells = list[Any]
@@ -62,7 +62,7 @@ def name_of(document: Document) -> str:
 
 
 def age_of(document: Document, now: float) -> str:
-    return since(text(document, "metadata", "creationTimestamp"), now)
+    return age_since(text(document, "metadata", "creationTimestamp"), now)
 
 
 def labels_text(labels: Document) -> str:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from restow.adapters.rest.reading import at, condition_is_true, flag, mapping, number, sequence, text
-from restow.adapters.rest.tables.ages import since
 from restow.adapters.rest.tables.columns import AGE, NAME, NONE, Cells, age_of, name_of, printer, wide
+from restow.adapters.rest.tables.durations import age_since
+from restow.adapters.rest.unchecked_documents import at, condition_is_true, flag, mapping, number, sequence, text
 from restow.model.objects import Document
 
 GATED = "SchedulingGated"
@@ -155,7 +155,7 @@ def pod_cells(pod: Document, now: float) -> Cells:
     found = summary(pod)
     restarts = f"{found.restarts}"
     if found.restarts and found.last_restart:
-        restarts += f" ({since(found.last_restart, now)} ago)"
+        restarts += f" ({age_since(found.last_restart, now)} ago)"
     return [
         name_of(pod),
         f"{found.ready}/{found.total}",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from restow.adapters.rest.reading import at, flag, mapping, sequence, strings, text
 from restow.adapters.rest.tables.columns import (
     AGE,
     NAME,
@@ -16,6 +15,7 @@ from restow.adapters.rest.tables.columns import (
     printer,
     wide,
 )
+from restow.adapters.rest.unchecked_documents import at, flag, mapping, sequence, strings, text
 from restow.model.objects import Document
 from restow.model.volumes import CLASS_ANNOTATION, DEFAULT_CLASS
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from restow.adapters.rest.reading import at, condition_is_true, flag, mapping, number, sequence, text
-from restow.adapters.rest.tables.ages import between, since
 from restow.adapters.rest.tables.columns import (
     AGE,
     NAME,
@@ -20,6 +18,8 @@ from restow.adapters.rest.tables.columns import (
     selector_text,
     wide,
 )
+from restow.adapters.rest.tables.durations import age_since, duration_between
+from restow.adapters.rest.unchecked_documents import at, condition_is_true, flag, mapping, number, sequence, text
 from restow.model.objects import Document
 
 
@@ -93,7 +93,7 @@ def _job_duration(item: Document, now: float) -> str:
     start, end = text(item, "status", "startTime"), text(item, "status", "completionTime")
     if not start:
         return ""
-    return between(start, end) if end else since(start, now)
+    return duration_between(start, end) if end else age_since(start, now)
 
 
 def _cron_job(item: Document, now: float) -> Cells:
@@ -105,7 +105,7 @@ def _cron_job(item: Document, now: float) -> Cells:
         text(item, "spec", "timeZone") or NONE,
         UNSET if suspend is None else str(flag(item, "spec", "suspend")),
         len(sequence(item, "status", "active")),
-        since(last, now) if last else NONE,
+        age_since(last, now) if last else NONE,
         age_of(item, now),
         *_template_cells(mapping(item, "spec", "jobTemplate")),
     ]

@@ -1,4 +1,4 @@
-"""Reading JSON documents whose shape nobody has checked yet.
+"""Reading JSON documents of unchecked shape.
 
 In: a decoded document. Out: what stands at a path, or an empty value of the asked kind. Printing a strange object must
 never fail, so a wrong type reads as absence.

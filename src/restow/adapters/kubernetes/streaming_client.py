@@ -1,7 +1,7 @@
-"""Answers that are long, come bit by bit, or by way of a proxy: aiohttp reads them.
+"""Long or streamed responses, and requests through a proxy: aiohttp handles them.
 
-Goes in: a request with its headers, and how TLS is done. Comes out: a `Stream`, whole or line by line. What goes wrong
-is said in the words of `connections`: Untrusted, NotSent, Broken.
+In: a request with its headers, and a TLS context. Out: a `ResponseStream`, to be read whole or line by line. Failures
+are the exceptions of `connection_pool`: Untrusted, NotSent, Broken.
 """
 
 from __future__ import annotations
@@ -12,23 +12,23 @@ from collections.abc import AsyncIterator
 
 import aiohttp
 
-from restow.adapters.kubernetes.answers import Answer, headers_of
-from restow.adapters.kubernetes.config import ClusterConfig
-from restow.adapters.kubernetes.connections import CONNECT_TIMEOUT, Broken, NotSent, Untrusted
-from restow.adapters.kubernetes.http_form import METHODS, Lines, path_of
+from restow.adapters.kubernetes.cluster_config import ClusterConfig
+from restow.adapters.kubernetes.connection_pool import CONNECT_TIMEOUT, Broken, NotSent, Untrusted
+from restow.adapters.kubernetes.http_mapping import METHODS, LineSplitter, path_of
+from restow.adapters.kubernetes.http_response import HttpResponse, headers_of
 from restow.ports import Request
 
 READ_BUFFER = 2**21
 
 
-class Stream:
-    """An answer of which the head has come."""
+class ResponseStream:
+    """A response whose headers have arrived."""
 
     def __init__(self, response: aiohttp.ClientResponse) -> None:
         self._response = response
         self.code = response.status
 
-    async def whole(self) -> Answer:
+    async def whole(self) -> HttpResponse:
         """All of it, unpacked; the connection may be used again."""
         try:
             body = await self._response.read()
@@ -36,10 +36,10 @@ class Stream:
             raise Broken(f"the answer broke off: {_reason(error)}") from None
         finally:
             self._response.release()
-        return Answer(self.code, headers_of(self._response.headers.items()), body)
+        return HttpResponse(self.code, headers_of(self._response.headers.items()), body)
 
     async def lines(self) -> AsyncIterator[bytes]:
-        lines = Lines()
+        lines = LineSplitter()
         try:
             async for chunk in self._response.content.iter_any():
                 for line in lines.feed(chunk):
@@ -55,7 +55,7 @@ class Stream:
         self._response.close()
 
 
-class Streams:
+class StreamingClient:
     """Requires a running loop. `idle` is for how long a watch may be silent, in seconds."""
 
     def __init__(self, config: ClusterConfig, *, limit: int, idle: float) -> None:
@@ -73,7 +73,9 @@ class Streams:
     async def close(self) -> None:
         await self._session.close()
 
-    async def open(self, request: Request, headers: list[tuple[str, str]], context: ssl.SSLContext | bool) -> Stream:
+    async def open(
+        self, request: Request, headers: list[tuple[str, str]], context: ssl.SSLContext | bool
+    ) -> ResponseStream:
         watching = request.verb == "watch"
         encoding = "gzip" if self._config.compress and not watching else "identity"
         kind = [("Content-Type", request.content_type)] if request.body else []
@@ -99,7 +101,7 @@ class Streams:
             raise NotSent(f"cannot connect to {server}: {_reason(error)}") from None
         except (aiohttp.ClientError, OSError) as error:
             raise Broken(f"connection to {server} broken: {_reason(error)}") from None
-        return Stream(response)
+        return ResponseStream(response)
 
 
 def _reason(error: BaseException) -> str:

@@ -31,7 +31,7 @@ BROKEN = msgspec.json.encode(
 )
 
 
-class Streams:
+class WatchStreams:
     """The watches that are open on one server."""
 
     def __init__(self) -> None:

@@ -1,4 +1,5 @@
-"""How to reach one cluster and as whom: what kubeconfig and in-cluster loading produce and the transport consumes."""
+"""How to reach one cluster, and with which credentials: kubeconfig and in-cluster loading produce it, the transport
+consumes it."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ __all__ = ["ClusterConfig", "ConfigError", "Impersonation", "proxy_from_environm
 
 
 class Impersonation(msgspec.Struct, frozen=True, kw_only=True):
-    """Whom to act as; the server checks that our own identity may."""
+    """The user to act as; the server checks that our own identity is allowed to."""
 
     user: str
     uid: str | None = None

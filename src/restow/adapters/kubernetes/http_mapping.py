@@ -1,4 +1,4 @@
-"""The words of the Api port as HTTP, and HTTP's answers as the port's errors. No I/O here."""
+"""Requests of the Api port as HTTP, and HTTP responses as the port's errors. No I/O here."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
-from restow.adapters.kubernetes.config import Impersonation
+from restow.adapters.kubernetes.cluster_config import Impersonation
 from restow.client.responses import read_status
 from restow.ports import Invalid, NotKubernetes, Request, Resource, Status, StatusDetails
 
@@ -112,7 +112,7 @@ def is_budget_refusal(status: Status) -> bool:
     return any(cause.reason == "DisruptionBudget" for cause in causes or ())
 
 
-class Lines:
+class LineSplitter:
     """Cuts a stream of chunks into lines of any length."""
 
     def __init__(self) -> None:

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from restow.adapters.kubernetes.config import Impersonation
-from restow.adapters.kubernetes.http_form import Lines, impersonation_headers, path_of, status_of, warnings_of
+from restow.adapters.kubernetes.cluster_config import Impersonation
+from restow.adapters.kubernetes.http_mapping import LineSplitter, impersonation_headers, path_of, status_of, warnings_of
 from restow.ports import (
     ApiError,
     Forbidden,
@@ -135,7 +135,7 @@ def test_lines_do_not_depend_on_how_the_stream_is_cut(lines: list[bytes], rest: 
     rest = rest.replace(b"\n", b"")
     stream = b"".join(line + b"\n" for line in lines) + rest
     cuts = sorted(data.draw(st.lists(st.integers(0, len(stream)))))
-    reader = Lines()
+    reader = LineSplitter()
     seen = []
     for start, end in zip([0, *cuts], [*cuts, len(stream)], strict=True):
         seen += reader.feed(stream[start:end])

@@ -9,10 +9,10 @@ from typing import Any
 
 import msgspec
 
-from restow.adapters.rest.reading import number, text
-from restow.adapters.rest.tables.ages import since
 from restow.adapters.rest.tables.columns import NAME, Cells, Column, Printer, name_of
-from restow.adapters.rest.tables.jsonpath import Path, PathError, compile_path
+from restow.adapters.rest.tables.durations import age_since
+from restow.adapters.rest.tables.json_path import Path, PathError, compile_path
+from restow.adapters.rest.unchecked_documents import number, text
 from restow.model.objects import Document
 
 AGE_COLUMN: Document = {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}
@@ -41,7 +41,7 @@ def _column(asked: Document) -> Column:
 
 
 def _path(path: str) -> Path:
-    """A path nobody can read finds nothing: one broken column must not hide the others."""
+    """The compiled path; an unreadable one finds nothing, because one broken column must not hide the others."""
     try:
         return compile_path(path)
     except PathError:
@@ -66,5 +66,5 @@ def _cell(column: Column, found: list[Any], now: float) -> Any:
         case "number", int() | float():
             return float(value)
         case "date", str():
-            return since(value, now)
+            return age_since(value, now)
     return None

@@ -8,7 +8,7 @@ UNKNOWN = "<unknown>"
 MINUTE, HOUR, DAY, YEAR = 60, 3600, 86400, 365 * 86400
 
 
-def human(seconds: float) -> str:
+def human_duration(seconds: float) -> str:
     """How long a span is; a second of clock skew counts as now."""
     whole = int(seconds)
     if whole < -1:
@@ -37,18 +37,18 @@ def _two(whole: int, large: int, large_unit: str, small: int, small_unit: str) -
     return f"{whole // large}{large_unit}" + (f"{rest}{small_unit}" if rest else "")
 
 
-def since(timestamp: str, now: float) -> str:
+def age_since(timestamp: str, now: float) -> str:
     """The age of a timestamp; an absent one is unknown."""
     if not timestamp:
         return UNKNOWN
     try:
-        return human(now - parse_time(timestamp))
+        return human_duration(now - parse_time(timestamp))
     except TimeError:
         return "<invalid>"
 
 
-def between(start: str, end: str) -> str:
+def duration_between(start: str, end: str) -> str:
     try:
-        return human(parse_time(end) - parse_time(start))
+        return human_duration(parse_time(end) - parse_time(start))
     except TimeError:
         return "<invalid>"

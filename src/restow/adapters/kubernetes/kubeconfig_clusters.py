@@ -1,4 +1,4 @@
-"""A cluster entry of a kubeconfig: where its server is, whom it trusts, and how it is reached."""
+"""A cluster entry of a kubeconfig: the URL of its server, the trusted authority, and the proxy."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import base64
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
-from restow.adapters.kubernetes.entries import Cluster, Entry
+from restow.adapters.kubernetes.kubeconfig_file import Cluster, Entry
 
 EXEC_EXTENSION = "client.authentication.k8s.io/exec"
 

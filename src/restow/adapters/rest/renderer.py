@@ -11,10 +11,10 @@ from typing import Any
 import msgspec
 
 from restow.adapters.memory.resources import ResourceType
-from restow.adapters.rest.metadata import partial, partial_list
 from restow.adapters.rest.negotiation import TABLE, Form
-from restow.adapters.rest.reading import mapping, sequence, text
+from restow.adapters.rest.partial_metadata import partial_metadata, partial_metadata_list
 from restow.adapters.rest.tables import Include, Printer, custom_printer, printer_of, table
+from restow.adapters.rest.unchecked_documents import mapping, sequence, text
 from restow.model.objects import Document
 from restow.ports import ApiError, Invalid
 
@@ -68,7 +68,7 @@ class Renderer:
             items = [self._with_kind(item) for item in sequence(document, "items")] if is_list else [document]
             return self._table(items, mapping(document, "metadata"), now)
         version = self._form.version
-        return partial_list(document, version) if is_list else partial(document, version)
+        return partial_metadata_list(document, version) if is_list else partial_metadata(document, version)
 
     def _with_kind(self, item: Document) -> Document:
         """Items of a list may leave out what the list says; alone in a row they may not."""

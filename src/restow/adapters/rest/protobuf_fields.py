@@ -17,7 +17,7 @@ Shape = Literal["one", "list", "map"]
 CORE = "core"
 
 
-class Field(NamedTuple):
+class ProtobufField(NamedTuple):
     """One field of a message. `keep_zero`: JSON shows it even when zero. `inline`: JSON shows its fields instead."""
 
     name: str
@@ -27,7 +27,7 @@ class Field(NamedTuple):
     inline: bool
 
 
-Message = Mapping[int, Field]
+Message = Mapping[int, ProtobufField]
 
 
 @cache
@@ -37,8 +37,8 @@ def messages() -> Mapping[str, Message]:
 
 
 def parse(text: str) -> Mapping[str, Message]:
-    table: dict[str, dict[int, Field]] = {}
-    current: dict[int, Field] = {}
+    table: dict[str, dict[int, ProtobufField]] = {}
+    current: dict[int, ProtobufField] = {}
     for line in text.splitlines():
         if line.startswith("#"):
             continue
@@ -50,9 +50,9 @@ def parse(text: str) -> Mapping[str, Message]:
     return table
 
 
-def _field(name: str, type_name: str) -> Field:
+def _field(name: str, type_name: str) -> ProtobufField:
     shape: Shape = "list" if type_name.startswith("[]") else "map" if type_name.startswith("{}") else "one"
-    return Field(
+    return ProtobufField(
         name=name.rstrip("!."),
         type=type_name if shape == "one" else type_name[2:],
         shape=shape,

@@ -5,11 +5,11 @@ Garbage collectors and other clients that only follow names, labels and owners a
 
 from __future__ import annotations
 
-from restow.adapters.rest.reading import mapping, sequence
+from restow.adapters.rest.unchecked_documents import mapping, sequence
 from restow.model.objects import Document
 
 
-def partial(document: Document, version: str = "v1") -> Document:
+def partial_metadata(document: Document, version: str = "v1") -> Document:
     """The metadata of one object."""
     return {
         "kind": "PartialObjectMetadata",
@@ -18,11 +18,11 @@ def partial(document: Document, version: str = "v1") -> Document:
     }
 
 
-def partial_list(document: Document, version: str = "v1") -> Document:
+def partial_metadata_list(document: Document, version: str = "v1") -> Document:
     """The metadata of every object of a list."""
     return {
         "kind": "PartialObjectMetadataList",
         "apiVersion": f"meta.k8s.io/{version}",
         "metadata": mapping(document, "metadata"),
-        "items": [partial(item, version) for item in sequence(document, "items")],
+        "items": [partial_metadata(item, version) for item in sequence(document, "items")],
     }

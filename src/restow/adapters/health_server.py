@@ -1,7 +1,7 @@
-"""What a running process tells about itself over HTTP: /healthz, /readyz and /metrics; and what it may be asked to do.
+"""The health server of a running process: /healthz, /livez, /readyz and /metrics, and POST handlers by path.
 
-In: questions that can be asked at any time, the registry of metrics, and doors: what to do when somebody posts to a
-path. Who may, is for the doors to say. Out: a server that is listening.
+In: checks that can run at any time, the registry of metrics, and the handlers. Each handler decides by the bearer token
+whether the caller is allowed. Out: a server that is listening.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ import msgspec
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 
-from restow.adapters.listening import CLOSE_WITHIN, Listening, listen
+from restow.adapters.listening_server import CLOSE_WITHIN, ListeningServer, start_listening
 
 
 class Check(msgspec.Struct, frozen=True):
-    """One thing that is well, or is not, and how it stands."""
+    """The result of one health check."""
 
     name: str
     ok: bool
@@ -30,22 +30,22 @@ class Check(msgspec.Struct, frozen=True):
 Checks = Callable[[], Iterable[Check]]
 
 
-class Posted(msgspec.Struct, frozen=True):
-    """What somebody posts."""
+class PostedRequest(msgspec.Struct, frozen=True):
+    """A POST request."""
 
     token: str
     """The bearer token; empty if there is none."""
     query: Mapping[str, str]
 
 
-class Told(msgspec.Struct, frozen=True):
-    """What they are answered."""
+class PostResponse(msgspec.Struct, frozen=True):
+    """The answer to a POST request."""
 
     status: int
     document: Mapping[str, Any]
 
 
-Door = Callable[[Posted], Awaitable[Told]]
+PostHandler = Callable[[PostedRequest], Awaitable[PostResponse]]
 _SCHEME = "bearer "
 
 
@@ -56,8 +56,8 @@ async def serve_health(
     alive: Checks,
     ready: Checks,
     registry: CollectorRegistry,
-    doors: Mapping[str, Door] | None = None,
-) -> Listening:
+    post_handlers: Mapping[str, PostHandler] | None = None,
+) -> ListeningServer:
     """Listen on an address; port 0 takes a free one. Raises OSError when the port is taken."""
 
     async def healthz(_: web.Request) -> web.Response:
@@ -72,26 +72,26 @@ async def serve_health(
     application = web.Application()
     for path, handler in (("/healthz", healthz), ("/livez", healthz), ("/readyz", readyz), ("/metrics", metrics)):
         application.router.add_get(path, handler)
-    for path, door in (doors or {}).items():
-        application.router.add_post(path, _opened(door))
+    for path, post_handler in (post_handlers or {}).items():
+        application.router.add_post(path, _adapted(post_handler))
     runner = web.AppRunner(application, access_log=None, shutdown_timeout=CLOSE_WITHIN)
-    return Listening(runner, host, await listen(runner, host, port))
+    return ListeningServer(runner, host, await start_listening(runner, host, port))
 
 
-def _opened(door: Door) -> Callable[[web.Request], Awaitable[web.Response]]:
+def _adapted(post_handler: PostHandler) -> Callable[[web.Request], Awaitable[web.Response]]:
     async def handle(request: web.Request) -> web.Response:
         header = request.headers.get("Authorization", "")
         token = header[len(_SCHEME) :].strip() if header.lower().startswith(_SCHEME) else ""
-        told = await door(Posted(token, dict(request.query)))
+        response = await post_handler(PostedRequest(token, dict(request.query)))
         return web.Response(
-            body=msgspec.json.encode(told.document), status=told.status, content_type="application/json"
+            body=msgspec.json.encode(response.document), status=response.status, content_type="application/json"
         )
 
     return handle
 
 
 def _answer(checks: Iterable[Check]) -> web.Response:
-    """A line for each, and 200 if all is well."""
-    found = list(checks)
-    text = "".join(f"{one}\n" for one in found)
-    return web.Response(text=text or "ok\n", status=200 if all(one.ok for one in found) else 503)
+    """One line per check; 200 if all are ok, else 503."""
+    results = list(checks)
+    text = "".join(f"{check}\n" for check in results)
+    return web.Response(text=text or "ok\n", status=200 if all(check.ok for check in results) else 503)

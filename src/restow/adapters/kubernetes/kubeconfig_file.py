@@ -1,4 +1,4 @@
-"""What kubeconfig files say: their fields, and several files merged into one.
+"""Kubeconfig files: their fields, and several files merged into one.
 
 Files are merged as kubectl does: of entries with the same name, and of current-context, the first one wins. Relative
 paths are relative to the file they stand in. Errors are one line with the file and the path of every wrong field.
@@ -15,13 +15,13 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from restow.adapters.kubernetes.config import ConfigError
+from restow.adapters.kubernetes.cluster_config import ConfigError
 from restow.adapters.kubernetes.credentials import read_file
 from restow.model.wire import WireError, convert, read_documents
 
 
 class _Struct(msgspec.Struct, frozen=True, rename="kebab"):
-    """A mapping of the file, whose keys are written-like-this."""
+    """A mapping of the file; its keys are written-like-this."""
 
 
 class Extension(_Struct, frozen=True, kw_only=True):
@@ -159,7 +159,7 @@ def files_of(path: str | Path | None, env: Mapping[str, str]) -> list[Path]:
 
 
 def _path(text: str | Path) -> Path:
-    """The path with ~ replaced; of a user who does not exist it stays, and is then not found."""
+    """The path with ~ replaced; the ~ of an unknown user stays, and the file is then not found."""
     try:
         return Path(text).expanduser()
     except RuntimeError:

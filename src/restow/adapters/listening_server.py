@@ -10,7 +10,7 @@ from aiohttp import web
 CLOSE_WITHIN = 1.0
 
 
-class Listening:
+class ListeningServer:
     """A server that is listening: `async with` it, or `close` it."""
 
     def __init__(self, runner: web.BaseRunner, host: str, port: int) -> None:
@@ -30,7 +30,7 @@ class Listening:
         await self.close()
 
 
-async def listen(runner: web.BaseRunner, host: str, port: int) -> int:
+async def start_listening(runner: web.BaseRunner, host: str, port: int) -> int:
     """Begin to listen; the port, which 0 lets the system choose. Raises OSError when it is taken."""
     await runner.setup()
     try:

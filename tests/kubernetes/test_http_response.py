@@ -12,9 +12,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from restow.adapters.kubernetes import connections
-from restow.adapters.kubernetes.answers import LONGEST_HEAD, Answer, Malformed, Reading, unpacked
-from restow.adapters.kubernetes.connections import Broken, Connections, NotSent
+from restow.adapters.kubernetes import connection_pool
+from restow.adapters.kubernetes.connection_pool import Broken, ConnectionPool, NotSent
+from restow.adapters.kubernetes.http_response import (
+    LONGEST_HEAD,
+    HttpResponse,
+    HttpResponseParser,
+    MalformedResponse,
+    decompressed,
+)
 
 SIZED = b"HTTP/1.1 201 Created\r\nContent-Type: application/json\r\ncontent-length: 2\r\n\r\n{}"
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5;x=y\r\nhello\r\n3\r\n, x\r\n0\r\n\r\n"
@@ -42,7 +48,7 @@ def test_answers_are_read_however_they_are_cut(
     sent: bytes, code: int, body: bytes, ends: bool, cuts: list[int]
 ) -> None:
     places = [0, *sorted(min(cut, len(sent)) for cut in cuts), len(sent)]
-    reading = Reading()
+    reading = HttpResponseParser()
     found = [reading.feed(sent[start:end]) for start, end in pairwise(places)]
     [answer] = [one for one in found if one is not None]
     assert answer.is_ordinary is (sent in (SIZED, INTERIM))
@@ -51,13 +57,13 @@ def test_answers_are_read_however_they_are_cut(
 
 
 def test_headers_are_found_by_any_spelling_and_repeated_ones_are_a_list() -> None:
-    answer = Reading().feed(EMPTY)
+    answer = HttpResponseParser().feed(EMPTY)
     assert answer is not None
     assert answer.headers["warning"] == "299 - a, 299 - b"
 
 
 def test_without_a_length_the_connection_ends_the_answer() -> None:
-    reading = Reading()
+    reading = HttpResponseParser()
     assert reading.end() is None
     assert reading.feed(b"HTTP/1.1 200 OK\r\n\r\nhel") is None
     assert reading.feed(b"lo") is None
@@ -79,14 +85,14 @@ def test_without_a_length_the_connection_ends_the_answer() -> None:
     ],
 )
 def test_what_is_no_answer(sent: bytes, message: str) -> None:
-    with pytest.raises(Malformed, match=message):
-        Reading().feed(sent)
+    with pytest.raises(MalformedResponse, match=message):
+        HttpResponseParser().feed(sent)
 
 
 def test_a_broken_package() -> None:
-    answer = Answer(200, {"content-encoding": "gzip"}, gzip.compress(b"{}")[:-3])
-    with pytest.raises(Malformed, match="broken gzip"):
-        unpacked(answer)
+    answer = HttpResponse(200, {"content-encoding": "gzip"}, gzip.compress(b"{}")[:-3])
+    with pytest.raises(MalformedResponse, match="broken gzip"):
+        decompressed(answer)
 
 
 # --- connections ------------------------------------------------------------------------------------------------------
@@ -95,7 +101,7 @@ Reply = Callable[[asyncio.StreamWriter], None]
 
 
 @asynccontextmanager
-async def server(*replies: bytes | None) -> AsyncIterator[tuple[Connections, list[int]]]:
+async def server(*replies: bytes | None) -> AsyncIterator[tuple[ConnectionPool, list[int]]]:
     """Connections to a server that gives these replies, one per request (None: it hangs up), and how many requests came
     over each connection."""
     counts: list[int] = []
@@ -113,7 +119,7 @@ async def server(*replies: bytes | None) -> AsyncIterator[tuple[Connections, lis
         writer.close()
 
     async with await asyncio.start_server(serve, "127.0.0.1", 0) as listening:
-        made = Connections(f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}", limit=2)
+        made = ConnectionPool(f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}", limit=2)
         yield made, counts
         made.close()
 
@@ -141,7 +147,7 @@ async def test_a_connection_is_kept(first: bytes | None, counts: list[int]) -> N
 
 
 async def test_a_connection_that_was_idle_for_long_is_not_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connections, "KEPT_SECONDS", 0.0)
+    monkeypatch.setattr(connection_pool, "KEPT_SECONDS", 0.0)
     async with server(SIZED, SIZED) as (made, seen):
         for _ in range(2):
             await made.exchange(b"?", None)

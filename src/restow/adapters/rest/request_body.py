@@ -12,8 +12,8 @@ from aiohttp import web
 from aiohttp.http_exceptions import BadHttpMessage
 
 from restow.adapters.memory import errors
-from restow.adapters.memory.bodies import BODY_LIMIT
 from restow.adapters.memory.documents.patching import parse_yaml
+from restow.adapters.memory.request_bodies import BODY_LIMIT
 from restow.adapters.rest.protobuf import MEDIA_TYPE, ProtobufError, UnknownKind, decode_body
 from restow.ports import APPLY_PATCH, JSON, JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, Invalid
 

@@ -1,12 +1,12 @@
-"""Kept connections to one server, for requests whose answers are short: one request at a time on each.
+"""A pool of kept connections to one server, for short responses: one request at a time on each.
 
-In go the bytes of a request, out comes an `Answer`. Writing an object takes the server a millisecond; a general HTTP
+In: the bytes of a request. Out: an `HttpResponse`. Writing an object takes the server a millisecond; a general HTTP
 client takes a third of that once more, which is most of what a scheduler spends. So ordinary calls go this way, and
 what is long, streamed or goes through a proxy is left to aiohttp.
 
     NotSent     no connection could be made: the request certainly had no effect
     Untrusted   TLS failed, and will the next time
-    Broken      the connection ended before the answer did, or what came is none
+    Broken      the connection ended before the response was complete, or the bytes are no response
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import ssl
 from typing import cast
 from urllib.parse import urlsplit
 
-from restow.adapters.kubernetes.answers import Answer, Malformed, Reading
+from restow.adapters.kubernetes.http_response import HttpResponse, HttpResponseParser, MalformedResponse
 
 CONNECT_TIMEOUT = 10.0
 KEPT_SECONDS = 60.0
@@ -35,7 +35,7 @@ class Broken(Exception):
     """The connection ended before the answer did."""
 
 
-class Connections:
+class ConnectionPool:
     """To the server of a URL; at most `limit` at a time."""
 
     def __init__(self, url: str, *, limit: int, server_name: str | None = None) -> None:
@@ -48,16 +48,16 @@ class Connections:
         self._idle: list[_Connection] = []
         self._closed = False
 
-    async def exchange(self, request: bytes, context: ssl.SSLContext | None) -> Answer:
+    async def exchange(self, request: bytes, context: ssl.SSLContext | None) -> HttpResponse:
         """Send a request and read its answer. Raises NotSent, Untrusted, Broken."""
         async with self._slots:
             connection = self._kept(context) or await self._connect(context)
             try:
-                answer = await connection.ask(request)
-            except BaseException:  # an answer that comes later must not be taken for another request's
+                answer = await connection.send(request)
+            except BaseException:  # a late response must not be taken for that of the next request
                 connection.close()
                 raise
-        if answer.ends_connection or connection.says_more or self._closed:
+        if answer.ends_connection or connection.has_extra_data or self._closed:
             connection.close()
         else:
             connection.idle_since = asyncio.get_running_loop().time()
@@ -65,7 +65,7 @@ class Connections:
         return answer
 
     def close(self) -> None:
-        """Those under way end with their answers."""
+        """Close idle connections; those in use close after their responses."""
         self._closed = True
         for connection in self._idle:
             connection.close()
@@ -103,15 +103,15 @@ class _Connection(asyncio.Protocol):
         self.is_open = True
         self.idle_since = 0.0
         self._transport: asyncio.Transport
-        self._reading = Reading()
-        self._answer: asyncio.Future[Answer] | None = None
+        self._reading = HttpResponseParser()
+        self._answer: asyncio.Future[HttpResponse] | None = None
 
     @property
-    def says_more(self) -> bool:
-        """Whether something came behind the answer, which nobody asked for."""
+    def has_extra_data(self) -> bool:
+        """Whether there are bytes after the response, which belong to no request."""
         return self._reading.has_begun
 
-    async def ask(self, request: bytes) -> Answer:
+    async def send(self, request: bytes) -> HttpResponse:
         if not self.is_open:
             raise Broken("the connection was closed")
         self._answer = asyncio.get_running_loop().create_future()
@@ -131,12 +131,12 @@ class _Connection(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)  # uvloop's does all the same, but is no asyncio.Transport
 
     def data_received(self, data: bytes) -> None:
-        if self._answer is None:  # nobody asked
+        if self._answer is None:  # no request is waiting
             self.close()
             return
         try:
             answer = self._reading.feed(data)
-        except Malformed as error:
+        except MalformedResponse as error:
             self._fail(f"the answer cannot be read: {error}")
         else:
             self._give(answer)
@@ -149,7 +149,7 @@ class _Connection(asyncio.Protocol):
         begun = "the answer broke off: " if self._reading.has_begun else ""
         self._fail(f"{begun}{error or 'the connection was closed'}")
 
-    def _give(self, answer: Answer | None) -> None:
+    def _give(self, answer: HttpResponse | None) -> None:
         if answer is not None and self._answer is not None and not self._answer.done():
             self._answer.set_result(answer)
 

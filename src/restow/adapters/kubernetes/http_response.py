@@ -1,7 +1,7 @@
-"""Reading one HTTP/1.1 answer, wherever its bytes are cut. No I/O here.
+"""A parser of HTTP/1.1 responses, wherever their bytes are cut. No I/O here.
 
-In go the bytes that a connection receives, out comes an `Answer` once it is whole. Its end is where its length or its
-last chunk says; without either, where the connection ends. Interim answers (1xx) are passed over.
+In: the bytes that a connection receives. Out: an `HttpResponse` once it is complete. It ends where its length or its
+last chunk says; without either, where the connection ends. Interim responses (1xx) are passed over.
 
     head ──length──> body ─────────────> whole
       ├───chunked──> chunks, one by one ──> whole
@@ -26,11 +26,11 @@ _OF_INTEREST = tuple(
 _STATUS_LINE = re.compile(r"HTTP/1\.([01]) ([1-5][0-9]{2})(?: |$)")
 
 
-class Malformed(Exception):
-    """What was received is no HTTP answer."""
+class MalformedResponse(Exception):
+    """The received bytes are no HTTP response."""
 
 
-class Answer(msgspec.Struct, frozen=True):
+class HttpResponse(msgspec.Struct, frozen=True):
     """A status code, headers by their names in small letters, and the body."""
 
     code: int
@@ -41,14 +41,14 @@ class Answer(msgspec.Struct, frozen=True):
     """A success in JSON that says nothing else of interest; its headers are left out."""
 
 
-def unpacked(answer: Answer) -> Answer:
-    """The answer without the compression it came in. Raises Malformed."""
+def decompressed(answer: HttpResponse) -> HttpResponse:
+    """The response with its body decompressed. Raises MalformedResponse."""
     if answer.headers.get("content-encoding") != "gzip":
         return answer
     try:
         return msgspec.structs.replace(answer, body=gzip.decompress(answer.body))
     except (OSError, EOFError, zlib.error) as error:
-        raise Malformed(f"broken gzip: {error}") from None
+        raise MalformedResponse(f"broken gzip: {error}") from None
 
 
 def headers_of(lines: Iterable[tuple[str, str]]) -> dict[str, str]:
@@ -60,12 +60,12 @@ def headers_of(lines: Iterable[tuple[str, str]]) -> dict[str, str]:
     return headers
 
 
-class Reading:
-    """Reads one answer after the other; what comes after a whole one is left for the next."""
+class HttpResponseParser:
+    """Parses one response after the other; bytes after a complete one belong to the next."""
 
     def __init__(self) -> None:
         self._received = b""
-        self._head: Answer | None = None
+        self._head: HttpResponse | None = None
         self._length: int | None = None
         self._chunks: list[bytes] | None = None
 
@@ -73,13 +73,13 @@ class Reading:
     def has_begun(self) -> bool:
         return bool(self._received) or self._head is not None
 
-    def feed(self, data: bytes) -> Answer | None:
-        """The answer, if these bytes complete it. Raises Malformed."""
+    def feed(self, data: bytes) -> HttpResponse | None:
+        """The response, if these bytes complete it. Raises MalformedResponse."""
         self._received = self._received + data if self._received else data
         while self._head is None:
             end = self._received.find(b"\r\n\r\n")
             if end > LONGEST_HEAD or (end < 0 and len(self._received) > LONGEST_HEAD):
-                raise Malformed("its head is too long")
+                raise MalformedResponse("its head is too long")
             if end < 0:
                 return None
             self._begin(self._received[:end])
@@ -90,8 +90,8 @@ class Reading:
             return None
         return self._finish(self._received[: self._length], self._received[self._length :])
 
-    def end(self) -> Answer | None:
-        """The answer that ends with the connection, if there is one."""
+    def end(self) -> HttpResponse | None:
+        """The response that ends with the connection, if there is one."""
         if self._head is None or self._length is not None or self._chunks is not None:
             return None
         return self._finish(self._received, b"")
@@ -99,40 +99,42 @@ class Reading:
     def _begin(self, head: bytes) -> None:
         self._length = _ordinary_length(head)
         if self._length is not None:
-            self._head = Answer(int(head[9:12]), {}, is_ordinary=True)
+            self._head = HttpResponse(int(head[9:12]), {}, is_ordinary=True)
             return
         first, *lines = head.decode("latin-1").split("\r\n")
         found = _STATUS_LINE.match(first)
         if found is None:
-            raise Malformed("it does not begin like HTTP")
+            raise MalformedResponse("it does not begin like HTTP")
         code = int(found[2])
         if code < 200:
             return
         parts = [line.partition(":") for line in lines]
         headers = headers_of((name, value.strip(" \t")) for name, _, value in parts)
-        self._head = Answer(code, headers, ends_connection=self._measure(code, headers) or _closes(found[1], headers))
+        self._head = HttpResponse(
+            code, headers, ends_connection=self._set_body_end(code, headers) or _closes(found[1], headers)
+        )
 
-    def _measure(self, code: int, headers: Mapping[str, str]) -> bool:
-        """Find out where the body ends; whether only with the connection."""
+    def _set_body_end(self, code: int, headers: Mapping[str, str]) -> bool:
+        """Set the length of the body or the list of its chunks; True if the body ends only with the connection."""
         encoding, length = headers.get("transfer-encoding"), headers.get("content-length")
         if code in (204, 304):
             self._length = 0
         elif encoding is not None:
             if encoding.lower() != "chunked":
-                raise Malformed(f"its transfer encoding is {encoding!r}")
+                raise MalformedResponse(f"its transfer encoding is {encoding!r}")
             self._chunks = []
         elif length is not None:
             if not (length.isascii() and length.isdigit()):
-                raise Malformed(f"its length is {length!r}")
+                raise MalformedResponse(f"its length is {length!r}")
             self._length = int(length)
         return self._length is None and self._chunks is None
 
-    def _feed_chunks(self, chunks: list[bytes]) -> Answer | None:
+    def _feed_chunks(self, chunks: list[bytes]) -> HttpResponse | None:
         while True:
             line, newline, rest = self._received.partition(b"\r\n")
             if not newline:
                 if len(line) > LONGEST_HEAD:
-                    raise Malformed("a chunk does not say how long it is")
+                    raise MalformedResponse("a chunk does not say how long it is")
                 return None
             size = _size_of(line)
             if size == 0:
@@ -140,12 +142,12 @@ class Reading:
             if len(rest) < size + 2:
                 return None
             if rest[size : size + 2] != b"\r\n":
-                raise Malformed("a chunk is longer than it says")
+                raise MalformedResponse("a chunk is longer than it says")
             chunks.append(rest[:size])
             self._received = rest[size + 2 :]
 
-    def _feed_trailer(self, chunks: list[bytes], rest: bytes) -> Answer | None:
-        """After the last chunk: header lines that nobody needs, and an empty one."""
+    def _feed_trailer(self, chunks: list[bytes], rest: bytes) -> HttpResponse | None:
+        """After the last chunk: trailer lines, which are ignored, and an empty one."""
         if rest.startswith(b"\r\n"):
             return self._finish(b"".join(chunks), rest[2:])
         end = rest.find(b"\r\n\r\n")
@@ -153,17 +155,17 @@ class Reading:
             return None
         return self._finish(b"".join(chunks), rest[end + 4 :])
 
-    def _finish(self, body: bytes, rest: bytes) -> Answer:
+    def _finish(self, body: bytes, rest: bytes) -> HttpResponse:
         assert self._head is not None
         head = self._head
-        whole = Answer(head.code, head.headers, body, head.ends_connection, head.is_ordinary)
+        whole = HttpResponse(head.code, head.headers, body, head.ends_connection, head.is_ordinary)
         self._received, self._head, self._length, self._chunks = rest, None, None, None
         return whole
 
 
 def _ordinary_length(head: bytes) -> int | None:
-    """The length of the body, if this is the head of an ordinary answer, as nearly all are: looking is cheaper than
-    reading every line."""
+    """The length of the body, if this is the head of an ordinary response, as nearly all are: searching the head is
+    cheaper than parsing every line."""
     small = head.lower() + b"\r\n"
     if not small.startswith((b"http/1.1 200 ", b"http/1.1 201 ")) or _JSON not in small:
         return None
@@ -174,7 +176,7 @@ def _ordinary_length(head: bytes) -> int | None:
 
 
 def _closes(version: str, headers: Mapping[str, str]) -> bool:
-    """Whether the server ends the connection after this answer."""
+    """Whether the server ends the connection after this response."""
     said = headers.get("connection", "").lower()
     return "close" in said or (version == "0" and "keep-alive" not in said)
 
@@ -182,5 +184,5 @@ def _closes(version: str, headers: Mapping[str, str]) -> bool:
 def _size_of(line: bytes) -> int:
     digits = line.partition(b";")[0].strip()
     if not re.fullmatch(rb"[0-9a-fA-F]{1,15}", digits):
-        raise Malformed("a chunk does not say how long it is")
+        raise MalformedResponse("a chunk does not say how long it is")
     return int(digits, 16)

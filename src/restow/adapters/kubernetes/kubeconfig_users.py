@@ -1,4 +1,4 @@
-"""A user entry of a kubeconfig: what it identifies itself with, and as whom it acts."""
+"""A user entry of a kubeconfig: its credentials, and the user that it impersonates."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from restow.adapters.kubernetes.clusters import cluster_info
-from restow.adapters.kubernetes.config import ConfigError, Impersonation
+from restow.adapters.kubernetes.cluster_config import ConfigError, Impersonation
 from restow.adapters.kubernetes.credentials import (
     Certificate,
     Credentials,
@@ -16,8 +15,9 @@ from restow.adapters.kubernetes.credentials import (
     StaticCredentials,
     fits_header,
 )
-from restow.adapters.kubernetes.entries import Cluster, Entry, Exec, User
 from restow.adapters.kubernetes.exec_plugin import INTERACTIVE_MODES, VERSIONS, ExecCommand, ExecCredentials
+from restow.adapters.kubernetes.kubeconfig_clusters import cluster_info
+from restow.adapters.kubernetes.kubeconfig_file import Cluster, Entry, Exec, User
 
 
 def credentials_of(
@@ -108,7 +108,7 @@ def impersonation_of(user: Entry[User]) -> Impersonation | None:
         *(item for items in extra.values() for item in items),
     ]
     if not all(map(fits_header, said)):
-        raise user.error("as", "whom to act as holds line breaks or other control characters")
+        raise user.error("as", "the impersonated user holds line breaks or other control characters")
     return Impersonation(user=value.as_, uid=value.as_uid, groups=tuple(value.as_groups or ()), extra=extra)
 
 

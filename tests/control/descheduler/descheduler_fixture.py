@@ -1,4 +1,5 @@
-"""A stage for the descheduler: a scattered cluster on virtual time, with the scheduler and migrations in it."""
+"""A cluster whose pods are scattered over its nodes, on virtual time, with scheduler and migration controller; and
+deschedulers and plan runners for it."""
 
 from __future__ import annotations
 
@@ -14,7 +15,14 @@ from prometheus_client import CollectorRegistry
 
 from restow.client.shared_informers import SharedInformers
 from restow.client.verbs import Client
-from restow.control.descheduler import Descheduler, DeschedulerMetrics, PlanExecutor
+from restow.control.descheduler import (
+    ApplyConfiguration,
+    Descheduler,
+    DeschedulerConfiguration,
+    DeschedulerMetrics,
+    DeschedulerSettings,
+    PlanRunner,
+)
 from restow.control.descheduler.event_handlers import DeschedulerEventHandlers
 from restow.model import kinds
 from restow.model.objects import Document, Pod, PodMigrationJob
@@ -122,17 +130,22 @@ class Measuring:
 
 
 def descheduler(
-    it: MigrationCluster, section: Document, *, api: Api | None = None, seed: int = 1, **more: Any
+    it: MigrationCluster,
+    section: Document,
+    *,
+    api: Api | None = None,
+    seed: int = 1,
+    settings: DeschedulerSettings | None = None,
+    **more: Any,
 ) -> Descheduler:
-    return Descheduler(
-        api or it.api,
-        it.clock,
-        random.Random(seed),
+    """A descheduler with this section of the configuration; it does not run yet."""
+    configuration = DeschedulerConfiguration(
         policy=read_policy(section, descheduler_plugins()),
         scheduler=profile(),
-        arguments=migration_arguments(),
-        **more,
+        migration=migration_arguments(),
+        settings=settings or DeschedulerSettings(),
     )
+    return Descheduler(api or it.api, it.clock, random.Random(seed), configuration, **more)
 
 
 @asynccontextmanager
@@ -157,10 +170,22 @@ async def stage(section: Document, *, nodes: int = 5, pods: int = 4, **more: Any
         yield it
 
 
-def applying(it: Scattered, *, api: Api | None = None, **more: Any) -> PlanExecutor:
-    return PlanExecutor(
-        api or it.api, it.clock, random.Random(5), scheduler=profile(), arguments=migration_arguments(), **more
+def applying(
+    it: Scattered,
+    *,
+    api: Api | None = None,
+    settings: DeschedulerSettings | None = None,
+    strict: bool = False,
+    **more: Any,
+) -> PlanRunner:
+    """What `restow apply` runs; it does not run yet."""
+    configuration = ApplyConfiguration(
+        scheduler=profile(),
+        migration=migration_arguments(),
+        settings=settings or DeschedulerSettings(),
+        strict=strict,
     )
+    return PlanRunner(api or it.api, it.clock, random.Random(5), configuration, **more)
 
 
 async def planned(it: Scattered) -> Plan:

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from restow.control.descheduler import AnotherPlanActive, Descheduler, DeschedulerSettings, ApplyProgress, RunRefused
+from restow.control.descheduler import AnotherPlanActive, ApplyProgress, Descheduler, DeschedulerSettings, RunRefused
 from restow.model import kinds
 from restow.model.wire import WireError
 from restow.ports import Api, ApiError, OutcomeUnknown, Request, Response
@@ -71,7 +71,7 @@ class Severed:
 @virtual
 async def test_the_controller_is_refused_while_a_command_plans() -> None:
     async with scattered(migrating=False) as it, running(descheduler(it, packing())) as made:
-        asked = asyncio.create_task(command(it, 2, aside=_slowly).run_once())
+        asked = asyncio.create_task(command(it, 2, executor=_slowly).run_once())
         await pass_time(10)
         with pytest.raises(RunRefused, match=UNDER_WAY):
             await made.trigger()
@@ -81,7 +81,7 @@ async def test_the_controller_is_refused_while_a_command_plans() -> None:
 
 @virtual
 async def test_a_command_is_refused_while_the_controller_plans() -> None:
-    async with scattered(migrating=False) as it, running(descheduler(it, packing(), aside=_slowly)) as made:
+    async with scattered(migrating=False) as it, running(descheduler(it, packing(), executor=_slowly)) as made:
         asked = asyncio.create_task(made.trigger())
         await pass_time(10)
         with pytest.raises(RunRefused, match=r"a run is under way: a descheduler \(\w+\) has the Lease"):
@@ -93,9 +93,9 @@ async def test_a_command_is_refused_while_the_controller_plans() -> None:
 @virtual
 async def test_of_two_commands_one_gets_a_run(apart: float) -> None:
     async with scattered(migrating=False) as it:
-        first = asyncio.create_task(command(it, 2, aside=_slowly).run_once())
+        first = asyncio.create_task(command(it, 2, executor=_slowly).run_once())
         await pass_time(apart)
-        second = asyncio.create_task(command(it, 3, aside=_slowly).run_once())
+        second = asyncio.create_task(command(it, 3, executor=_slowly).run_once())
         found = await asyncio.gather(first, second, return_exceptions=True)
         assert sorted(isinstance(one, RunRefused) for one in found) == [False, True], found
         assert len(await it.jobs()) == 4
@@ -116,7 +116,7 @@ async def test_jobs_of_the_turn_before_are_seen_also_where_the_watch_is_late() -
 async def test_whoever_dies_in_its_turn_keeps_the_others_for_the_duration_of_the_lease_only() -> None:
     async with scattered() as it:
         dying = Severed(it.api)
-        asked = asyncio.create_task(command(it, 2, api=dying, aside=_slowly).run_once())
+        asked = asyncio.create_task(command(it, 2, api=dying, executor=_slowly).run_once())
         await pass_time(10)
         dying.cut = True
         asked.cancel()
@@ -130,10 +130,10 @@ async def test_whoever_dies_in_its_turn_keeps_the_others_for_the_duration_of_the
 async def test_whoever_is_cut_off_while_it_plans_creates_nothing() -> None:
     async with scattered(migrating=False) as it:
         severed = Severed(it.api)
-        asked = asyncio.create_task(command(it, 2, api=severed, aside=_slowly).run_once())
+        asked = asyncio.create_task(command(it, 2, api=severed, executor=_slowly).run_once())
         await pass_time(10)
         severed.cut = True
-        with pytest.raises(RunRefused, match="the Lease restow-system/restow-cycle was lost meanwhile"):
+        with pytest.raises(RunRefused, match="the Lease restow-system/restow-cycle was lost"):
             await asked
         assert await it.jobs() == []
 
@@ -149,8 +149,8 @@ async def test_whoever_may_be_about_to_lose_its_turn_creates_nothing() -> None:
             await asyncio.sleep(8)
             return work()
 
-        with pytest.raises(RunRefused, match="the Lease restow-system/restow-cycle was lost meanwhile"):
-            await command(it, 2, api=severed, aside=plan).run_once()
+        with pytest.raises(RunRefused, match="the Lease restow-system/restow-cycle was lost"):
+            await command(it, 2, api=severed, executor=plan).run_once()
         assert await it.jobs() == []
 
 
@@ -168,7 +168,7 @@ async def test_a_job_that_cannot_be_read_keeps_nobody_from_a_turn() -> None:
 async def test_a_run_on_a_schedule_waits_for_its_turn_and_is_not_put_off_to_the_next_hour() -> None:
     async with scattered() as it, running(descheduler(it, packing(cron="0 * * * *"))):
         await pass_time(3590 - it.clock.now() % 3600)
-        asked = asyncio.create_task(command(it, 2, aside=_slowly).run_once())
+        asked = asyncio.create_task(command(it, 2, executor=_slowly).run_once())
         await pass_time(15)
         asked.cancel()
         await pass_time(30)
@@ -212,7 +212,7 @@ async def test_nobody_runs_between_two_waves_of_a_plan_that_is_applied() -> None
 async def test_no_plan_is_applied_while_a_run_is_under_way() -> None:
     async with scattered(migrating=False) as it:
         plan = await planned(it)
-        asked = asyncio.create_task(command(it, 2, aside=_slowly).run_once())
+        asked = asyncio.create_task(command(it, 2, executor=_slowly).run_once())
         await pass_time(10)
         with pytest.raises(AnotherPlanActive, match=UNDER_WAY):
             await applying(it).apply(plan)
@@ -245,7 +245,7 @@ async def test_whoever_cannot_begin_a_wave_waits_and_tells_what_for(kind: str) -
             severed.cut = severed.cut or (progress.succeeded == 2 and not cured.is_set())
 
         cured = asyncio.Event()
-        applied = asyncio.create_task(applying(it, api=severed, tell=tell).apply(plan))
+        applied = asyncio.create_task(applying(it, api=severed, report_progress=tell).apply(plan))
         await pass_time(100)
         cured.set()
         severed.cut = False
@@ -274,7 +274,7 @@ async def test_what_a_cluster_has_answered_is_not_waited_for_while_the_wave_goes
                 api.answer = None
 
         await it.stop()
-        applied = asyncio.create_task(applying(it, api=api, tell=tell).apply(plan))
+        applied = asyncio.create_task(applying(it, api=api, report_progress=tell).apply(plan))
         await pass_time(30)
         assert any(one.interruption for one in told)
         assert (told[-1].interruption, len(told[-1].jobs), told[-1].succeeded) == (None, 1, 0)
@@ -293,7 +293,7 @@ async def test_whoever_applies_a_plan_and_may_be_about_to_lose_its_turn_goes_on(
             await asyncio.sleep(8 if severed.cut else 0)
             return work()
 
-        applied = asyncio.create_task(applying(it, api=severed, aside=repair).apply(plan))
+        applied = asyncio.create_task(applying(it, api=severed, executor=repair).apply(plan))
         await pass_time(30)
         assert await it.jobs() == []
         severed.cut = False
@@ -316,11 +316,11 @@ class Thread:
 
 
 async def _apply(it: Scattered, api: Api, thread: Thread) -> None:
-    await applying(it, api=api, aside=thread).apply(await planned(it))
+    await applying(it, api=api, executor=thread).apply(await planned(it))
 
 
 async def _run(it: Scattered, api: Api, thread: Thread) -> None:
-    async with running(descheduler(it, packing(interval="1s"), api=api, aside=thread)):
+    async with running(descheduler(it, packing(interval="1s"), api=api, executor=thread)):
         await pass_time(100)
 
 
@@ -354,7 +354,7 @@ async def _contending(seed: int) -> int:
                 shaky = FaultyApi(Severed(it.api, slow=4.0), random.Random(rng.random()), TROUBLE)
                 with suppress(RunRefused, ApiError, TimeoutError):
                     async with asyncio.timeout(60):
-                        await command(it, rng.getrandbits(32) + attempt, api=shaky, aside=_briefly).run_once()
+                        await command(it, rng.getrandbits(32) + attempt, api=shaky, executor=_briefly).run_once()
 
         await asyncio.gather(*map(insist, range(4)))
         jobs = await it.jobs()

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import pytest
 
-from restow.control.descheduler import Descheduler, RunRefused
+from restow.control.descheduler import Descheduler, DeschedulerConfiguration, RunRefused
 from restow.model import kinds
 from restow.planning.descheduling.policy import read_policy
 from restow.planning.descheduling.registry import descheduler_plugins
@@ -112,9 +112,11 @@ async def test_a_schedule_goes_by_the_clock_also_after_that_was_put_right(
             it.api,
             clock,
             random.Random(1),
-            policy=read_policy(packing(cron=cron), descheduler_plugins()),
-            scheduler=profile(),
-            arguments=migration_arguments(),
+            DeschedulerConfiguration(
+                policy=read_policy(packing(cron=cron), descheduler_plugins()),
+                scheduler=profile(),
+                migration=migration_arguments(),
+            ),
         )
         async with running(made):
             await pass_time(30)
@@ -183,7 +185,7 @@ async def _begin(it: Scattered) -> None:
 async def test_what_comes_in_the_way_while_a_run_is_planned_ends_it(
     happens: Callable[[Scattered], Awaitable[None]], told: str
 ) -> None:
-    async with scattered(migrating=False) as it, running(descheduler(it, packing(), aside=_slowly)) as made:
+    async with scattered(migrating=False) as it, running(descheduler(it, packing(), executor=_slowly)) as made:
         asked = asyncio.create_task(made.trigger())
         await pass_time(5)
         await happens(it)
@@ -195,7 +197,7 @@ async def test_what_comes_in_the_way_while_a_run_is_planned_ends_it(
 
 @virtual
 async def test_of_many_who_ask_at_once_one_gets_a_run() -> None:
-    async with scattered(migrating=False) as it, running(descheduler(it, packing(), aside=_slowly)) as made:
+    async with scattered(migrating=False) as it, running(descheduler(it, packing(), executor=_slowly)) as made:
         asked = [asyncio.create_task(made.trigger(dry_run=dry)) for dry in (True, False, False, True, False)]
         found = await asyncio.gather(*asked, return_exceptions=True)
         assert [isinstance(one, RunRefused) for one in found] == [False, False, True, False, True], found
@@ -204,7 +206,7 @@ async def test_of_many_who_ask_at_once_one_gets_a_run() -> None:
 
 @virtual
 async def test_whoever_asks_for_a_run_may_leave_and_it_goes_on() -> None:
-    async with scattered(migrating=False) as it, running(descheduler(it, packing(), aside=_slowly)) as made:
+    async with scattered(migrating=False) as it, running(descheduler(it, packing(), executor=_slowly)) as made:
         asked = asyncio.create_task(made.trigger())
         await pass_time(1)
         asked.cancel()

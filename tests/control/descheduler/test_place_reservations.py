@@ -11,8 +11,8 @@ import pytest
 from msgspec.structs import replace
 
 from restow.client.verbs import Client
-from restow.control.descheduler import ClusterChanged, DeschedulerSettings, ApplyProgress, RunRefused
-from restow.control.descheduler.place_reservations import PlaceReservations
+from restow.control.descheduler import ApplyProgress, ClusterChanged, DeschedulerSettings, RunRefused
+from restow.control.descheduler.place_reservations import PlanPlaceReservations
 from restow.migration.conditions import is_job_ended
 from restow.model import kinds
 from restow.model.affinity import names_of
@@ -20,8 +20,8 @@ from restow.model.objects import Document
 from restow.planning.plan import Place
 from restow.ports import Api, ApiError, OutcomeUnknown, Request, TooManyRequests
 from restow.sim.faults import FaultPlan, FaultyApi, run_until_crash
-from tests.control.descheduler.place_reservation_fixture import claims, crowded, planned, steal
 from tests.control.descheduler.descheduler_fixture import Scattered, applying, descheduler, feeding
+from tests.control.descheduler.place_reservation_fixture import claims, crowded, planned, steal
 from tests.control.stage import Answering, check_room, group, member, places
 from tests.sim.stage import pass_time, pod, profile, running, virtual
 
@@ -119,7 +119,7 @@ async def test_a_claim_that_nobody_comes_back_for_expires() -> None:
 async def test_a_plan_that_stops_half_way_lets_its_claims_go() -> None:
     async with crowded() as it:
         plan, told = await planned(it), list[ApplyProgress]()
-        begun = asyncio.create_task(applying(it, strict=True, tell=told.append).apply(plan))
+        begun = asyncio.create_task(applying(it, strict=True, report_progress=told.append).apply(plan))
         await pass_time(1)
         assert len(await claims(it)) == 1
         await it.delete(kinds.POD, plan.moves[1].pod)
@@ -197,10 +197,10 @@ async def test_pods_of_different_sizes_find_their_own_seats() -> None:
 async def test_a_place_that_goes_elsewhere_takes_its_claim_along_and_one_that_is_dropped_leaves_none() -> None:
     async with crowded() as it, feeding(it) as feed:
         plan, client = await planned(it), Client(it.api)
-        made = PlaceReservations(client, it.clock, feed, DeschedulerSettings(), "plan")
+        made = PlanPlaceReservations(client, it.clock, feed, DeschedulerSettings(), "plan")
         elsewhere = (plan.places[0], replace(plan.places[1], node="n4"))
         for seats, nodes in ((plan.places, {"n2", "n3"}), (elsewhere, {"n2", "n4"}), ((), set[str]())):
-            await made.claim(made.wanted(seats, feed.pending_pods(profile())), plan.moves)
+            await made.ensure_due(made.desired(seats, feed.pending_pods(profile())), plan.moves)
             tasks = [task for one in await claims(it) for task in one.spec.tasks or ()]
             assert {name for task in tasks for name in names_of(task.template.spec)} == nodes
 
@@ -252,11 +252,11 @@ async def test_room_that_others_make_meanwhile_is_not_given_up() -> None:
 async def test_what_is_held_elsewhere_after_a_repair_is_not_given_up_in_the_end() -> None:
     async with crowded() as it, feeding(it) as feed:
         plan, client = await planned(it), Client(it.api)
-        made = PlaceReservations(client, it.clock, feed, DeschedulerSettings(), "plan")
+        made = PlanPlaceReservations(client, it.clock, feed, DeschedulerSettings(), "plan")
         pending, repaired = feed.pending_pods(profile()), (plan.places[0], replace(plan.places[1], node="n4"))
-        await made.claim(made.wanted(repaired, pending), plan.moves)
+        await made.ensure_due(made.desired(repaired, pending), plan.moves)
         [before] = await claims(it)
-        await made.claim(made.wanted(plan.places, pending), ())
+        await made.ensure_due(made.desired(plan.places, pending), ())
         [after] = await claims(it)
         assert before.metadata.uid == after.metadata.uid
 
@@ -321,7 +321,7 @@ async def test_a_plan_that_somebody_applies_is_under_way_between_its_waves_too()
         begun.cancel()
         await pass_time(20)
         async with running(descheduler(it, MAKING_ROOM)) as made:
-            with pytest.raises(RunRefused, match="is under way: it claims room that pods have not left yet"):
+            with pytest.raises(RunRefused, match="is under way: its place reservations wait for pods to leave"):
                 await made.trigger()
 
 
@@ -381,7 +381,7 @@ async def test_a_minute_is_over_once_also_where_the_cluster_did_not_answer_at_it
     async with crowded() as it:
         told, lost = list[ApplyProgress](), OutcomeUnknown.because(503, "ServiceUnavailable", "cut off")
         api = Answering(it.api, lambda request: request.verb == "delete", lost)
-        begun = asyncio.create_task(applying(it, api=api, tell=told.append).apply(await planned(it)))
+        begun = asyncio.create_task(applying(it, api=api, report_progress=told.append).apply(await planned(it)))
         while sum(is_job_ended(job) for job in await it.jobs()) < 2:
             if len(await it.jobs()) == 2:
                 await _cordon(it)
@@ -416,7 +416,7 @@ async def test_who_has_a_place_is_asked_until_there_is_an_answer() -> None:
         api = Answering(
             _Blind(it.api), lambda request: (request.verb, request.resource.plural) == ("get", "pods"), busy
         )
-        begun = asyncio.create_task(applying(it, api=api, tell=told.append).apply(await planned(it)))
+        begun = asyncio.create_task(applying(it, api=api, report_progress=told.append).apply(await planned(it)))
         await pass_time(40)
         assert [one.status.state.phase for one in await claims(it)] == ["Succeeded"]
         assert api.asked and told[-1].interruption == "too busy" and not begun.done()

@@ -11,8 +11,8 @@ import pytest
 from restow.ports import ApiError
 from restow.sim.faults import FaultPlan, FaultyApi, run_until_crash
 from restow.sim.loop import run_virtual
-from tests.control.descheduler.place_reservation_fixture import claims, crowded, planned, steal
 from tests.control.descheduler.descheduler_fixture import TROUBLE, Scattered, applying
+from tests.control.descheduler.place_reservation_fixture import claims, crowded, planned, steal
 from tests.control.stage import check_room
 from tests.sim.stage import pass_time
 

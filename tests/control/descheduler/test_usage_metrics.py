@@ -104,8 +104,8 @@ async def test_stale_samples_are_ignored_with_a_warning(caplog: pytest.LogCaptur
     async with serving(Scripted(vectors(PODS, age=400))) as port:
         use = await measure(f"http://127.0.0.1:{port}")
     assert not planned(use).moves
-    [told] = [vars(record)["told"] for record in caplog.records if record.levelno == logging.WARNING]
-    assert told == "3 nodes and 2 pods were measured more than 300s ago, which is ignored"
+    [told] = [vars(record)["problem"] for record in caplog.records if record.levelno == logging.WARNING]
+    assert told == "3 nodes and 2 pods were measured more than 300s ago; these samples are ignored"
 
 
 @pytest.mark.parametrize(
@@ -162,4 +162,4 @@ async def test_a_server_that_is_not_there_is_told_once_and_nothing_moves(caplog:
     assert len([record for record in caplog.records if record.levelno == logging.WARNING]) == 1
     found = planned(use)
     assert not found.moves
-    assert f"there is no measured use: Prometheus at http://127.0.0.1:{port} cannot" in found.refusals[0].reason
+    assert f"measured usage is not available: Prometheus at http://127.0.0.1:{port} cannot" in found.refusals[0].reason

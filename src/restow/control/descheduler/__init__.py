@@ -1,18 +1,21 @@
-"""The descheduler as a running loop. Start reading at `descheduler`; `applying` carries out a plan that was saved."""
+"""The descheduler as a controller: start reading at `descheduler`. `plan_runner` carries out a saved plan."""
 
+from restow.control.descheduler.applied_plan import ApplyProgress
 from restow.control.descheduler.descheduler import Descheduler, DeschedulerRun, RunRefused
 from restow.control.descheduler.metrics import DeschedulerMetrics
-from restow.control.descheduler.plan_executor import AnotherPlanActive, ClusterChanged, PlanExecutor, ApplyProgress
-from restow.control.descheduler.settings import DeschedulerSettings
+from restow.control.descheduler.plan_runner import AnotherPlanActive, ClusterChanged, PlanRunner
+from restow.control.descheduler.settings import ApplyConfiguration, DeschedulerConfiguration, DeschedulerSettings
 
 __all__ = [
     "AnotherPlanActive",
+    "ApplyConfiguration",
+    "ApplyProgress",
     "ClusterChanged",
     "Descheduler",
+    "DeschedulerConfiguration",
     "DeschedulerMetrics",
     "DeschedulerRun",
     "DeschedulerSettings",
-    "PlanExecutor",
-    "ApplyProgress",
+    "PlanRunner",
     "RunRefused",
 ]

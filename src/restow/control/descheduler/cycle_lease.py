@@ -1,8 +1,9 @@
-"""Turns: in a cluster one run of the descheduler is under way, or one plan is applied, whichever process does it.
+"""The Lease `restow-cycle`: in a cluster, one process at a time plans and creates jobs.
 
-Goes in: work. It is done while this process holds the Lease `restow-cycle`, with an Api whose writes are refused once
-that may be over. Whoever dies with it keeps others from their turn until the Lease has not moved for its duration.
-The jobs that a turn leaves behind are for everybody to see: they are read afresh when the next one begins.
+Goes in: work. It runs while this process holds the Lease, with an Api (`api`) that refuses writes as soon as the Lease
+may have been lost. A process that dies keeps the others waiting until the Lease has not been renewed for its duration.
+
+A holder leaves jobs behind for the next one. That one lists them before it begins, because its watch may be behind.
 """
 
 from __future__ import annotations
@@ -24,28 +25,27 @@ from restow.model.objects import PodMigrationJob
 from restow.ports import Api, Clock, NotFound, OutcomeUnknown, TooManyRequests
 
 CYCLE_LEASE_NAME: Final = "restow-cycle"
-_PAUSE: Final = 1.0
-"""Seconds before a question is asked again."""
+_LIST_RETRY_SECONDS: Final = 1.0
 
 T = TypeVar("T")
 
 
 class LeaseHeldElsewhere(Exception):
-    """It is somebody else's turn; the message says whose."""
+    """Another process holds the Lease; the message names its holder."""
 
 
 class LeaseLost(Exception):
-    """The turn was over before the work was: it has been stopped."""
+    """The Lease was lost before the work was done. The work has been stopped."""
 
 
 class CycleLease:
-    """`api` is for what is written in a turn."""
+    """`api` is the Api for all writes that need the Lease."""
 
     def __init__(
-        self, api: Api, clock: Clock, rng: Random, feed: DeschedulerEventHandlers, settings: DeschedulerSettings
+        self, api: Api, clock: Clock, rng: Random, handlers: DeschedulerEventHandlers, settings: DeschedulerSettings
     ) -> None:
         self._client = Client(api, manager="restow-descheduler")
-        self._feed = feed
+        self._handlers = handlers
         self._lease = f"{settings.namespace}/{CYCLE_LEASE_NAME}"
         self._election = LeaderElection(
             self._client,
@@ -58,32 +58,31 @@ class CycleLease:
         self.api = FencedApi(api, self._election)
 
     async def run_while_held(self, work: Callable[[], Awaitable[T]], *, wait: bool = False) -> T:
-        """Do this when nobody else has a turn; wait for that, and for an API server that answers, if told to. Raises
-        Taken, TurnLost, ApiError and whatever the work does."""
-        done: list[T] = []
+        """Acquire the Lease, run the work, release the Lease. With `wait`, wait for other holders and for an API server
+        that answers. Raises LeaseHeldElsewhere, LeaseLost, ApiError and what the work raises."""
+        results: list[T] = []
 
         async def lead() -> None:
-            await self._read_jobs()
-            done.append(await work())
+            await self._list_jobs()
+            results.append(await work())
 
         try:
             await (self._election.run if wait else self._election.run_if_free)(lead)
         except LeaseHeld as holder:
             raise LeaseHeldElsewhere(f"a run is under way: {holder} has the Lease {self._lease}") from None
         except (LeadershipLost, Fenced):
-            raise LeaseLost(f"the Lease {self._lease} was lost meanwhile; what is created is carried out") from None
-        return done[0]
+            raise LeaseLost(f"the Lease {self._lease} was lost; jobs that were created before go on") from None
+        return results[0]
 
-    async def _read_jobs(self) -> None:
-        """What the turn before has created, the watch may not have shown yet. Asks as long as the turn lasts. Whatever
-        cannot be read no turn has created."""
+    async def _list_jobs(self) -> None:
+        """Read the jobs that the previous holder has created. Retries for as long as the Lease is held."""
         while True:
             try:
                 for document in (await self._client.list(POD_MIGRATION_JOB.whole)).items:
-                    with suppress(msgspec.ValidationError):
-                        self._feed.note_written_job(msgspec.convert(document, PodMigrationJob))
+                    with suppress(msgspec.ValidationError):  # no descheduler has written such a job
+                        self._handlers.note_written_job(msgspec.convert(document, PodMigrationJob))
                 return
-            except NotFound:  # where there is no such kind nobody has made one
+            except NotFound:  # the kind is not installed, so there are no jobs
                 return
             except (OutcomeUnknown, TooManyRequests):
-                await asyncio.sleep(_PAUSE)
+                await asyncio.sleep(_LIST_RETRY_SECONDS)

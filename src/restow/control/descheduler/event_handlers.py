@@ -1,7 +1,7 @@
-"""Feeding: what the API shows, event by event, into the snapshot and the rules of eviction that planning goes by.
+"""The descheduler's event handlers: keep the snapshot, the rules of eviction and the jobs up to date.
 
-Goes in: the informers of the process. Comes out: requests to plan with. While somebody plans (`held`) news waits, so
-that a plan is about one state of the cluster. Kinds that are not installed have no objects.
+Goes in: the informers of the process. Comes out: what a plan is made from. While a plan is made (`paused`), changes
+wait, so that the plan is about one state of the cluster. A kind that is not installed has no objects.
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ from restow.ports import Clock
 from restow.scheduling.framework import Code
 from restow.scheduling.registry import Profile
 
-_KINDS: Final[tuple[Kind[Any], ...]] = (
+JobHandler = Callable[[PodMigrationJob], None]
+
+_SNAPSHOT_KINDS: Final[tuple[Kind[Any], ...]] = (
     kinds.NAMESPACE,
     kinds.NODE,
     kinds.PRIORITY_CLASS,
@@ -42,43 +44,55 @@ _KINDS: Final[tuple[Kind[Any], ...]] = (
 )
 
 
-class DeschedulerEventHandlers:
-    """`on_ended` is told of every job that ends, `on_job` of every job that anything happens to."""
+def _ignore(job: PodMigrationJob) -> None:
+    pass
 
-    def __init__(self, informers: SharedInformers, clock: Clock, namespace: str) -> None:
-        self.on_ended: Callable[[PodMigrationJob], None] = lambda job: None
-        self.on_job: Callable[[PodMigrationJob], None] = lambda job: None
+
+class DeschedulerEventHandlers:
+    def __init__(
+        self,
+        informers: SharedInformers,
+        clock: Clock,
+        namespace: str,
+        *,
+        on_job: JobHandler = _ignore,
+        on_job_ended: JobHandler = _ignore,
+    ) -> None:
+        """`on_job` is called for every change of a job, `on_job_ended` once for every job that ends."""
+        self._on_job = on_job
+        self._on_job_ended = on_job_ended
         self._clock = clock
-        self._reader = Subscriptions(informers)
-        self._cluster = ClusterView(self._reader, _KINDS)
-        self._evictions = EvictionView(self._reader)
-        self._switch = StopSwitch(self._reader, namespace)
+        self._subscriptions = Subscriptions(informers)
+        self._cluster = ClusterView(self._subscriptions, _SNAPSHOT_KINDS)
+        self._evictions = EvictionView(self._subscriptions)
+        self._stop_switch = StopSwitch(self._subscriptions, namespace)
+        self.feeder = self._cluster.feeder
         self.snapshot, self.pod_groups = self._cluster.snapshot, self._cluster.pod_groups
-        self._pods = self._reader.subscribe(kinds.POD)
-        self._jobs = MutationCache(self._reader.subscribe(kinds.POD_MIGRATION_JOB, self._job), clock)
+        self._pods = self._subscriptions.subscribe(kinds.POD)
+        self._jobs = MutationCache(self._subscriptions.subscribe(kinds.POD_MIGRATION_JOB, self._handle_job), clock)
 
     # --- running ------------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Keep up with the API, until cancelled."""
-        await self._reader.run()
+        """Follow the watches until cancelled."""
+        await self._subscriptions.run()
 
     async def synced(self) -> None:
-        """Wait until everything that exists was seen once."""
-        await self._reader.synced()
+        """Wait until every object that exists was seen once."""
+        await self._subscriptions.synced()
+
+    def paused(self) -> AbstractContextManager[None]:
+        """Changes wait until this ends."""
+        return self._cluster.paused()
 
     # --- reading ------------------------------------------------------------------------------------------------------
 
-    def paused(self) -> AbstractContextManager[None]:
-        """News waits until this ends."""
-        return self._cluster.paused()
-
     def stop_reason(self) -> str | None:
-        """Why nothing is evicted, as last seen."""
-        return self._switch.stop_reason()
+        """Why evictions are stopped, as last seen; None while they are allowed."""
+        return self._stop_switch.stop_reason()
 
     def note_written_job(self, job: PodMigrationJob) -> None:
-        """A job as we have just written it: the watch may show it later."""
+        """Remember a job as the API server has just answered it: the watch may show it later."""
         self._jobs.record_write(job)
 
     def jobs(self) -> list[PodMigrationJob]:
@@ -92,31 +106,33 @@ class DeschedulerEventHandlers:
         return self._pods.get(name, namespace)
 
     def finished_pods(self) -> list[Pod]:
-        """Pods that are over and still there."""
+        """Pods that have succeeded or failed and are not being deleted."""
         return [pod for pod in self._pods if is_finished(pod) and not is_terminating(pod)]
 
     def pending_pods(self, profile: Profile) -> tuple[Pod, ...]:
-        """Pods of ours that wait for a node and may be tried. Whoever was read afresh on a node waits no more, even if
-        the watch does not show that yet."""
-        placed = self.snapshot.pods.known
-        waiting = (pod for pod in self._pods if is_pending(pod) and _is_ours(pod, profile))
-        return tuple(pod for pod in waiting if pod.metadata.uid not in placed)
+        """Pods of the profile that wait for a node and that no PreEnqueue plugin keeps out of the queue."""
+        # The informer may be behind a live read: a pod that the snapshot has on a node is not pending any more.
+        bound = self.snapshot.pods.known
+        pending = (pod for pod in self._pods if is_pending(pod) and _is_schedulable_by(profile, pod))
+        return tuple(pod for pod in pending if pod.metadata.uid not in bound)
 
     def eviction_rules(self, arguments: MigrationArguments) -> ConfiguredEvictionRules:
         """The rules of eviction as of now."""
         rules = self._evictions.rules(self._cluster, self._clock.now(), arguments.protections)
         return replace(rules, workload_limit=workload_limit(arguments.limits))
 
-    # --- news ---------------------------------------------------------------------------------------------------------
+    # --- events -------------------------------------------------------------------------------------------------------
 
-    def _job(self, change: Change[PodMigrationJob]) -> None:
+    def _handle_job(self, change: Change[PodMigrationJob]) -> None:
         job, old = change.object, change.old
         self._jobs.observe(change)
-        self.on_job(job)
+        self._on_job(job)
         if change.type == "MODIFIED" and old is not None and is_job_ended(job) and not is_job_ended(old):
-            self.on_ended(job)
+            self._on_job_ended(job)
 
 
-def _is_ours(pod: Pod, profile: Profile) -> bool:
-    ours = scheduler_of(pod) in profile.scheduler_names
-    return ours and all(gate.pre_enqueue(pod).code is Code.SUCCESS for gate in profile.gates)
+def _is_schedulable_by(profile: Profile, pod: Pod) -> bool:
+    """Whether a scheduler with this profile would try to place a pod."""
+    if scheduler_of(pod) not in profile.scheduler_names:
+        return False
+    return all(gate.pre_enqueue(pod).code is Code.SUCCESS for gate in profile.pre_enqueue)

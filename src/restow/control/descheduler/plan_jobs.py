@@ -1,6 +1,6 @@
-"""Jobs: a plan as PodMigrationJobs, one for each move. What they then tell about plans is `migration.plans`.
+"""A plan as PodMigrationJobs, one for each move. `migration.plans` reads such jobs back.
 
-The names of jobs derive from the plan and the move alone, so that whoever writes them twice writes them once.
+The name of a job is a digest of the plan and the move, so that creating it twice creates it once.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ _DIGITS: Final = 10
 
 
 def new_plan_name(title: str, plan: Plan, moment: float | None = None) -> str:
-    """What a plan is called in its jobs: another plan, or the same at another moment, has another name."""
+    """The name of a plan in the annotations of its jobs. It differs for different moves, and for different moments."""
     moves = [(move.order, move.wave, move.namespace, move.pod, move.uid, move.target) for move in plan.moves]
     return f"{stem(title, 'plan')}-{configuration_fingerprint([title, moves, moment])[:_DIGITS]}"
 
 
 class PlanJobs(msgspec.Struct, frozen=True, kw_only=True):
-    """How the jobs of one plan are written."""
+    """Writes the jobs of one plan."""
 
     plan: str
+    """The name of the plan."""
     move_count: int = 0
-    """How many there are."""
     grace_seconds: int | None = None
     annotations: Mapping[str, str] = {}
     """On every job."""
@@ -43,40 +43,40 @@ class PlanJobs(msgspec.Struct, frozen=True, kw_only=True):
         return self._name(f"{move.namespace}/{move.pod}/{move.uid}/{move.order}")
 
     def move_document(self, move: Move, pod: ObjectReference, strategy: str) -> Document:
-        """The job that makes a move, of the pod that it is about now. Earlier moves of a wave come first, other things
-        being equal."""
-        notes = {
+        """The job that makes a move. `pod` is the pod to evict now: for the second move of a pod, the successor that
+        the first move has brought. Earlier moves get a higher priority, so arbitration admits them first."""
+        annotations = {
             WAVE_ANNOTATION: str(move.wave),
             TARGET_ANNOTATION: move.target,
             PRIORITY_ANNOTATION: str(self.move_count - move.order),
             MOVED_FROM_ANNOTATION: move.source,
         }
-        return self._document(self.job_name(move), pod, strategy, notes, {})
+        return self._document(self.job_name(move), pod, strategy, annotations, {})
 
     def removal_document(self, pod: Pod, strategy: str) -> Document:
-        """The job that takes a pod away which is over: it needs no seat."""
+        """The job that removes a finished pod. It needs no seat."""
         meta = pod.metadata
-        came_from = {MOVED_FROM_ANNOTATION: pod.spec.node_name} if pod.spec.node_name else {}
+        source = {MOVED_FROM_ANNOTATION: pod.spec.node_name} if pod.spec.node_name else {}
         reference = ObjectReference(namespace=meta.namespace, name=meta.name, uid=meta.uid)
-        notes = {WAVE_ANNOTATION: "1", **came_from}
-        return self._document(self._name(meta.uid), reference, strategy, notes, {"mode": JobMode.EVICT_DIRECTLY.value})
+        mode = {"mode": JobMode.EVICT_DIRECTLY.value}
+        return self._document(self._name(meta.uid), reference, strategy, {WAVE_ANNOTATION: "1", **source}, mode)
 
-    def _name(self, about: str) -> str:
-        return f"{self.plan}-{digest(about)}"
+    def _name(self, key: str) -> str:
+        return f"{self.plan}-{digest(key)}"
 
     def _document(
-        self, name: str, pod: ObjectReference, strategy: str, notes: Mapping[str, str], spec: Mapping[str, str]
+        self, name: str, pod: ObjectReference, strategy: str, annotations: Mapping[str, str], spec: Mapping[str, str]
     ) -> Document:
         options = {} if self.grace_seconds is None else {"deleteOptions": {"gracePeriodSeconds": self.grace_seconds}}
-        about = {PLAN_ANNOTATION: self.plan, STRATEGY_ANNOTATION: strategy}
+        of_plan = {PLAN_ANNOTATION: self.plan, STRATEGY_ANNOTATION: strategy}
         return {
             "apiVersion": POD_MIGRATION_JOB.api_version,
             "kind": POD_MIGRATION_JOB.kind,
-            "metadata": {"name": name, "annotations": {**self.annotations, **about, **notes}},
+            "metadata": {"name": name, "annotations": {**self.annotations, **of_plan, **annotations}},
             "spec": {"podRef": {"namespace": pod.namespace, "name": pod.name, "uid": pod.uid}, **options, **spec},
         }
 
 
 def pod_reference(move: Move) -> ObjectReference:
-    """The pod that moves."""
+    """The pod of a move."""
     return ObjectReference(namespace=move.namespace, name=move.pod, uid=move.uid)

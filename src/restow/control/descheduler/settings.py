@@ -1,31 +1,60 @@
-"""How the descheduler spends its time and its API calls. What people configure is `planning.descheduling.policy`."""
+"""How the descheduler and `restow apply` spend their time and API calls, and what they are configured with. The section
+that people write is `planning.descheduling.policy`."""
 
 from __future__ import annotations
 
 import msgspec
 
 from restow.defaults import HOME
+from restow.migration.arguments import MigrationArguments
+from restow.planning.descheduling.policy import DeschedulerPolicy
+from restow.ports import Prometheus
+from restow.scheduling.registry import Profile as SchedulerProfile
 
 
 class DeschedulerSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Times in seconds."""
+    """All times are in seconds."""
 
     namespace: str = HOME
-    """Where the stop switch is, and the Lease of whose turn it is."""
+    """The namespace of the stop switch and of the Lease `restow-cycle`."""
     identity: str = "a descheduler"
-    """Who does the work, as others are told who want to do some."""
+    """The holder of the Lease, as other processes name it when they have to wait."""
     max_moves: int = 50
-    """In one cycle, where maxNoOfPodsToEvictTotal does not say."""
+    """Per cycle, unless maxNoOfPodsToEvictTotal is set."""
     retry_failed_after: float = 600.0
-    """For which a pod is left alone whose migration failed."""
+    """A pod whose migration failed is left alone for this long."""
     poll_interval: float = 5.0
-    """Between two looks whether what was in the way of a run still is."""
+    """How often a waiting run checks whether it is still blocked."""
     clock_check_interval: float = 60.0
-    """Between two looks at the clock while a schedule is waited for: machines sleep, and clocks are put right."""
+    """How often the clock is read while a scheduled run is waited for. One long sleep would miss that the machine was
+    suspended, or that its clock was set."""
     attempts: int = 5
-    """Of a run that is due by a schedule, while the API server is in trouble."""
+    """How often a scheduled run is tried while the API server fails."""
     retry_interval: float = 60.0
+    """Between two of these attempts."""
     place_ttl: float = 900.0
-    """For which the room that a plan gathers is claimed; whoever carries the plan out extends it."""
+    """The time to live of a place reservation. While the plan is carried out, it is extended."""
     place_patience: float = 60.0
-    """How long to wait, once everything has moved, for pods to take what is claimed for them."""
+    """After the last move: how long to wait for the pods to take the places that are reserved for them."""
+
+
+class DeschedulerConfiguration(msgspec.Struct, frozen=True, kw_only=True):
+    """What a descheduler works by."""
+
+    policy: DeschedulerPolicy
+    scheduler: SchedulerProfile
+    """The profile of the scheduler that places the successors: its filters decide where a pod fits."""
+    migration: MigrationArguments = MigrationArguments()
+    settings: DeschedulerSettings = DeschedulerSettings()
+    prometheus: Prometheus | None = None
+    """The server that the policy names."""
+
+
+class ApplyConfiguration(msgspec.Struct, frozen=True, kw_only=True):
+    """What `restow apply` works by."""
+
+    scheduler: SchedulerProfile
+    migration: MigrationArguments
+    settings: DeschedulerSettings = DeschedulerSettings()
+    strict: bool = False
+    """Stop as soon as the plan is not valid any more, instead of repairing it."""

@@ -1,7 +1,7 @@
-"""Usage: what nodes and pods really use, as metrics.k8s.io or Prometheus tells it.
+"""What nodes and pods really use, read from metrics.k8s.io or from Prometheus.
 
-Goes in: how it is measured, and whom to ask. Comes out: what is measured now; nothing, and why, where nobody answers.
-How that went comes with it; the log hears of what is wrong, once, and again when it is something else.
+Goes in: a `UsageSource` of a profile. Comes out: the samples of now, and how the reading went (`UsageReading`). If the
+source does not answer, there are no samples, with the reason. The log names a problem once, until it changes.
 """
 
 from __future__ import annotations
@@ -23,28 +23,27 @@ from restow.planning.usage_samples import (
     samples_from_metrics,
     samples_from_prometheus,
 )
-from restow.ports import ApiError, Clock, Prometheus, Unanswered
+from restow.ports import ApiError, Clock, Prometheus, PrometheusUnavailable
 
 log = logging.getLogger(__name__)
 
 
 class UsageReading(msgspec.Struct, frozen=True):
-    """How one look at what is used went."""
+    """How one reading went."""
 
     source: str
     result: Literal["fresh", "stale", "none"]
-    """Everything that is measured is of now; some of it is too old to be believed; there is nothing."""
+    """All samples are fresh; some are too old and are ignored; there are no samples."""
     problem: str = ""
-    """What is wrong."""
 
 
 async def query_usage(prometheus: Prometheus | None, queries: PrometheusQueries) -> UsageSamples:
-    """What Prometheus measures now."""
+    """The samples that Prometheus has now."""
     if prometheus is None:
         return UsageSamples(unavailable_reason="no Prometheus is configured")
     try:
-        answers = {one: await prometheus.query(one) for one in dict.fromkeys(queries.expressions())}
-    except Unanswered as error:
+        answers = {query: await prometheus.query(query) for query in dict.fromkeys(queries.expressions())}
+    except PrometheusUnavailable as error:
         return UsageSamples(unavailable_reason=str(error))
     return samples_from_prometheus(queries, answers)
 
@@ -54,31 +53,31 @@ class UsageMeter:
         self._client = client
         self._clock = clock
         self._prometheus = prometheus
-        self._told = ""
+        self._logged_problem = ""
 
-    async def measure(self, metering: UsageSource) -> tuple[UsageSamples, UsageReading]:
-        """What is measured now, and how that went."""
+    async def measure(self, source: UsageSource) -> tuple[UsageSamples, UsageReading]:
+        """The samples of now, and how the reading went."""
         try:
-            if metering.queries is None:
+            if source.queries is None:
                 nodes, pods = await self._client.list(NODE_METRICS), await self._client.list(POD_METRICS)
-                found = samples_from_metrics(nodes.items, pods.items)
+                samples = samples_from_metrics(nodes.items, pods.items)
             else:
-                found = await query_usage(self._prometheus, metering.queries)
+                samples = await query_usage(self._prometheus, source.queries)
         except (ApiError, WireError) as error:
-            found = UsageSamples(unavailable_reason=str(error))
-        reading = self._reading(found, metering)
-        if reading.problem and reading.problem != self._told:
-            log.warning("use is not measured", extra={"source": reading.source, "told": reading.problem})
-        self._told = reading.problem
-        return found, reading
+            samples = UsageSamples(unavailable_reason=str(error))
+        reading = self._reading(samples, source)
+        if reading.problem and reading.problem != self._logged_problem:
+            log.warning("usage is not measured", extra={"source": reading.source, "problem": reading.problem})
+        self._logged_problem = reading.problem
+        return samples, reading
 
-    def _reading(self, found: UsageSamples, metering: UsageSource) -> UsageReading:
-        source = KUBERNETES_METRICS if metering.queries is None else PROMETHEUS
-        if found.unavailable_reason:
-            return UsageReading(source, "none", found.unavailable_reason)
-        stale = found.count_older_than(self._clock.now() - metering.max_age)
+    def _reading(self, samples: UsageSamples, source: UsageSource) -> UsageReading:
+        name = KUBERNETES_METRICS if source.queries is None else PROMETHEUS
+        if samples.unavailable_reason:
+            return UsageReading(name, "none", samples.unavailable_reason)
+        stale = samples.count_older_than(self._clock.now() - source.max_age)
         if not any(stale):
-            return UsageReading(source, "fresh")
+            return UsageReading(name, "fresh")
         nodes, pods = number_of(stale[0], "node"), number_of(stale[1], "pod")
-        told = f"{nodes} and {pods} were measured more than {metering.max_age:g}s ago, which is ignored"
-        return UsageReading(source, "stale", told)
+        problem = f"{nodes} and {pods} were measured more than {source.max_age:g}s ago; these samples are ignored"
+        return UsageReading(name, "stale", problem)

@@ -8,7 +8,7 @@ from contextlib import suppress
 import pytest
 from msgspec.structs import replace
 
-from restow.control.descheduler import AnotherPlanActive, ClusterChanged, ApplyProgress
+from restow.control.descheduler import AnotherPlanActive, ApplyProgress, ClusterChanged
 from restow.model import kinds
 from restow.planning.plan import Move, Plan
 from tests.control.descheduler.descheduler_fixture import applying, descheduler, packing, planned, scattered
@@ -20,7 +20,7 @@ from tests.sim.stage import pass_time, pod, running, virtual
 async def test_a_plan_is_carried_out_wave_after_wave() -> None:
     async with scattered() as it:
         plan, told = await planned(it), list[ApplyProgress]()
-        done = await applying(it, tell=told.append).apply(plan)
+        done = await applying(it, report_progress=told.append).apply(plan)
         assert (done.succeeded, done.failed) == (4, 0)
         assert await it.used() == {"n1"}
         assert [one.wave for one in told] == sorted(one.wave for one in told)

@@ -104,7 +104,7 @@ def profile(*plugins: Plugin) -> Profile:
     if not plugins:
         return made
     gates = [one for one in plugins if isinstance(one, PreEnqueuePlugin)]
-    return replace(made, engine=Engine([*made.engine.plugins, *plugins]), gates=(*made.gates, *gates))
+    return replace(made, engine=Engine([*made.engine.plugins, *plugins]), pre_enqueue=(*made.pre_enqueue, *gates))
 
 
 @asynccontextmanager

@@ -27,8 +27,8 @@ import numpy as np
 
 from restow.model.cluster import Mask, Which
 from restow.model.cluster.domain_results import DomainResults
-from restow.model.cluster.domains import Domains
-from restow.model.cluster.listing import Amounts
+from restow.model.cluster.resource_columns import Amounts
+from restow.model.cluster.topology_domains import Domains
 from restow.scheduling.framework import Cycle, FilterPlugin, ScorePlugin
 
 RowPredicate = Callable[[int], bool]

@@ -24,7 +24,7 @@ import msgspec
 import numpy as np
 
 from restow.model.cluster import Mask, RowIndex
-from restow.model.cluster.listing import Amounts
+from restow.model.cluster.resource_columns import Amounts
 from restow.model.reservations.seat_name import SeatName
 from restow.scheduling.accelerated import ResourceFilter
 from restow.scheduling.explain import count_reasons, fit_error_message, join_reasons, unexplained_refusal

@@ -52,7 +52,7 @@ class NodeSearch:
         if migrating is None:
             return self._first_named_node(job, cycle) or self.place(cycle)
         # Not `place`: a refusal given while one pod is overlooked must not be remembered for other pods.
-        with self._snapshot.overlooking(migrating):
+        with self._snapshot.counting_only_room_of(migrating):
             return self._first_named_node(job, cycle) or self._engine.place(cycle)
 
     def is_statically_feasible(self, cycle: Cycle, node: str) -> bool:

@@ -26,7 +26,7 @@ def recheck_without_nominated_pods(
 ) -> Placed | Unplaced:
     """`found`, or what is to be done instead, where room on nodes is kept for these pods."""
     snapshot = cycle.snapshot
-    with snapshot.overlooking(*(pod.metadata.uid for pod in kept)):
+    with snapshot.counting_only_room_of(*(pod.metadata.uid for pod in kept)):
         if engine.fits(cycle, found.node):
             return found
         alone = engine.feasible_rows(cycle)

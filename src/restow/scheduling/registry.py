@@ -119,8 +119,8 @@ class Profile(msgspec.Struct, frozen=True):
 
     engine: Engine
     actions: tuple[Action, ...]
-    gates: tuple[PreEnqueuePlugin, ...]
-    wakeups: QueueingHints
+    pre_enqueue: tuple[PreEnqueuePlugin, ...]
+    hints: QueueingHints
     scheduler_names: frozenset[str]
 
 

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from restow.model.cluster import Mask, Which, filters
+from restow.model.cluster import Mask, Which, node_filters
 from restow.model.objects import Node, Pod
 from restow.model.snapshot import Snapshot
 from restow.scheduling.framework import (
@@ -35,10 +35,10 @@ class Fit(FilterPlugin, ScorePlugin):
     name: ClassVar[str] = "Fit"
 
     def filter(self, cycle: Cycle, rows: Which) -> Mask:
-        return filters.fits(cycle.snapshot.room, cycle.pod_class.shape.amounts, rows)
+        return node_filters.fits(cycle.snapshot.room, cycle.pod_class.shape.amounts, rows)
 
     def refusals(self, cycle: Cycle, rows: Which) -> list[Refusal]:
-        short = filters.shortages(cycle.snapshot.room, cycle.pod_class.shape.amounts, rows)
+        short = node_filters.shortages(cycle.snapshot.room, cycle.pod_class.shape.amounts, rows)
         return [Refusal(f"Insufficient {name}" if name != "pods" else "Too many pods", m) for name, m in short.items()]
 
     def score(self, cycle: Cycle, rows: Which) -> Scores:
@@ -59,9 +59,9 @@ class Eligible(FilterPlugin):
     def filter(self, cycle: Cycle, rows: Which) -> Mask:
         shape, nodes = cycle.pod_class.shape, cycle.snapshot.nodes
         return (
-            filters.schedulable(nodes, shape.facts.tolerations, rows)
-            & filters.tolerated(nodes, shape.facts.tolerations, rows)
-            & filters.selected(nodes, shape.constraint, rows)
+            node_filters.schedulable(nodes, shape.fields.tolerations, rows)
+            & node_filters.tolerated(nodes, shape.fields.tolerations, rows)
+            & node_filters.selected(nodes, shape.constraint, rows)
         )
 
     def refusals(self, cycle: Cycle, rows: Which) -> list[Refusal]:

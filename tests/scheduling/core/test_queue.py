@@ -20,7 +20,8 @@ from restow.scheduling.cluster_events import (
     QueueingHints,
 )
 from restow.scheduling.framework import SUCCESS, PreEnqueuePlugin, Verdict, unresolvable, unschedulable
-from restow.scheduling.queue import LONGEST_STAY, SchedulingQueue, Where
+from restow.scheduling.queue.queued_pod import QueueState
+from restow.scheduling.queue.scheduling_queue import MAX_IN_UNSCHEDULABLE, SchedulingQueue
 from tests.model.cluster.builders import node, pod
 from tests.narrowing import present
 
@@ -43,7 +44,7 @@ def refused_at(now: float, *plugins: str, times: int = 1) -> SchedulingQueue:
     for _ in range(times):
         queue.activate(["uid-p"], now)
         assert queue.pop(now)
-        queue.refused("uid-p", plugins or ["NodeResourcesFit"], now)
+        queue.requeue_refused("uid-p", plugins or ["NodeResourcesFit"], now)
     return queue
 
 
@@ -73,19 +74,19 @@ def test_lanes_are_popped_each_in_order_and_all_together_in_order() -> None:
 def test_a_postponed_pod_stands_where_it_stood() -> None:
     queue = in_lanes(a1=0, a2=0, a3=0)
     first, _ = present(queue.pop(0.0)), queue.pop(0.0)
-    queue.postponed(first.metadata.uid)
+    queue.requeue_postponed(first.metadata.uid)
     queue.delete("uid-a2")
-    queue.postponed("uid-a2")
+    queue.requeue_postponed("uid-a2")
     assert popped(queue) == ["a1", "a3"]
 
 
 @pytest.mark.parametrize(
     ("end", "called"),
     [
-        pytest.param(lambda queue: queue.postponed("uid-p"), True, id="ready"),
-        pytest.param(lambda queue: queue.failed("uid-p", 0.0), False, id="an error is waited out"),
-        pytest.param(lambda queue: queue.refused("uid-p", ["NodeResourcesFit"], 0.0), False, id="refused, no news"),
-        pytest.param(lambda queue: queue.refused("uid-p", [], 0.0), False, id="refused for no particular reason"),
+        pytest.param(lambda queue: queue.requeue_postponed("uid-p"), True, id="ready"),
+        pytest.param(lambda queue: queue.requeue_failed("uid-p", 0.0), False, id="an error is waited out"),
+        pytest.param(lambda queue: queue.requeue_refused("uid-p", ["NodeResourcesFit"], 0.0), False, id="refused, no news"),
+        pytest.param(lambda queue: queue.requeue_refused("uid-p", [], 0.0), False, id="refused for no particular reason"),
         pytest.param(lambda queue: queue.delete("uid-p"), False, id="gone"),
     ],
 )
@@ -94,17 +95,17 @@ def test_news_call_a_pod_whatever_back_off_is_left(end: Callable[[SchedulingQueu
     queue.add(pod("p"), 0.0)
     queue.pop(0.0)
     end(queue)
-    assert queue.is_called("uid-p") is called
-    waits = queue.where("uid-p") is Where.UNSCHEDULABLE
-    queue.tell(POD_LEFT, 0.0)
-    assert queue.is_called("uid-p") is (called or waits)
+    assert queue.is_requeued("uid-p") is called
+    waits = queue.state_of("uid-p") is QueueState.UNSCHEDULABLE
+    queue.handle_event(POD_LEFT, 0.0)
+    assert queue.is_requeued("uid-p") is (called or waits)
 
 
 @pytest.mark.parametrize(("tries", "seconds"), [(1, 1), (2, 2), (3, 4), (4, 8), (5, 10), (40, 10)])
 def test_back_off_doubles_up_to_ten_seconds(tries: int, seconds: int) -> None:
     queue = refused_at(100.0, times=tries)
-    queue.tell(POD_LEFT, 100.0)
-    assert queue.next_at(100.0) == 100.0 + seconds
+    queue.handle_event(POD_LEFT, 100.0)
+    assert queue.next_due(100.0) == 100.0 + seconds
     assert popped(queue, 100.0 + seconds - 0.01) == []
     assert popped(queue, 100.0 + seconds) == ["p"]
 
@@ -113,14 +114,14 @@ def test_errors_back_off_on_their_own_count() -> None:
     queue = refused_at(100.0, times=5)
     queue.activate(["uid-p"], 100.0)
     queue.pop(100.0)
-    queue.failed("uid-p", 100.0)
-    assert queue.next_at(100.0) == 101.0
+    queue.requeue_failed("uid-p", 100.0)
+    assert queue.next_due(100.0) == 101.0
 
 
 def test_a_pod_past_its_back_off_is_active_at_once() -> None:
     queue = refused_at(0.0)
-    queue.tell(POD_LEFT, 60.0)
-    assert queue.where("uid-p") is Where.ACTIVE
+    queue.handle_event(POD_LEFT, 60.0)
+    assert queue.state_of("uid-p") is QueueState.ACTIVE
 
 
 @pytest.mark.parametrize(
@@ -141,7 +142,7 @@ def test_a_pod_past_its_back_off_is_active_at_once() -> None:
 )
 def test_who_is_woken(plugins: list[str], news: ClusterEvent, woken: bool) -> None:
     queue = refused_at(0.0, *plugins)
-    assert queue.tell(news, 60.0) == (["uid-p"] if woken else [])
+    assert queue.handle_event(news, 60.0) == (["uid-p"] if woken else [])
 
 
 @pytest.mark.parametrize(
@@ -153,7 +154,10 @@ def test_who_is_woken(plugins: list[str], news: ClusterEvent, woken: bool) -> No
     ],
 )
 def test_a_node_wakes_when_it_says_something_new(old: Node, new: Node, woken: bool) -> None:
-    assert bool(refused_at(0.0).tell(ClusterEvent(EventResource.NODE, ActionType.UPDATED, old, new), 60.0)) is woken
+    assert (
+        bool(refused_at(0.0).handle_event(ClusterEvent(EventResource.NODE, ActionType.UPDATED, old, new), 60.0))
+        is woken
+    )
 
 
 @pytest.mark.parametrize(("name", "woken"), [("g", True), ("other", False)])
@@ -181,20 +185,20 @@ def test_news_during_the_attempt_are_replayed() -> None:
     queue = SchedulingQueue()
     queue.add(pod("p"), 0.0)
     queue.pop(0.0)
-    queue.tell(POD_LEFT, 0.1)
-    queue.refused("uid-p", ["NodeResourcesFit"], 0.2)
-    assert queue.where("uid-p") is Where.BACKOFF
+    queue.handle_event(POD_LEFT, 0.1)
+    queue.requeue_refused("uid-p", ["NodeResourcesFit"], 0.2)
+    assert queue.state_of("uid-p") is QueueState.BACKOFF
 
 
 def test_no_news_are_kept_for_a_pod_that_is_only_being_bound() -> None:
     queue = SchedulingQueue()
     queue.add(pod("p"), 0.0)
     assert queue.pop(0.0)
-    queue.decided("uid-p")
-    queue.tell(POD_LEFT, 0.0)
-    assert not queue._flights._news
-    queue.failed("uid-p", 0.0)
-    assert queue.where("uid-p") is Where.BACKOFF
+    queue.stop_tracking_events("uid-p")
+    queue.handle_event(POD_LEFT, 0.0)
+    assert not queue._in_flight._events
+    queue.requeue_failed("uid-p", 0.0)
+    assert queue.state_of("uid-p") is QueueState.BACKOFF
 
 
 def test_news_from_before_the_attempt_are_not() -> None:
@@ -202,10 +206,10 @@ def test_news_from_before_the_attempt_are_not() -> None:
     queue.add(pod("first"), 0.0)
     queue.add(pod("second"), 1.0)
     queue.pop(1.0)
-    queue.tell(POD_LEFT, 1.0)
+    queue.handle_event(POD_LEFT, 1.0)
     queue.pop(1.0)
-    queue.refused("uid-second", ["NodeResourcesFit"], 1.0)
-    assert queue.where("uid-second") is Where.UNSCHEDULABLE
+    queue.requeue_refused("uid-second", ["NodeResourcesFit"], 1.0)
+    assert queue.state_of("uid-second") is QueueState.UNSCHEDULABLE
 
 
 def test_an_update_during_the_attempt_counts() -> None:
@@ -213,53 +217,55 @@ def test_an_update_during_the_attempt_counts() -> None:
     queue.add(pod("p"), 0.0)
     queue.pop(0.0)
     queue.update(pod("p", labels={"new": "label"}), 0.0)
-    queue.refused("uid-p", ["TaintToleration"], 0.0)
-    assert queue.where("uid-p") is Where.BACKOFF
+    queue.requeue_refused("uid-p", ["TaintToleration"], 0.0)
+    assert queue.state_of("uid-p") is QueueState.BACKOFF
 
 
 @pytest.mark.parametrize(
     ("newer", "where"),
-    [(pod("p", phase="Pending"), Where.UNSCHEDULABLE), (pod("p", {"cpu": "2"}), Where.ACTIVE)],
+    [(pod("p", phase="Pending"), QueueState.UNSCHEDULABLE), (pod("p", {"cpu": "2"}), QueueState.ACTIVE)],
     ids=["status only", "another spec"],
 )
-def test_an_update_that_can_matter_wakes(newer: Pod, where: Where) -> None:
+def test_an_update_that_can_matter_wakes(newer: Pod, where: QueueState) -> None:
     queue = refused_at(0.0, "TaintToleration")
     queue.update(newer, 60.0)
-    assert queue.where("uid-p") is where
+    assert queue.state_of("uid-p") is where
 
 
 def test_a_refusal_by_nobody_in_particular_is_tried_again_after_back_off() -> None:
     queue = SchedulingQueue()
     queue.add(pod("p"), 0.0)
     queue.pop(0.0)
-    queue.refused("uid-p", [], 0.0)
-    assert queue.next_at(0.0) == 1.0
+    queue.requeue_refused("uid-p", [], 0.0)
+    assert queue.next_due(0.0) == 1.0
 
 
 def test_five_minutes_without_news() -> None:
     queue = refused_at(0.0)
-    assert queue.next_at(1.0) == LONGEST_STAY
-    queue.flush(LONGEST_STAY - 1)
-    assert queue.where("uid-p") is Where.UNSCHEDULABLE
-    queue.flush(LONGEST_STAY)
-    assert queue.where("uid-p") is Where.ACTIVE
+    assert queue.next_due(1.0) == MAX_IN_UNSCHEDULABLE
+    queue.flush_unschedulable(MAX_IN_UNSCHEDULABLE - 1)
+    assert queue.state_of("uid-p") is QueueState.UNSCHEDULABLE
+    queue.flush_unschedulable(MAX_IN_UNSCHEDULABLE)
+    assert queue.state_of("uid-p") is QueueState.ACTIVE
 
 
-@pytest.mark.parametrize("where", [Where.ACTIVE, Where.IN_FLIGHT, Where.UNSCHEDULABLE, Where.BACKOFF])
-def test_a_deleted_pod_is_gone_from_everywhere(where: Where) -> None:
+@pytest.mark.parametrize(
+    "where", [QueueState.ACTIVE, QueueState.IN_FLIGHT, QueueState.UNSCHEDULABLE, QueueState.BACKOFF]
+)
+def test_a_deleted_pod_is_gone_from_everywhere(where: QueueState) -> None:
     queue = SchedulingQueue()
     queue.add(pod("p"), 0.0)
-    if where is not Where.ACTIVE:
+    if where is not QueueState.ACTIVE:
         queue.pop(0.0)
-    if where is Where.UNSCHEDULABLE:
-        queue.refused("uid-p", ["NodeName"], 0.0)
-    if where is Where.BACKOFF:
-        queue.failed("uid-p", 0.0)
-    assert queue.where("uid-p") is where
+    if where is QueueState.UNSCHEDULABLE:
+        queue.requeue_refused("uid-p", ["NodeName"], 0.0)
+    if where is QueueState.BACKOFF:
+        queue.requeue_failed("uid-p", 0.0)
+    assert queue.state_of("uid-p") is where
     queue.delete("uid-p")
-    queue.refused("uid-p", [], 0.0)
-    queue.tell(ClusterEvent(EventResource.ANYTHING), 99.0)
-    assert (len(queue), queue.pop(99.0), queue.next_at(99.0)) == (0, None, None)
+    queue.requeue_refused("uid-p", [], 0.0)
+    queue.handle_event(ClusterEvent(EventResource.ANYTHING), 99.0)
+    assert (len(queue), queue.pop(99.0), queue.next_due(99.0)) == (0, None, None)
 
 
 class Gate(PreEnqueuePlugin):
@@ -270,11 +276,11 @@ class Gate(PreEnqueuePlugin):
 
 
 def test_a_gated_pod_waits_for_its_gate() -> None:
-    queue = SchedulingQueue(gates=[Gate()])
+    queue = SchedulingQueue(pre_enqueue=[Gate()])
     queue.add(pod("p", scheduling_gates=[SchedulingGate(name="hold")]), 0.0)
-    queue.tell(NODE_CAME, 1.0)
+    queue.handle_event(NODE_CAME, 1.0)
     queue.activate(["uid-p"], 1.0)
-    assert queue.where("uid-p") is Where.GATED
+    assert queue.state_of("uid-p") is QueueState.GATED
     queue.update(pod("p"), 2.0)
     assert popped(queue, 2.0) == ["p"]
 
@@ -303,10 +309,10 @@ def test_what_holds_a_pod_back_is_told_once() -> None:
     def report_gated(pod: Pod, verdict: Verdict) -> None:
         told.append((pod.metadata.name, verdict.plugin, verdict.reasons))
 
-    queue = SchedulingQueue(gates=[Curfew()], report_gated=report_gated)
+    queue = SchedulingQueue(pre_enqueue=[Curfew()], report_gated=report_gated)
     queue.add(pod("p"), 0.0)
     for number in range(3):
-        queue.tell(POD_LEFT, float(number))
+        queue.handle_event(POD_LEFT, float(number))
     assert told == [("p", "Curfew", ("it is late",))]
 
 
@@ -314,26 +320,26 @@ def test_a_refusal_after_what_happened_meanwhile_was_not_kept_is_tried_again() -
     queue = SchedulingQueue()
     queue.add(pod("p"), 0.0)
     queue.pop(0.0)
-    queue.decided("uid-p")
-    queue.tell(POD_LEFT, 0.0)
-    queue.refused("uid-p", ["NodeName"], 0.0)
-    assert queue.where("uid-p") is Where.BACKOFF
+    queue.stop_tracking_events("uid-p")
+    queue.handle_event(POD_LEFT, 0.0)
+    queue.requeue_refused("uid-p", ["NodeName"], 0.0)
+    assert queue.state_of("uid-p") is QueueState.BACKOFF
 
 
 def test_a_gate_that_breaks_holds_its_pod_back_until_there_is_news() -> None:
     told = []
-    queue = SchedulingQueue(gates=[BreaksOnce()], report_gated=lambda pod, verdict: told.append(verdict.reasons))
+    queue = SchedulingQueue(pre_enqueue=[BreaksOnce()], report_gated=lambda pod, verdict: told.append(verdict.reasons))
     queue.add(pod("p"), 0.0)
     assert told == [("RuntimeError: oh",)]
-    queue.tell(POD_LEFT, 1.0)
+    queue.handle_event(POD_LEFT, 1.0)
     assert popped(queue, 1.0) == ["p"]
 
 
 def test_the_rest_of_a_gang_is_taken_out_of_turn() -> None:
     queue = refused_at(0.0)
-    assert present(queue.take("uid-p")).metadata.name == "p"
-    assert queue.take("uid-p") is None
-    queue.done("uid-p")
+    assert present(queue.take_pod("uid-p")).metadata.name == "p"
+    assert queue.take_pod("uid-p") is None
+    queue.delete("uid-p")
     assert len(queue) == 0
 
 
@@ -363,23 +369,23 @@ class NoWakeupIsLost(RuleBasedStateMachine):
 
     @rule(uid=uids, plugins=plugins)
     def refuse(self, uid: str, plugins: set[str]) -> None:
-        if self.queue.where(uid) is Where.IN_FLIGHT:
+        if self.queue.state_of(uid) is QueueState.IN_FLIGHT:
             self.refused_by[uid] = plugins
-        self.queue.refused(uid, plugins, self.now)
+        self.queue.requeue_refused(uid, plugins, self.now)
 
     @rule(uid=uids)
     def fail(self, uid: str) -> None:
-        self.queue.failed(uid, self.now)
+        self.queue.requeue_failed(uid, self.now)
 
     @rule(news=news)
     def tell(self, news: ClusterEvent) -> None:
-        self.queue.tell(news, self.now)
+        self.queue.handle_event(news, self.now)
         for heard in self.since.values():
             heard.append(news)
 
     @rule(uid=uids)
     def take(self, uid: str) -> None:
-        if self.queue.take(uid):
+        if self.queue.take_pod(uid):
             self.since[uid] = []
 
     @rule(uid=uids)
@@ -393,11 +399,11 @@ class NoWakeupIsLost(RuleBasedStateMachine):
     @rule(seconds=st.sampled_from([0.5, 3.0, 11.0, 400.0]))
     def wait(self, seconds: float) -> None:
         self.now += seconds
-        self.queue.flush(self.now)
+        self.queue.flush_unschedulable(self.now)
 
     @invariant()
     def nobody_sleeps_through_news(self) -> None:
-        for one in self.queue.pods(Where.UNSCHEDULABLE):
+        for one in self.queue.pods(QueueState.UNSCHEDULABLE):
             uid = one.metadata.uid
             assert not any(
                 QueueingHints().is_worth_requeuing(one, self.refused_by[uid], news) for news in self.since[uid]
@@ -406,10 +412,10 @@ class NoWakeupIsLost(RuleBasedStateMachine):
     @precondition(lambda self: len(self.queue) > 0)
     @invariant()
     def nobody_is_forgotten(self) -> None:
-        places = [one for where in Where for one in self.queue.pods(where)]
-        flying = self.queue.pods(Where.IN_FLIGHT)
+        places = [one for where in QueueState for one in self.queue.pods(where)]
+        flying = self.queue.pods(QueueState.IN_FLIGHT)
         assert len(places) == len(self.queue)
-        assert self.queue.next_at(self.now) is not None or len(flying) == len(self.queue)
+        assert self.queue.next_due(self.now) is not None or len(flying) == len(self.queue)
 
 
 TestNoWakeupIsLost = NoWakeupIsLost.TestCase

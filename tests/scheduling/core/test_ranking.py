@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from restow.model.cluster import Which, states
+from restow.model.cluster import Which, row_states
 from restow.model.objects import Taint
 from restow.scheduling.accelerated import RoomOnly
 from restow.scheduling.engine import Engine
@@ -83,7 +83,7 @@ def _small_blocks(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureReques
     monkeypatch.setattr(key_blocks, "BLOCK", 4)
     monkeypatch.setattr(rankings, "BLOCK", 4)
     monkeypatch.setattr(topology_buckets, "_ROWS_PER_BUCKET", request.param)
-    monkeypatch.setattr(states, "_SPARE", 8 * request.param)  # rows share states now and then, or always
+    monkeypatch.setattr(row_states, "_SPARE", 8 * request.param)  # rows share states now and then, or always
 
 
 @pytest.mark.parametrize("kinds", PLUGINS.values(), ids=PLUGINS)

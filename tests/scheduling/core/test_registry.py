@@ -78,7 +78,7 @@ def test_the_default_profile_is_upstreams() -> None:
     assert [name for name in names(profile) if name in upstream.split()] == upstream.split()
     assert profile.actions == (enqueue, reserve, allocate, backfill)
     assert profile.scheduler_names == {"restow"}
-    assert [gate.name for gate in profile.gates] == ["SchedulingGates"]
+    assert [gate.name for gate in profile.pre_enqueue] == ["SchedulingGates"]
 
 
 def test_a_plugin_is_switched_off_by_name_and_weighed() -> None:
@@ -91,10 +91,8 @@ def test_plugins_of_others_run_when_they_are_listed_after_the_built_in_ones() ->
     assert "Foreign" not in names(read_profile({}, OTHERS))
     profile = read_profile(plugins({"name": "Foreign"}), OTHERS)
     assert names(profile)[-1] == "Foreign"
-    assert profile.wakeups.is_worth_requeuing(
-        pod("p"), ["Foreign"], ClusterEvent(EventResource.QUEUE, ActionType.ADDED)
-    )
-    assert not profile.wakeups.is_worth_requeuing(
+    assert profile.hints.is_worth_requeuing(pod("p"), ["Foreign"], ClusterEvent(EventResource.QUEUE, ActionType.ADDED))
+    assert not profile.hints.is_worth_requeuing(
         pod("p"), ["Foreign"], ClusterEvent(EventResource.NODE, ActionType.ADDED)
     )
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from msgspec.structs import replace
 
-from restow.model.cluster import Mark, affinity_index, domains
+from restow.model.cluster import Mark, affinity_index, topology_domains
 from restow.model.objects import (
     Affinity,
     Namespace,
@@ -279,7 +279,7 @@ class CrampedPodsMachine(PodsMachine):
         self.limits = [
             patch.object(affinity_index, "_MAX_POD_COUNTS", 8),
             patch.object(affinity_index, "_MAX_IDLE_GROUPS", 1),
-            patch.object(domains, "_JOURNAL_LIMIT", 2),
+            patch.object(topology_domains, "_JOURNAL_LIMIT", 2),
             patch.object(class_state, "_MOST_CLASSES", 2),
         ]
         for limit in self.limits:

@@ -4,4 +4,4 @@ from restow.control.scheduler.metrics import SchedulerMetrics
 from restow.control.scheduler.scheduler import Scheduler
 from restow.control.scheduler.settings import SchedulerSettings
 
-__all__ = ["SchedulerMetrics", "Scheduler", "SchedulerSettings"]
+__all__ = ["Scheduler", "SchedulerMetrics", "SchedulerSettings"]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from restow.model.cluster import SeatName
 from restow.model.objects import Pod
+from restow.model.reservations.seat_name import SeatName
 from restow.scheduling.framework import Verdict
 
 

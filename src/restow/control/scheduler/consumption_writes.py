@@ -1,12 +1,14 @@
-"""Marks: when it is written down who took the seats of a reservation.
+"""Consumption writes in batches: when the status of a reservation records which pods consumed its seats.
 
-Goes in: reservations of which seats were taken. Comes out: each of them, when its turn to be written has come.
+Goes in: reservations with seats that pods have consumed. Comes out: each of these reservations when its turn has come.
 
-A mark costs the API server as much as several bindings, and hardly anybody waits for it (who does is not put off, see
-`holding`; nor is who may, for what a small pod leaves of its seat): what it says, the annotations of the pods say
-already, and whoever takes over reads it there. So pods of a
-reservation that come together are marked by one write, bindings that wait for their turn go before marks, though not
-for ever, and few marks are under way at once.
+Such a write costs the API server as much as several Bindings, and hardly anything depends on it: the annotations of the
+pods say the same, and a new leader reads it there. (Consumptions that something does depend on do not come here, see
+`reservation_work_queue`.) So
+
+    - pods of one reservation that come together are recorded by one write: a request waits for a moment
+    - bindings that wait for their turn go first, though not longer than `consumption_patience`
+    - few of these writes are under way at once
 """
 
 from __future__ import annotations
@@ -15,60 +17,60 @@ import asyncio
 from collections.abc import Callable
 
 from restow.client.workqueue import WorkQueue
-from restow.control.scheduler.settings import SchedulerSettings
 from restow.control.scheduler.monotonic_clock import monotonic_time
-from restow.model.cluster.names import Key
+from restow.control.scheduler.settings import SchedulerSettings
+from restow.model.object_key import Key
 
-_LOOK_AGAIN = 0.1
-"""Seconds, while bindings wait."""
+_RETRY_SECONDS = 0.1
+"""How often to look whether bindings still wait."""
 
 
 class ConsumptionWrites:
-    def __init__(self, settings: SchedulerSettings) -> None:
-        self.must_wait: Callable[[], bool] = lambda: False
-        """Whether there is more urgent work for the API server."""
+    def __init__(self, settings: SchedulerSettings, binding_slots: asyncio.Semaphore) -> None:
+        """`binding_slots` are the writes that binding cycles may have under way at once."""
+        self._binding_slots = binding_slots
         self._patience = settings.mark_patience
         self._slots = asyncio.Semaphore(settings.mark_writers)
         self._queue: WorkQueue[Key] = WorkQueue()
-        self._since: dict[Key, float] = {}
-        """When a mark was first asked for that nobody has begun to write."""
+        self._requested: dict[Key, float] = {}
+        """When a write was first requested that has not begun."""
         self._under_way: set[Key] = set()
-        self._next: set[Key] = set()
-        """Those whose turn came while they were under way."""
+        self._again: set[Key] = set()
+        """Reservations whose turn came while a write of theirs was under way."""
 
-    def ask(self, key: Key, delay: float) -> None:
-        """Let seats of a reservation be marked, after so many seconds or later."""
-        self._since.setdefault(key, monotonic_time())
+    def request(self, key: Key, delay: float) -> None:
+        """Let consumed seats of a reservation be recorded, after `delay` seconds or later."""
+        self._requested.setdefault(key, monotonic_time())
         self._queue.add_after(key, delay)
 
-    async def run(self, write: Callable[[Key], None]) -> None:
-        """Have marks written one after the other, until cancelled."""
+    async def run(self, reconcile: Callable[[Key], None]) -> None:
+        """Call `reconcile` with one reservation after the other, until cancelled."""
         while True:
             async with self._queue.next() as key:
                 if key in self._under_way:
-                    self._next.add(key)
+                    self._again.add(key)
                     continue
                 await self._slots.acquire()
-                await self._wait(key)
-                if key in self._since:  # else somebody has looked at it meanwhile
+                await self._let_bindings_go_first(key)
+                if key in self._requested:
                     self._under_way.add(key)
-                    write(key)
-                else:
+                    reconcile(key)
+                else:  # reconciled meanwhile for another reason, which recorded these seats as well
                     self._slots.release()
 
-    def begun(self, key: Key) -> None:
-        """All seats that were taken until now are being marked."""
-        self._since.pop(key, None)
+    def write_begins(self, key: Key) -> None:
+        """The status is computed now: it records all seats that were consumed until now, whoever asked for it."""
+        self._requested.pop(key, None)
 
-    def ended(self, key: Key) -> None:
-        """And have been, or it did not work out."""
+    def write_ended(self, key: Key) -> None:
+        """The write has succeeded or failed; a failed one is retried by the work queue."""
         if key in self._under_way:
             self._under_way.discard(key)
             self._slots.release()
-        if key in self._next:
-            self._next.discard(key)
+        if key in self._again:
+            self._again.discard(key)
             self._queue.add(key)
 
-    async def _wait(self, key: Key) -> None:
-        while self.must_wait() and monotonic_time() < self._since.get(key, 0.0) + self._patience:
-            await asyncio.sleep(_LOOK_AGAIN)
+    async def _let_bindings_go_first(self, key: Key) -> None:
+        while self._binding_slots.locked() and monotonic_time() < self._requested.get(key, 0.0) + self._patience:
+            await asyncio.sleep(_RETRY_SECONDS)

@@ -1,6 +1,7 @@
-"""Reading afresh: nodes and who is on them, as they are now.
+"""Live reads: nodes and their pods as the API server has them now, beside the watches.
 
-Goes in: names of nodes. What comes out is in the feed: no cache that is behind is to end anything.
+Goes in: names of nodes. Comes out: these nodes and the pods on them in the cache. A reservation fails for good when it
+loses its seats, so that is never concluded from a cache, which may be behind.
 """
 
 from __future__ import annotations
@@ -9,38 +10,44 @@ from collections.abc import Iterable
 
 from restow.client.verbs import Client
 from restow.control.scheduler.event_handlers import EventHandlers
+from restow.control.scheduler.pod_updates import PodUpdates
+from restow.control.scheduler.scheduler_cache import SchedulerCache
 from restow.model.kinds import NODE, POD
 from restow.ports import Invalid, NotFound
 
 
 class LiveReads:
-    def __init__(self, client: Client, feed: EventHandlers) -> None:
+    def __init__(self, client: Client, cache: SchedulerCache, handlers: EventHandlers, pods: PodUpdates) -> None:
         self._client = client
-        self._feed = feed
+        self._cache = cache
+        self._handlers = handlers
+        self._pods = pods
 
-    async def read(self, nodes: Iterable[str]) -> None:
-        """Read these nodes and their pods. What is as it was is no news: nobody looks again because of it."""
-        for name in nodes:
-            await self._read_node(name)
-            await self._read_pods(name)
+    async def refresh_nodes(self, names: Iterable[str]) -> None:
+        """Read these nodes and their pods. Objects in a version that is known cause no event, else the reservations on
+        these nodes would be looked at again and again."""
+        for name in names:
+            await self._refresh_node(name)
+            await self._refresh_pods_on(name)
 
-    async def _read_node(self, name: str) -> None:
-        known = self._feed.snapshot.node(name)
+    async def _refresh_node(self, name: str) -> None:
+        known = self._cache.snapshot.node(name)
         try:
             node = await self._client.get(NODE, name)
             if known is None or known.metadata.resource_version != node.metadata.resource_version:
-                self._feed.show_node(node)
-        except (NotFound, Invalid):  # the latter of what cannot be a name
+                self._handlers.upsert_node(node)
+        except (NotFound, Invalid):  # Invalid: a placement names a node that cannot exist
             if known is not None:
-                self._feed.hide_node(known)
+                self._handlers.remove_node(known)
 
-    async def _read_pods(self, node: str) -> None:
-        """The watches go on meanwhile, so only who was known before the list was asked for can be missing in it."""
-        there = [one for one in self._feed.snapshot.occupants(node) if one.book == "requested"]
-        gone = {one.key: one.pod for one in there if one.assumed_at is None}
+    async def _refresh_pods_on(self, node: str) -> None:
+        # The watches go on while the list is under way, and a pod that they show meanwhile may be missing in the list.
+        # So only pods that were known before the request can be concluded to be gone; assumed ones are not bound yet.
+        occupants = [one for one in self._cache.snapshot.occupants(node) if one.ledger == "requested"]
+        gone = {one.key: one.pod for one in occupants if one.assumed_at is None}
         for pod in (await self._client.list(POD, fields={"spec.nodeName": node})).items:
             gone.pop(pod.metadata.uid, None)
-            if self._feed.is_news(pod):
-                self._feed.show(pod)
-        for one in gone.values():
-            self._feed.hide(one)
+            if self._cache.is_unseen(pod):
+                self._pods.upsert_pod(pod)
+        for pod in gone.values():
+            self._pods.remove_pod(pod)

@@ -10,12 +10,12 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from restow.control.scheduler.scheduler_cache import SchedulerCache
-from restow.model.reservations.seat_consumers import SeatConsumers
 from restow.model.object_key import Key, key_of
 from restow.model.objects import Placement, Reservation
 from restow.model.problems import Problem
 from restow.model.reservations.observed_spec import has_undecided_change
 from restow.model.reservations.pod_references import consumer_reference, workload_reference
+from restow.model.reservations.seat_consumers import SeatConsumers
 from restow.model.reservations.seat_fault import SeatFault
 from restow.model.reservations.seat_name import SeatName
 from restow.model.reservations.spec import seats_per_task
@@ -134,7 +134,9 @@ class ReservationObserver:
         if pod is None:
             return SeatObservation(placement, fault)
         node = pod.spec.node_name or placement.node_name
-        return SeatObservation(replace(placement, node_name=node, pod_ref=consumer_reference(pod)), owner=workload_reference(pod))
+        return SeatObservation(
+            replace(placement, node_name=node, pod_ref=consumer_reference(pod)), owner=workload_reference(pod)
+        )
 
     def _placements(self, reservation: Reservation) -> dict[SeatName, Placement]:
         """The placements that the next status may show: each seat once."""

@@ -1,8 +1,8 @@
 """The reservation status controller: keeps the status of our reservations true.
 
 Goes in: decisions of sessions about seats, pods that were bound into seats, changes of reservations, nodes and pods
-(`reservation_work_queue`), and time. Comes out: patches of reservations/status, each guarded by the resourceVersion that
-it was computed from, and Events.
+(`reservation_work_queue`), and time. Comes out: patches of reservations/status, each guarded by the resourceVersion
+that it was computed from, and Events.
 
 Nothing is remembered that the API could not tell. Each reconciliation observes a reservation, its seats in the snapshot
 and the pods that consumed them (`reservation_observer`), computes the status anew (`next_status`) and writes it if it
@@ -15,8 +15,8 @@ differs (`reservation_status_writer`):
     5  if it grants more than before while other reservations still lose seats: wait for them
     6  write; from then on the status records which pods consumed seats
 
-Seats that a session found are assumed until it is known what became of the write. Placements and phase are one write, so
-no reservation is Available before its status names the nodes.
+Seats that a session found are assumed until it is known what became of the write. Placements and phase are one write,
+so no reservation is Available before its status names the nodes.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ from restow.control.scheduler.reservation_status_writer import ReservationStatus
 from restow.control.scheduler.reservation_updates import ReservationUpdates
 from restow.control.scheduler.reservation_work_queue import ReservationWorkQueue
 from restow.control.scheduler.scheduler_cache import SchedulerCache
-from restow.model.reservations.seat_consumers import SeatConsumers
-from restow.model.cluster.pods import is_stale
+from restow.model.cluster.known_pods import is_stale
 from restow.model.object_key import Key, key_of
 from restow.model.objects import Reservation, ReservationPhase, ReservationStatus
 from restow.model.reservations.observed_spec import has_undecided_increase, is_ended
 from restow.model.reservations.reservation_annotations import migrating_pod
-from restow.model.reservations.seat_fault import FaultReason
 from restow.model.reservations.seat import SeatState
+from restow.model.reservations.seat_consumers import SeatConsumers
+from restow.model.reservations.seat_fault import FaultReason
 from restow.model.reservations.seat_name import SeatName
 from restow.model.reservations.spec import is_expired
 from restow.model.reservations.status import ReservationObservation, SeatObservation, next_status
@@ -237,9 +237,9 @@ class ReservationStatusController:
         return is_written
 
     def _must_wait_for_others(self, reservation: Reservation) -> bool:
-        """Whether an edited reservation asks for more than it was given while it is not known yet whether there is room:
-        other reservations are about to lose seats on the same nodes, or pods are on their way to seats that have grown.
-        Granted now, the room would be promised twice."""
+        """Whether an edited reservation asks for more than it was given while it is not known yet whether there is
+        room: other reservations are about to lose seats on the same nodes, or pods are on their way to seats that have
+        grown. Granted now, the room would be promised twice."""
         if not has_undecided_increase(reservation):
             return False
         key = key_of(reservation)
@@ -249,7 +249,8 @@ class ReservationStatusController:
             if not self._work.refused_writes.is_paused(other):
                 self._work.add(other)
         is_pod_on_its_way = any(
-            (name.namespace, name.reservation) == key and self._book.states.of(name) is SeatState.ASSIGNED for name in lost
+            (name.namespace, name.reservation) == key and self._book.states.of(name) is SeatState.ASSIGNED
+            for name in lost
         )
         return bool(others) or is_pod_on_its_way
 
@@ -260,8 +261,8 @@ class ReservationStatusController:
     def _without_lost_assumed_seats(
         self, reservation: Reservation, observation: ReservationObservation
     ) -> ReservationObservation:
-        """Assumed seats that were lost before any status had them are no loss to report: give them back and let the next
-        session look for others."""
+        """Assumed seats that were lost before any status had them are no loss to report: give them back and let the
+        next session look for others."""
         recorded, assumed = split_recorded_and_assumed(reservation, observation.seats)
         if not any(seat.is_lost for seat in assumed):
             return observation

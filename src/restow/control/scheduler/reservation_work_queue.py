@@ -6,9 +6,9 @@ reservations, each at most once at a time, retried with back-off.
     the reservation changed, and not by our own write       at once
     something changed on a node where it has seats, or
     where it watches for seats to become ready              at once
-    a pod consumed a seat                                   soon, together with other pods; at once if others wait for it
-    the seats of another reservation changed                those at once that wait for others
-    the server refused a write                              after a pause that doubles each time
+    a pod consumed a seat                                   soon, together with other pods; at once if others wait for
+    it the seats of another reservation changed                those at once that wait for others the server refused a
+    write                              after a pause that doubles each time
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from restow.client.workqueue import WorkQueue
 from restow.control.scheduler.consumption_writes import ConsumptionWrites
 from restow.control.scheduler.monotonic_clock import monotonic_time
 from restow.control.scheduler.reservation_observer import ReservationObserver
-from restow.model.reservations.seat_consumers import SeatConsumers
 from restow.control.scheduler.written_statuses import WrittenStatuses
 from restow.model.object_key import Key, key_of
 from restow.model.objects import Pod, Reservation
 from restow.model.pods import is_finished
 from restow.model.reservations.observed_spec import is_ended
 from restow.model.reservations.reservation_annotations import migrating_pod
+from restow.model.reservations.seat_consumers import SeatConsumers
 from restow.model.reservations.seat_name import SeatName
 from restow.model.snapshot import Snapshot
 from restow.scheduling.seat_checks.seat_health import seats_on
@@ -140,7 +140,11 @@ class ReservationWorkQueue:
             self._queue.add(key)
             return
         delay = _CONSUMPTION_DELAY if self._book.free.names(*key) else 0.0
-        delay = _LONGEST_CONSUMPTION_DELAY if self._book.consumers.assigned.has_pods_on_the_way(seat.reservation_uid) else delay
+        delay = (
+            _LONGEST_CONSUMPTION_DELAY
+            if self._book.consumers.assigned.has_pods_on_the_way(seat.reservation_uid)
+            else delay
+        )
         if self._book.reserved_pods.remainder(name):
             self._queue.add_after(key, delay)
         else:

@@ -58,18 +58,19 @@ from restow.control.scheduler.scheduler_cache import SchedulerCache
 from restow.control.scheduler.session_runner import SessionRunner
 from restow.control.scheduler.settings import SchedulerSettings
 from restow.control.scheduler.status_write_queue import StatusWriteQueue
-from restow.model.reservations.seat_consumers import SeatConsumers
 from restow.control.scheduler.written_statuses import WrittenStatuses
 from restow.ports import Api, Clock
-from restow.scheduling.queue import SchedulingQueue, Where, order_by
+from restow.scheduling.queue.queue_sort import queue_sort_order
+from restow.scheduling.queue.queued_pod import QueueState
+from restow.scheduling.queue.scheduling_queue import SchedulingQueue
 from restow.scheduling.registry import Profile
 
 _SHORTEST_SLEEP = 0.01
 _PENDING_PODS = {
-    "active": Where.ACTIVE,
-    "backoff": Where.BACKOFF,
-    "unschedulable": Where.UNSCHEDULABLE,
-    "gated": Where.GATED,
+    "active": QueueState.ACTIVE,
+    "backoff": QueueState.BACKOFF,
+    "unschedulable": QueueState.UNSCHEDULABLE,
+    "gated": QueueState.GATED,
 }
 """The parts of the queue by the names that kube-scheduler's metric scheduler_pending_pods gives them."""
 
@@ -105,9 +106,9 @@ class Scheduler:
 
         # 3. What waits to be scheduled.
         self._queue = queue = SchedulingQueue(
-            wakeups=profile.wakeups,
-            gates=profile.gates,
-            order=order_by(profile.engine.sort),
+            hints=profile.hints,
+            pre_enqueue=profile.pre_enqueue,
+            order=queue_sort_order(profile.engine.sort),
             lane_of=cache.pod_groups.queue_of,
             report_gated=pod_status.report_gated,
         )
@@ -203,7 +204,7 @@ class Scheduler:
             # The signal is reset before the queue is looked at: a change during the session is not slept through.
             self._cache.signal.reset()
             now = monotonic_time()
-            self._queue.flush(now)
+            self._queue.flush_unschedulable(now)
             batch = self._batches.take(now)
             if batch.pods:
                 self._decisions.carry_out(self._sessions.decide(batch), tasks)
@@ -213,7 +214,7 @@ class Scheduler:
 
     async def _sleep(self, now: float) -> None:
         """Until something happens, or until a pod is due by itself."""
-        due = self._queue.next_at(now)
+        due = self._queue.next_due(now)
         if due is not None and due <= now:
             # A pod is due and was not taken: too many bindings are under way. When one has ended, others are about to:
             # a short sleep makes room for a large batch instead of a session for every pod.
@@ -225,5 +226,5 @@ class Scheduler:
             async with asyncio.timeout(delay):
                 await self._cache.signal.wait_for_wakeup()
 
-    def _count_pods(self, where: Where) -> int:
+    def _count_pods(self, where: QueueState) -> int:
         return len(self._queue.pods(where))

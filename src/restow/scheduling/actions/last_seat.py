@@ -48,7 +48,7 @@ class LastSeat:
         before = self._cycle
         assert before is not None, "a seat is known"
         same = pod.status == before.pod.status and self._version == self._snapshot.classes.version
-        reads_name = before.pod_class.shape.facts.pod_name is not None
+        reads_name = before.pod_class.shape.fields.pod_name is not None
         return Cycle(pod, self._snapshot, before.now, before.pod_class if same and not reads_name else None)
 
 

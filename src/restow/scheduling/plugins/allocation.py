@@ -60,7 +60,7 @@ class Requested:
 
     def offered(self, room: Room) -> tuple[int, int]:
         """The least and the most of any of these resources that any row offers."""
-        least, most = room.offers()
+        least, most = room.offered_range()
         return min(map(least.__getitem__, self.numbers), default=0), max(map(most.__getitem__, self.numbers), default=0)
 
 

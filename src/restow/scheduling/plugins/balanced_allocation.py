@@ -98,7 +98,7 @@ class NodeResourcesBalancedAllocation(ScorePlugin, RowScore, RoomOnly):
         shape = cycle.pod_class.shape
         known = self._asked.get(shape)
         if known is None:
-            asked = asked_of(cycle.snapshot.room, shape.facts.requests, self._resources)
+            asked = asked_of(cycle.snapshot.room, shape.fields.requests, self._resources)
             known = self._asked[shape] = asked if asked.amounts.any() else Requested(())
         return known
 

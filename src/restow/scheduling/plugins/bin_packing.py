@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 import msgspec
 
 from restow.model.cluster import Shape, Which
-from restow.model.cluster.listing import Amounts
+from restow.model.cluster.resource_columns import Amounts
 from restow.model.problems import join
 from restow.scheduling.accelerated import RoomOnly, RowScore
 from restow.scheduling.framework import SKIP, SUCCESS, ArgumentError, Cycle, ScorePlugin, Scores, Verdict
@@ -60,7 +60,7 @@ class BinPacking(ScorePlugin, RowScore, RoomOnly):
         shape, room = cycle.pod_class.shape, cycle.snapshot.room
         known = self._asked.get(shape)
         if known is None or known[0] is not shape.amounts:
-            requests = shape.facts.requests
+            requests = shape.fields.requests
             offered = [name for name in sorted(requests) if requests[name] and room.resources.find(name) is not None]
             weights = [ResourceWeight(name, self._weights.get(name, 1)) for name in offered]
             counted = [one for one in weights if one.weight]

@@ -14,7 +14,7 @@ import numpy as np
 
 from restow.model.cluster import Mask, Which
 from restow.model.cluster.domain_results import DomainResults, all_true, all_true_at
-from restow.model.cluster.domains import Domains
+from restow.model.cluster.topology_domains import Domains
 from restow.scheduling.accelerated import ClassFilter, DomainFilter, RowFilter, TopologyDomains
 from restow.scheduling.framework import Cycle, FilterPlugin, Reach
 from restow.scheduling.ranking.class_state import ClassStateCache

@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 
 from restow.model.cluster import Shape, Which
-from restow.model.cluster.nodes import NodeTable
+from restow.model.cluster.node_table import NodeTable
 from restow.scheduling.framework import BEST, SKIP_FOR_CLASS, SUCCESS, Cycle, Reach, ScorePlugin, Scores, Verdict
 
 _MIB = 2**20
@@ -58,8 +58,8 @@ class ImageLocality(ScorePlugin):
         if images is None:
             images = self._images[nodes] = Images()
         images.catch_up(nodes)
-        worth = images.worth(shape.facts.images, nodes)
-        best = _BEST_PER_CONTAINER * max(shape.facts.containers, 1)
+        worth = images.worth(shape.fields.images, nodes)
+        best = _BEST_PER_CONTAINER * max(shape.fields.containers, 1)
         scores = BEST * (np.clip(worth, _NOTHING, best) - _NOTHING) // (best - _NOTHING)
         present = scores[nodes.present[: len(scores)]]
         return _Vector(nodes.changes.generation, scores, bool(len(present)) and bool(present.max() != present.min()))

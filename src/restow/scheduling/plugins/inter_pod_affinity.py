@@ -22,8 +22,8 @@ import numpy as np
 from restow.model.cluster import Mask, Which
 from restow.model.cluster.affinity_index import AffinityWeight, TermKind
 from restow.model.cluster.domain_results import DomainResults, all_true
-from restow.model.cluster.domains import NOWHERE, Domains, DomainSums, Sums, summed
 from restow.model.cluster.selector_group import SelectorGroups, belongs_to_all, selector_group_of_term
+from restow.model.cluster.topology_domains import NOWHERE, Domains, DomainSums, Sums, domain_sums
 from restow.model.match_label_keys import fold_label_keys
 from restow.model.objects import Pod, PodAffinityTerm
 from restow.model.selectors import SelectorError
@@ -190,10 +190,10 @@ class ClassState:
 
     def _headcount(self, term: Term) -> DomainSums:
         audiences, key = term
-        return summed(self._topologies.domains(key), self._crowd.pod_count(audiences))
+        return domain_sums(self._topologies.domains(key), self._crowd.pod_count(audiences))
 
     def _held(self, stance: AffinityWeight) -> DomainSums:
-        return summed(self._topologies.domains(stance.term.topology_key), stance)
+        return domain_sums(self._topologies.domains(stance.term.topology_key), stance)
 
 
 class Need(DomainResults[np.bool_]):

@@ -14,7 +14,7 @@ import numpy as np
 
 from restow.model import objects
 from restow.model.affinity import NodeConstraint, NodePreference, node_constraint, node_preference
-from restow.model.cluster import Mask, Shape, Which, filters
+from restow.model.cluster import Mask, Shape, Which, node_filters
 from restow.model.objects import Affinity, PodSpec
 from restow.model.reservations.reserved_pod import is_reserved_pod
 from restow.model.selectors import SelectorError
@@ -108,7 +108,7 @@ class NodeAffinity(FilterPlugin, ScorePlugin, NodeNameFilter):
         few = few_rows(rows)
         if few is not None:
             return np.array([preferred.score(*_identity(cycle, row)) for row in few], np.int64)
-        return filters.preference_scores(cycle.snapshot.nodes, preferred, rows)
+        return node_filters.preference_scores(cycle.snapshot.nodes, preferred, rows)
 
     def normalize_score(self, cycle: Cycle, raw: Scores) -> Scores:
         return in_proportion(raw)
@@ -131,7 +131,7 @@ def _demands(constraint: NodeConstraint) -> bool:
 def _accepted(cycle: Cycle, constraint: NodeConstraint, rows: Which) -> Mask:
     few = few_rows(rows)
     if few is None:
-        return filters.selected(cycle.snapshot.nodes, constraint, rows)
+        return node_filters.selected(cycle.snapshot.nodes, constraint, rows)
     return np.array([constraint.matches(*_identity(cycle, row)) for row in few], np.bool_)
 
 

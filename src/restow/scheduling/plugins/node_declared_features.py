@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from restow.model.cluster import Mask, Which
-from restow.model.cluster.nodes import NodeTable
+from restow.model.cluster.node_table import NodeTable
 from restow.scheduling.cluster_events import ActionType, ClusterEventWithHint, EventResource
 from restow.scheduling.framework import SKIP, SUCCESS, Cycle, FilterPlugin, Reach, Refusal, Verdict
 from restow.scheduling.plugins.refusals import refused
@@ -19,10 +19,10 @@ class NodeDeclaredFeatures(FilterPlugin):
     reach: ClassVar[Reach] = Reach.NODE
 
     def pre_filter(self, cycle: Cycle) -> Verdict:
-        return SUCCESS if cycle.pod_class.shape.facts.features else SKIP
+        return SUCCESS if cycle.pod_class.shape.fields.features else SKIP
 
     def filter(self, cycle: Cycle, rows: Which) -> Mask:
-        nodes, needed = cycle.snapshot.nodes, frozenset(cycle.pod_class.shape.facts.features)
+        nodes, needed = cycle.snapshot.nodes, frozenset(cycle.pod_class.shape.fields.features)
         return np.array([needed <= _declared(nodes, row) for row in nodes.rows.numbers(rows)], np.bool_)
 
     def refusals(self, cycle: Cycle, rows: Which) -> list[Refusal]:

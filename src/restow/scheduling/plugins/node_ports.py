@@ -13,10 +13,10 @@ class NodePorts(FilterPlugin):
     name: ClassVar[str] = "NodePorts"
 
     def pre_filter(self, cycle: Cycle) -> Verdict:
-        return SUCCESS if cycle.pod_class.shape.facts.ports else SKIP
+        return SUCCESS if cycle.pod_class.shape.fields.ports else SKIP
 
     def filter(self, cycle: Cycle, rows: Which) -> Mask:
-        return cycle.snapshot.ports.vacant(cycle.pod_class.shape.facts.ports, rows)
+        return cycle.snapshot.ports.vacant(cycle.pod_class.shape.fields.ports, rows)
 
     def refusals(self, cycle: Cycle, rows: Which) -> list[Refusal]:
         reason = "node(s) didn't have free ports for the requested pod ports"

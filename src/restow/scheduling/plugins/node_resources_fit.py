@@ -14,8 +14,8 @@ from weakref import WeakKeyDictionary
 import msgspec
 import numpy as np
 
-from restow.model.cluster import Mask, Shape, Which, filters
-from restow.model.cluster.listing import Amounts, Resources
+from restow.model.cluster import Mask, Shape, Which, node_filters
+from restow.model.cluster.resource_columns import Amounts, ResourceColumns
 from restow.model.resources import PODS, is_extended
 from restow.scheduling.accelerated import ResourceFilter, RoomOnly, RowFilter, RowScore
 from restow.scheduling.framework import (
@@ -91,22 +91,22 @@ class NodeResourcesFit(FilterPlugin, ScorePlugin, RowFilter, RowScore, RoomOnly,
     def filter(self, cycle: Cycle, rows: Which) -> Mask:
         room, demanded, few = cycle.snapshot.room, self.counted_resources(cycle), few_rows(rows)
         if few is None:
-            return filters.fits(room, demanded, rows)
-        return np.array([filters.fits_row(room, demanded, row) for row in few], np.bool_)
+            return node_filters.fits(room, demanded, rows)
+        return np.array([node_filters.fits_row(room, demanded, row) for row in few], np.bool_)
 
     def row_filter(self, cycle: Cycle) -> Callable[[int], bool]:
-        return partial(filters.fits_row, cycle.snapshot.room, self.counted_resources(cycle))
+        return partial(node_filters.fits_row, cycle.snapshot.room, self.counted_resources(cycle))
 
     def refusals(self, cycle: Cycle, rows: Which) -> list[Refusal]:
         """A row that is too small even when empty stays so, whoever leaves."""
         room, found = cycle.snapshot.room, list[Refusal]()
         demanded = {room.resources.name(column): (column, amount) for column, amount in self.counted_resources(cycle)}
-        for name, short in filters.shortages(room, tuple(demanded.values()), rows).items():
+        for name, short in node_filters.shortages(room, tuple(demanded.values()), rows).items():
             column, amount = demanded[name]
             if name == PODS:
                 found += refused("Too many pods", short, resolvable=True)
                 continue
-            too_small = short & ~filters.offers(room, column, amount, rows)
+            too_small = short & ~node_filters.offers(room, column, amount, rows)
             found += refused(f"Insufficient {name}", short & ~too_small, resolvable=True)
             found += refused(f"Insufficient {name}", too_small, resolvable=False)
         return found
@@ -132,7 +132,7 @@ class NodeResourcesFit(FilterPlugin, ScorePlugin, RowFilter, RowScore, RoomOnly,
             known = self._filtered[shape] = (shape.amounts, counted)
         return known[1]
 
-    def _without_ignored(self, amounts: Amounts, resources: Resources) -> Amounts:
+    def _without_ignored(self, amounts: Amounts, resources: ResourceColumns) -> Amounts:
         return tuple((column, amount) for column, amount in amounts if not self._ignores(resources.name(column)))
 
     def _ignores(self, name: str) -> bool:
@@ -142,7 +142,7 @@ class NodeResourcesFit(FilterPlugin, ScorePlugin, RowFilter, RowScore, RoomOnly,
         shape = cycle.pod_class.shape
         known = self._scored.get(shape)
         if known is None:
-            known = self._scored[shape] = asked_of(cycle.snapshot.room, shape.facts.scored, self._weights)
+            known = self._scored[shape] = asked_of(cycle.snapshot.room, shape.fields.scored, self._weights)
         return known
 
 

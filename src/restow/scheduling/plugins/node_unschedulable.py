@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from restow.model.cluster import Mask, Which, filters
+from restow.model.cluster import Mask, Which, node_filters
 from restow.scheduling.framework import SKIP, SUCCESS, Cycle, FilterPlugin, Reach, Refusal, Verdict
 from restow.scheduling.plugins.refusals import refused
 
@@ -17,7 +17,7 @@ class NodeUnschedulable(FilterPlugin):
         return SUCCESS if cycle.snapshot.nodes.unschedulable.any() else SKIP
 
     def filter(self, cycle: Cycle, rows: Which) -> Mask:
-        return filters.schedulable(cycle.snapshot.nodes, cycle.pod_class.shape.facts.tolerations, rows)
+        return node_filters.schedulable(cycle.snapshot.nodes, cycle.pod_class.shape.fields.tolerations, rows)
 
     def refusals(self, cycle: Cycle, rows: Which) -> list[Refusal]:
         return refused("node(s) were unschedulable", ~self.filter(cycle, rows))

@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 
 from restow.model.cluster import Mask, Shape, Which
-from restow.model.cluster.nodes import TaintSet
+from restow.model.cluster.node_table import TaintSet
 from restow.model.objects import Toleration
 from restow.model.taints import PREFER_NO_SCHEDULE, untolerated
 from restow.scheduling.framework import SKIP, SUCCESS, Cycle, FilterPlugin, Reach, Refusal, ScorePlugin, Scores, Verdict
@@ -64,7 +64,7 @@ class TaintToleration(FilterPlugin, ScorePlugin):
         shape, sets = cycle.pod_class.shape, cycle.snapshot.nodes.taint_sets
         known = self._verdicts.get(shape)
         if known is None or len(known.accepted) != len(sets):  # sets are only ever added
-            known = self._verdicts[shape] = _verdicts(sets, shape.facts.tolerations)
+            known = self._verdicts[shape] = _verdicts(sets, shape.fields.tolerations)
         return known
 
 

@@ -26,12 +26,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from restow.model.affinity import NodeConstraint
-from restow.model.cluster import Mask, RowIndex, Which, filters
+from restow.model.cluster import Mask, RowIndex, Which, node_filters
 from restow.model.cluster.domain_results import DomainResults
-from restow.model.cluster.domains import NOWHERE, Domains, DomainSums, Sums, summed
-from restow.model.cluster.nodes import NodeTable
+from restow.model.cluster.node_table import NodeTable
+from restow.model.cluster.pod_shapes import Shape
 from restow.model.cluster.selector_group import SelectorGroup, selector_group_of_constraint
-from restow.model.cluster.shapes import Shape
+from restow.model.cluster.topology_domains import NOWHERE, Domains, DomainSums, Sums, domain_sums
 from restow.model.match_label_keys import fold_label_keys
 from restow.model.objects import Pod, Toleration
 from restow.model.selectors import SelectorError, label_selector
@@ -173,17 +173,17 @@ class ClassState:
         headcount = self._crowd.pod_count((one.audience,), without_leaving=True)
         keys = sorted({each.key for each in together})
         suiting = self._shape.constraint if one.node_affinity else NodeConstraint()
-        tolerations = self._shape.facts.tolerations if one.taints else None
+        tolerations = self._shape.fields.tolerations if one.taints else None
         if len(keys) == 1 and suiting == NodeConstraint() and tolerations is None:
-            return summed(self._topologies.domains(one.key), headcount)
+            return domain_sums(self._topologies.domains(one.key), headcount)
         counting = Counting(self._nodes, tuple(keys), suiting, tolerations)
-        return summed(self._topologies.domains(one.key, counting, counting.meaning), headcount)
+        return domain_sums(self._topologies.domains(one.key, counting, counting.meaning), headcount)
 
     def _rate(self, one: Constraint) -> Rate:
         if one.key != HOST_NAME:
             return Rate(one, self._topologies.domains(one.key), self._counted(one, self.soft))
         nodes = self._topologies.each_node(one.key)
-        return Rate(one, nodes, summed(nodes, self._crowd.pod_count((one.audience,), without_leaving=True)))
+        return Rate(one, nodes, domain_sums(nodes, self._crowd.pod_count((one.audience,), without_leaving=True)))
 
 
 class Counting:
@@ -203,11 +203,11 @@ class Counting:
         self.meaning = (keys, suiting, tolerations)
 
     def __call__(self, rows: Which) -> Mask:
-        mask = filters.selected(self._nodes, self._suiting, rows)
+        mask = node_filters.selected(self._nodes, self._suiting, rows)
         for key in self._keys:
             mask &= self._nodes.labels.known(key).ids[rows] != NOWHERE
         if self._tolerations is not None:
-            mask &= filters.tolerated(self._nodes, self._tolerations, rows)
+            mask &= node_filters.tolerated(self._nodes, self._tolerations, rows)
         return mask
 
 

@@ -79,7 +79,7 @@ class VolumeBinding(FilterPlugin, ReservePlugin, PreBindPlugin, ClassFilter):
             raise ArgumentError(["bindTimeoutSeconds: must not be negative"])
 
     def pre_filter(self, cycle: Cycle) -> Verdict:
-        if not cycle.pod_class.shape.facts.volumes:
+        if not cycle.pod_class.shape.fields.volumes:
             return SKIP_FOR_CLASS
         wanted = claims_of_pod(cycle.pod, cycle.snapshot)
         if isinstance(wanted, Verdict):
@@ -99,7 +99,7 @@ class VolumeBinding(FilterPlugin, ReservePlugin, PreBindPlugin, ClassFilter):
     # --- Reserve ------------------------------------------------------------------------------------------------------
 
     def reserve(self, cycle: Cycle, node: str) -> Verdict:
-        if not cycle.pod_class.shape.facts.volumes:
+        if not cycle.pod_class.shape.fields.volumes:
             return SUCCESS
         wanted = claims_of_pod(cycle.pod, cycle.snapshot)
         if isinstance(wanted, Verdict):

@@ -22,7 +22,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from restow.model import volumes
-from restow.model.cluster import Mask, Which, filters
+from restow.model.cluster import Mask, Which, node_filters
 from restow.model.cluster.storage import NONE, Offer, Wish, wish_of
 from restow.model.cluster.storage.pools import Numbers
 from restow.model.objects import PersistentVolume, PersistentVolumeClaim, Pod, StorageClass
@@ -146,7 +146,7 @@ def _check_bound(bound: Sequence[Bound], snapshot: Snapshot, rows: Which) -> tup
     for one in bound:
         if one.volume is None:
             return ~left, left
-        left &= filters.selected(snapshot.nodes, snapshot.storage.reach(one.volume), rows)
+        left &= node_filters.selected(snapshot.nodes, snapshot.storage.reach(one.volume), rows)
     return ~left, _no(snapshot, rows)
 
 
@@ -163,7 +163,7 @@ def _match(wishes: Sequence[Wish], snapshot: Snapshot, rows: Which) -> list[Matc
         if offer is None:
             by_class.setdefault(volumes.class_name(wish.claim), []).append(number)
         else:
-            reached = filters.selected(snapshot.nodes, offer.reach, rows)
+            reached = node_filters.selected(snapshot.nodes, offer.reach, rows)
             matches[number] = Match(wish, [offer], np.where(reached, 0, NONE))
     for name, numbers in by_class.items():
         pool = snapshot.storage.pool(name)

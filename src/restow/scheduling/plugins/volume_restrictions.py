@@ -46,7 +46,7 @@ class VolumeRestrictions(FilterPlugin, ClassFilter):
     reach: ClassVar[Reach] = Reach.CLUSTER
 
     def pre_filter(self, cycle: Cycle) -> Verdict:
-        if not cycle.pod_class.shape.facts.volumes:
+        if not cycle.pod_class.shape.fields.volumes:
             return SKIP_FOR_CLASS
         in_use = False
         for name in _claim_names(cycle):

@@ -51,7 +51,7 @@ class VolumeZone(FilterPlugin, ClassFilter):
     reach: ClassVar[Reach] = Reach.CLUSTER
 
     def pre_filter(self, cycle: Cycle) -> Verdict:
-        if not cycle.pod_class.shape.facts.volumes:
+        if not cycle.pod_class.shape.fields.volumes:
             return SKIP_FOR_CLASS
         places: list[Place] = []
         for volume in cycle.pod.spec.volumes or ():

@@ -15,8 +15,8 @@ import numpy as np
 
 from restow.model.cluster import RowIndex
 from restow.model.cluster.domain_results import DomainResults, all_true
-from restow.model.cluster.domains import Domains
 from restow.model.cluster.rows import Rows
+from restow.model.cluster.topology_domains import Domains
 from restow.scheduling.ranking.key_blocks import REFUSED, KeyBlocks, Keys
 
 _FEW = 32

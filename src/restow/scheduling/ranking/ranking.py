@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from restow.model.cluster import RowIndex, Which
 from restow.model.cluster.domain_results import DomainResults
-from restow.model.cluster.domains import Domains
+from restow.model.cluster.topology_domains import Domains
 from restow.model.snapshot import Snapshot
 from restow.scheduling.accelerated import RoomOnly, row_filter_of, row_score_of
 from restow.scheduling.framework import Cycle, FilterPlugin, Reach, ScorePlugin

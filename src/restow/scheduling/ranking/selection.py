@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 
 from restow.model.cluster import Mask, RowIndex, Which
-from restow.model.cluster.domains import Domains
+from restow.model.cluster.topology_domains import Domains
 from restow.scheduling.accelerated import DomainFilter, RowPredicate, TopologyDomains, row_filter_of
 from restow.scheduling.framework import Cycle, FilterPlugin, Plugin, Reach, ScorePlugin, overrides
 from restow.scheduling.ranking.key_blocks import REFUSED, Keys

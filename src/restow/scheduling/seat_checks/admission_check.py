@@ -45,7 +45,7 @@ def why_shut_out(
     while those that come before it sit down, until there is one for each and so many to `spare`."""
     answers: dict[SeatName, str] = {}
     standing, needed = list(before), len(before) + spare + 1
-    with snapshot.overlooking(*dict.fromkeys(one.instead_of for one in (last, *before))):  # which takes all of it back
+    with snapshot.counting_only_room_of(*dict.fromkeys(one.instead_of for one in (last, *before))):  # which takes all of it back
         for seat in seats:
             answers[seat.name] = _why_not(snapshot, engine, seat, last, now)
             needed -= not answers[seat.name]

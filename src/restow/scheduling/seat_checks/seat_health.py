@@ -29,7 +29,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from msgspec.structs import replace
 
 from restow.model.cluster import Occupant, Shape
-from restow.model.cluster.listing import Amounts, Resources
+from restow.model.cluster.resource_columns import Amounts, ResourceColumns
 from restow.model.objects import Reservation, ReservationPhase, Taint
 from restow.model.quantity import quantity_of
 from restow.model.reservations.observed_spec import has_undecided_increase, is_available
@@ -110,7 +110,7 @@ def refusals(
         without = replace(reservation.status, placements=taken)
         snapshot.apply_reservation(replace(reservation, metadata=replace(meta, resource_version=""), status=without))
         for seat in seats:
-            with snapshot.overlooking(migrating_pod(reservation) or ""):
+            with snapshot.counting_only_room_of(migrating_pod(reservation) or ""):
                 why = engine.why_node_refuses(_there(seat, snapshot, now), seat.node)
             if why:
                 found[seat.name] = why
@@ -192,7 +192,7 @@ def _unfit(snapshot: Snapshot, row: int, shape: Shape) -> str:
     """What keeps the pod of a seat away from its node; nothing if that suits it."""
     if snapshot.masks.eligible(shape)[row]:
         return ""
-    tolerations = shape.facts.tolerations
+    tolerations = shape.fields.tolerations
     if snapshot.nodes.unschedulable[row] and untolerated([UNSCHEDULABLE], tolerations):
         return "is cordoned"
     taints = untolerated(snapshot.nodes.taint_sets[snapshot.nodes.taints[row]], tolerations)
@@ -290,7 +290,7 @@ def _who(awaited: list[Occupant]) -> str:
     return "pods that are to move" if awaited else "terminating pods"
 
 
-def _short(resources: Resources, left: Mapping[int, int], group: Iterable[_Asking]) -> str:
+def _short(resources: ResourceColumns, left: Mapping[int, int], group: Iterable[_Asking]) -> str:
     """What is missing of the resources that these seats use, in words; nothing if nothing is."""
     used = {number for _, amounts in group for number, amount in amounts if amount > 0}
     short = sorted((resources.name(number), -left[number]) for number in used if left[number] < 0)

@@ -20,22 +20,22 @@ of its own.
 from __future__ import annotations
 
 from restow.model.cluster.affinity_index import AffinityIndex
-from restow.model.cluster.classes import Classes
-from restow.model.cluster.domains import Topologies
-from restow.model.cluster.masks import Masks
+from restow.model.cluster.pod_classes import PodClasses
+from restow.model.cluster.topology_domains import Topologies
+from restow.model.cluster.node_masks import NodeMasks
 from restow.model.cluster.namespaces import Namespaces
-from restow.model.cluster.nodes import NodeTable
+from restow.model.cluster.node_table import NodeTable
 from restow.model.cluster.occupancy import Occupancy, Occupant
 from restow.model.cluster.owner_chains import OwnerChains
-from restow.model.cluster.pods import Pods
-from restow.model.cluster.ports import Ports
+from restow.model.cluster.known_pods import KnownPods
+from restow.model.cluster.host_ports import HostPorts
 from restow.model.cluster.queue_locks import QueueLocks
 from restow.model.cluster.room import Room
 from restow.model.cluster.rows import Rows
-from restow.model.cluster.shapes import Shapes
-from restow.model.cluster.storage import Attached, Storage, StorageObject
-from restow.model.cluster.undo import UndoLog
-from restow.model.cluster.versions import Versions, version_number
+from restow.model.cluster.pod_shapes import Shapes
+from restow.model.cluster.storage import AttachedVolumes, Storage, StorageObject
+from restow.model.cluster.undo_log import UndoLog
+from restow.model.cluster.seen_versions import SeenVersions, version_number
 from restow.model.object_key import key_of
 from restow.model.objects import Namespace, Node, ObjectMeta, Pod, PodGroup, Queue, Reservation
 from restow.model.reservations.reservation_index import ReservationIndex
@@ -48,24 +48,24 @@ class ObservedCluster:
     def __init__(self) -> None:
         log = UndoLog()
         self._log = log
-        self._node_versions = Versions(log)
+        self._node_versions = SeenVersions(log)
         self.rows = Rows(log)
         self.room = Room(log, self.rows)
         self.nodes = NodeTable(log, self.rows)
-        self.masks = Masks(self.nodes)
+        self.masks = NodeMasks(self.nodes)
         self.shapes = Shapes(self.room.resources)
         self.owner_chains = OwnerChains(log)
         self.locks = QueueLocks(log, self.nodes, self.owner_chains)
-        self.classes = Classes(self.shapes, self.locks)
-        self.ports = Ports(log, self.rows)
+        self.classes = PodClasses(self.shapes, self.locks)
+        self.ports = HostPorts(log, self.rows)
         self.namespaces = Namespaces(log)
         self.affinity = AffinityIndex(log, self.namespaces)
         self.topologies = Topologies(self.nodes)
         self.occupancy = Occupancy(log, self.rows, self.room, self.nodes, self.ports, self.affinity)
         self.mounts = self.occupancy.mounts
         self.storage = Storage(log, self.nodes, self.mounts)
-        self.attached = Attached(self.storage, self.mounts, self.nodes)
-        self.pods = Pods(log, self.occupancy, self.shapes)
+        self.attached = AttachedVolumes(self.storage, self.mounts, self.nodes)
+        self.pods = KnownPods(log, self.occupancy, self.shapes)
         self.reservations = ReservationIndex(log, self.occupancy, self.classes, self.pods, self.owner_chains)
 
     # --- nodes --------------------------------------------------------------------------------------------------------

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
-from restow.model.cluster.classes import PodClass
+from restow.model.cluster.pod_classes import PodClass
 from restow.model.cluster.occupancy import Occupant
-from restow.model.cluster.pods import Assumption
-from restow.model.cluster.shapes import Shape
-from restow.model.cluster.undo import Mark
+from restow.model.cluster.known_pods import Assumption
+from restow.model.cluster.pod_shapes import Shape
+from restow.model.cluster.undo_log import Mark
 from restow.model.object_key import key_of
 from restow.model.objects import Node, Placement, Pod, Reservation
 from restow.model.observed_cluster import ObservedCluster
@@ -87,7 +87,7 @@ class Snapshot(ObservedCluster):
         self._log.keep(mark)
 
     @contextmanager
-    def overlooking(self, *uids: str) -> Iterator[None]:
+    def counting_only_room_of(self, *uids: str) -> Iterator[None]:
         """A try in which migrating pods count for nothing but the room they take: not for host ports, affinity, spread
         or volumes. Whatever is changed within is taken back at its end."""
         mark = self.mark()
@@ -95,7 +95,7 @@ class Snapshot(ObservedCluster):
             for uid in uids:
                 occupant = self.pods.known.get(uid)
                 if occupant is not None:
-                    self.occupancy.overlook(occupant)
+                    self.occupancy.count_only_room(occupant)
             yield
         finally:
             self.undo_to(mark)

@@ -132,7 +132,7 @@ def is_meant_for(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool
     )
 
 
-def reach(volume: PersistentVolume) -> NodeConstraint:
+def node_affinity_of(volume: PersistentVolume) -> NodeConstraint:
     """The nodes that can reach a volume, by their labels: to a volume nodes have no name, so asking for one is void."""
     affinity = volume.spec.node_affinity
     written = volume_constraint(affinity.required if affinity else None)

@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from restow.model.cluster import PodClass, filters
-from restow.model.cluster.fresh import Fresh
+from restow.model.cluster import (PodClass)
+from restow.model.cluster import node_filters
+from restow.model.cluster.incremental_vector import IncrementalVector
 from restow.model.cluster.room import Ledger
 from restow.model.cluster.rows import Mask
-from restow.model.cluster.shapes import Shape
+from restow.model.cluster.pod_shapes import Shape
 from restow.model.snapshot import Snapshot
 
 LEDGERS = ("allocatable", "requested", "reserved", "releasing", "nonzero")
@@ -37,12 +38,12 @@ class Fitting:
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
-        self._kept: dict[Shape, Fresh[np.bool_]] = {}
+        self._kept: dict[Shape, IncrementalVector[np.bool_]] = {}
 
     def of(self, shape: Shape) -> Mask:
         room = self._snapshot.room
         if shape not in self._kept:
-            self._kept[shape] = Fresh(room.rows, (room.changes,), lambda rows: filters.fits(room, shape.amounts, rows))
+            self._kept[shape] = IncrementalVector(room.rows, (room.changes,), lambda rows: node_filters.fits(room, shape.amounts, rows))
         return self._kept[shape].read()
 
     def feasible(self, pod_class: PodClass) -> Mask:
@@ -101,7 +102,7 @@ def everything(snapshot: Snapshot) -> dict[str, Any]:
 def _free(snapshot: Snapshot, row: int) -> dict[str, int]:
     """What is left of each resource that some is offered or taken of, whether it has a column or not."""
     room = snapshot.room
-    numbers = [*range(len(room.free)), *room._apart.get(row, ())]
+    numbers = [*range(len(room.free)), *room._unlisted.by_row.get(row, ())]
     return {room.resources.name(number): room.left(number, row) for number in numbers if room.left(number, row)}
 
 
@@ -110,7 +111,7 @@ def _table(snapshot: Snapshot, ledger: Ledger) -> Table:
     table: Table = {}
     for row in range(snapshot.rows.size):
         amounts = {resources.name(column): ledger.exact(column, row) for column in range(len(ledger.cells))}
-        apart = snapshot.room._apart.get(row, {})
+        apart = snapshot.room._unlisted.by_row.get(row, {})
         amounts |= {resources.name(number): sums.get(ledger, 0) for number, sums in apart.items()}
         present = {name: value for name, value in amounts.items() if value}
         if present:

@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from restow.model.cluster.changes import Changes
-from restow.model.cluster.fresh import Fresh
-from restow.model.cluster.labels import NodeLabels
+from restow.model.cluster.row_changes import RowChanges
+from restow.model.cluster.incremental_vector import IncrementalVector
+from restow.model.cluster.node_labels import NodeLabels
 from restow.model.cluster.room import LIMIT, Ledger, Room
 from restow.model.cluster.rows import Rows, Which
-from restow.model.cluster.undo import UndoLog
-from restow.model.cluster.versions import Versions, version_number
+from restow.model.cluster.undo_log import UndoLog
+from restow.model.cluster.seen_versions import SeenVersions, version_number
 from restow.model.selectors import Requirement
 
 
@@ -34,7 +34,7 @@ def test_a_row_is_stable_and_used_again_only_when_released() -> None:
 @pytest.mark.parametrize("capacity", [16, 4096], ids=["few rows: by stamps", "many rows: by journal"])
 @given(touched=st.lists(st.integers(0, 9), max_size=60), look=st.integers(0, 60))
 def test_changes_since_a_generation_are_the_rows_touched_after_it(touched: list[int], look: int, capacity: int) -> None:
-    changes = Changes(Rows(UndoLog(), capacity))
+    changes = RowChanges(Rows(UndoLog(), capacity))
     for row in touched:
         changes.touch(row)
     assert sorted(changes.since(min(look, len(touched)))) == sorted(set(touched[look:]))
@@ -43,7 +43,7 @@ def test_changes_since_a_generation_are_the_rows_touched_after_it(touched: list[
 
 
 def test_a_look_back_beyond_the_journal_reads_the_stamps() -> None:
-    changes = Changes(rows_of("a", "b", "c"))
+    changes = RowChanges(rows_of("a", "b", "c"))
     changes.touch(2)
     for _ in range(20_000):
         changes.touch(0)
@@ -114,13 +114,13 @@ def test_an_ended_mark_cannot_be_undone() -> None:
 
 def test_a_fresh_vector_computes_only_changed_rows() -> None:
     rows = rows_of(*"abcdefgh")
-    changes, source, asked = Changes(rows), np.arange(8), []
+    changes, source, asked = RowChanges(rows), np.arange(8), []
 
     def compute(which: Which) -> np.ndarray:
         asked.append(which)
         return source[which] * 2
 
-    vector = Fresh(rows, (changes,), compute)
+    vector = IncrementalVector(rows, (changes,), compute)
     vector.read()
     source[3] = 50
     changes.touch(3)
@@ -142,7 +142,7 @@ def test_a_fresh_vector_computes_only_changed_rows() -> None:
     ],
 )
 def test_what_counts_as_news(events: list[tuple[str, bool]], news: list[bool]) -> None:
-    versions = Versions(UndoLog())
+    versions = SeenVersions(UndoLog())
     assert [versions.is_news("x", version_number(version), gone=gone) for version, gone in events] == news
 
 
@@ -154,9 +154,9 @@ def test_the_least_and_the_most_that_any_row_offers_follow_every_change() -> Non
     def offer(name: str, cpu: int) -> tuple[int, int]:
         room.set_allocatable(rows.claim(name), room.resources.columns({"cpu": cpu, "pods": 9}))
         column = room.column("cpu")
-        return room.offers()[0][column], room.offers()[1][column]
+        return room.offered_range()[0][column], room.offered_range()[1][column]
 
-    assert room.offers() == ([0] * 4, [0] * 4)
+    assert room.offered_range() == ([0] * 4, [0] * 4)
     assert offer("a", 5) == (5, 5)
     assert offer("b", 7) == (5, 7)
     rows.claim("nobody's")
@@ -167,7 +167,7 @@ def test_the_least_and_the_most_that_any_row_offers_follow_every_change() -> Non
     log.undo_to(mark)
     assert offer("a", 5) == (0, 7)
     thing = room.column("thing")
-    assert [bounds[thing] for bounds in room.offers()] == [0, 0]
+    assert [bounds[thing] for bounds in room.offered_range()] == [0, 0]
 
 
 @pytest.mark.parametrize(

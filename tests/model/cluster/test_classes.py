@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from restow.model.cluster.shapes import surely_alike
+from restow.model.cluster.pod_shapes import are_surely_alike
 from restow.model.objects import (
     Affinity,
     ClaimVolume,
@@ -161,7 +161,7 @@ def test_what_splits_a_class(one: Pod, other: Pod) -> None:
 )
 def test_what_the_quick_look_sees(one: Pod, other: Pod, seen: bool) -> None:
     snapshot = Snapshot()
-    assert surely_alike(one, other) == surely_alike(other, one) == seen
+    assert are_surely_alike(one, other) == are_surely_alike(other, one) == seen
     assert not seen or snapshot.shapes.of(one) is snapshot.shapes.of(other)
 
 
@@ -250,7 +250,7 @@ def test_pods_share_a_class_exactly_when_everything_read_is_equal(pods: list[Pod
     def naive(one: Pod) -> tuple[Any, ...]:
         keys = read.get(present(one.metadata.namespace))
         labels = {key: value for key, value in present(one.metadata.labels).items() if key in (keys or ())}
-        shape = snapshot.shapes.of(one).facts.requests["cpu"], str(one.spec.topology_spread_constraints)
+        shape = snapshot.shapes.of(one).fields.requests["cpu"], str(one.spec.topology_spread_constraints)
         return shape, labels, one.metadata.namespace if keys is not None else None
 
     found = [(snapshot.class_of(one), naive(one)) for one in pods]
@@ -274,4 +274,4 @@ def test_pods_with_a_claim_each_have_their_base_in_common() -> None:
     assert one is not other
     assert one.base is other.base is not one
     assert one.base.base is one.base
-    assert one.base.shape.facts.volumes == ()
+    assert one.base.shape.fields.volumes == ()

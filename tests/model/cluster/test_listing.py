@@ -6,8 +6,8 @@ import gc
 
 import pytest
 
-from restow.model.cluster import filters
-from restow.model.cluster.listing import UNLISTED
+from restow.model.cluster import node_filters
+from restow.model.cluster.resource_columns import UNLISTED
 from restow.model.snapshot import Snapshot
 from tests.model.cluster.builders import node, pod
 from tests.model.cluster.reading import Fitting, amount, everything, free
@@ -72,7 +72,7 @@ def test_what_pods_took_of_it_before_counts_once_a_node_offers_some(snapshot: Sn
     column = snapshot.room.resources.find(THING)
     assert column is not None and snapshot.room.free[column, 0] == 1
     assert (free(snapshot, "n1")[THING], amount(snapshot, "releasing", "n1", THING)) == (1, 1)
-    assert filters.fits_row(snapshot.room, ((column, 1),), 0) and not filters.fits_row(snapshot.room, ((column, 2),), 0)
+    assert node_filters.fits_row(snapshot.room, ((column, 1),), 0) and not node_filters.fits_row(snapshot.room, ((column, 2),), 0)
     snapshot.remove_pod(pod("there", on="n1", version=91))
     snapshot.remove_pod(pod("leaver", on="n1", version=91))
     assert (free(snapshot, "n1")[THING], amount(snapshot, "requested", "n1", THING)) == (5, 0)

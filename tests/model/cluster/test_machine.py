@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from msgspec.structs import replace
 
-from restow.model.cluster.domains import summed
-from restow.model.cluster.filters import shortages
+from restow.model.cluster.topology_domains import domain_sums
+from restow.model.cluster.node_filters import shortages
 from restow.model.cluster.selector_group import SelectorGroup
 from restow.model.objects import (
     Affinity,
@@ -102,7 +102,7 @@ class SnapshotMachine(RuleBasedStateMachine):
         self.created = 0
         web = (SelectorGroup(parse_label_selector("app=web"), frozenset(["default"])),)
         self.fitting = Fitting(self.snapshot)
-        self.web_by_zone = summed(self.snapshot.topologies.domains("zone"), self.snapshot.affinity.pod_count(web))
+        self.web_by_zone = domain_sums(self.snapshot.topologies.domains("zone"), self.snapshot.affinity.pod_count(web))
 
     # --- writes -------------------------------------------------------------------------------------------------------
 

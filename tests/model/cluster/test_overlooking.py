@@ -34,17 +34,17 @@ def facts(snapshot: Snapshot) -> tuple[int, bool, int]:
 
 def test_crowd_and_ports_forget_it_and_room_does_not(snapshot: Snapshot) -> None:
     assert facts(snapshot) == (1, False, 3000)
-    with snapshot.overlooking("uid-p"):
+    with snapshot.counting_only_room_of("uid-p"):
         assert facts(snapshot) == (0, True, 3000)
     assert facts(snapshot) == (1, False, 3000)
 
 
 def test_whoever_looked_meanwhile_looks_again(snapshot: Snapshot) -> None:
-    with snapshot.overlooking("uid-p"):
+    with snapshot.counting_only_room_of("uid-p"):
         seen = snapshot.room.changes.generation
     assert snapshot.room.changes.since(seen).tolist() == [0]
 
 
 def test_nobody_is_overlooked_where_nobody_is_known(snapshot: Snapshot) -> None:
-    with snapshot.overlooking("nobody"):
+    with snapshot.counting_only_room_of("nobody"):
         assert facts(snapshot) == (1, False, 3000)

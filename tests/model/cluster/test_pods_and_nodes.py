@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from restow.model.cluster import AlreadyPlaced
-from restow.model.cluster.filters import fits, shortages
+from restow.model.cluster.node_filters import fits, shortages
 from restow.model.objects import Pod
 from restow.model.quantity import QuantityError
 from restow.model.snapshot import Snapshot, UnknownNode

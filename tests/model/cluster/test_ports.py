@@ -56,7 +56,7 @@ def test_ports_are_vacant_where_nobody_holds_them(
             mark = snapshot.mark()
             snapshot.apply_pod(listening(9, ports, node))
             snapshot.undo_to(mark)
-    asked = snapshot.shapes.of(listening(8, wanted)).facts.ports
+    asked = snapshot.shapes.of(listening(8, wanted)).fields.ports
     names = [snapshot.rows.name(row) for row in range(snapshot.rows.size)]
     expected = [name is None or is_vacant(snapshot, name, wanted) for name in names]
     assert snapshot.ports.vacant(asked, snapshot.rows.every).tolist() == expected

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from restow.model.cluster import states
+from restow.model.cluster import row_states
 from restow.model.cluster.room import Room
 from restow.model.cluster.rows import Rows
-from restow.model.cluster.undo import UndoLog
+from restow.model.cluster.undo_log import UndoLog
 
 NAMES = ["a", "b", "c", "d", "e"]
 EVENTS = st.lists(
@@ -45,7 +45,7 @@ def happen(room: Room, log: UndoLog, event: str, row: int, amount: int) -> None:
 @given(events=EVENTS)
 def test_rows_are_in_one_state_exactly_while_they_have_the_same_room(spare: int, events: list[Any]) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(states, "_SPARE", spare)
+        patch.setattr(row_states, "_SPARE", spare)
         log = UndoLog()
         rows = Rows(log, capacity=2)
         room = Room(log, rows)
@@ -62,7 +62,7 @@ def test_rows_are_in_one_state_exactly_while_they_have_the_same_room(spare: int,
 def test_a_state_that_comes_again_has_its_number_again_until_numbers_are_given_anew(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(states, "_SPARE", 6)
+    monkeypatch.setattr(row_states, "_SPARE", 6)
     log = UndoLog()
     rows = Rows(log, capacity=4)
     room = Room(log, rows)
@@ -80,7 +80,7 @@ def test_a_state_that_comes_again_has_its_number_again_until_numbers_are_given_a
 def test_where_every_row_is_another_nothing_is_shared_until_they_are_alike_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(states, "_SPARE", 6)
+    monkeypatch.setattr(row_states, "_SPARE", 6)
     log = UndoLog()
     rows = Rows(log, capacity=8)
     room = Room(log, rows)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from restow.model.cluster.storage import OutOfSync, StorageObject, wish_of
+from restow.model.cluster.storage import OutOfSync, StorageObject, claim_requirements
 from restow.model.objects import PersistentVolume, PersistentVolumeClaim
 from restow.model.quantity import QuantityError
 from restow.model.snapshot import Snapshot
@@ -39,8 +39,8 @@ def taken(one: PersistentVolume, by: str = "c") -> PersistentVolume:
 
 def choices(snapshot: Snapshot, size: str = "5Gi", of: str = "local") -> list[str | None]:
     """The volume a claim would get on each node."""
-    pool = snapshot.storage.pool(of)
-    [chosen] = pool.choose([wish_of(claim("c", size, of=of))], snapshot.rows.every)
+    pool = snapshot.storage.offers.pool(of)
+    [chosen] = pool.choose_volumes([claim_requirements(claim("c", size, of=of))], snapshot.rows.every)
     return [pool.offers[number].volume.metadata.name if number >= 0 else None for number in chosen.tolist()]
 
 
@@ -90,7 +90,7 @@ def test_an_assumed_volume_is_seen_as_taken_and_restored_as_shown() -> None:
     snapshot = cluster(NODES, shown)
     snapshot.storage.volumes.assume(after := taken(shown))
     assert (choices(snapshot), snapshot.storage.volume("v")) == ([None, None], after)
-    snapshot.storage.volumes.restore(after)
+    snapshot.storage.volumes.forget(after)
     assert (choices(snapshot), snapshot.storage.volume("v")) == (["v", "v"], shown)
 
 
@@ -107,7 +107,7 @@ def test_a_newer_version_overrides_what_is_assumed_and_restore_then_does_nothing
     snapshot.storage.volumes.assume(after := taken(volume("v")))
     snapshot.apply_storage(newer := volume("v", "20Gi", version=2))
     assert snapshot.storage.volume("v") is newer
-    snapshot.storage.volumes.restore(after)
+    snapshot.storage.volumes.forget(after)
     assert snapshot.storage.volume("v") is newer
 
 
@@ -131,7 +131,7 @@ def test_restoring_ones_own_assumption_leaves_anothers_alone() -> None:
     mine, theirs = claim("c", selected="n1"), claim("c", selected="n1")
     snapshot.storage.claims.assume(mine)
     snapshot.storage.claims.assume(theirs)
-    snapshot.storage.claims.restore(mine)
+    snapshot.storage.claims.forget(mine)
     assert snapshot.storage.claim("default", "c") is theirs
 
 
@@ -146,7 +146,7 @@ TRIALS: dict[str, Callable[[Snapshot], object]] = {
     "a volume goes": lambda s: s.remove_storage(volume("here", version=2)),
     "a held volume is let go": lambda s: s.apply_storage(volume("held", version=2)),
     "a volume is assumed taken": lambda s: s.storage.volumes.assume(taken(s.storage.volume("here") or volume("x"))),
-    "an assumed volume is restored": lambda s: s.storage.volumes.restore(s.storage.volumes.assumed()[0]),
+    "an assumed volume is restored": lambda s: s.storage.volumes.forget(s.storage.volumes.assumed()[0]),
     "an assumed volume is shown": lambda s: s.apply_storage(volume("assumed", claim="c", version=2)),
     "a claim comes": lambda s: s.apply_storage(claim("new")),
     "a claim is bound": lambda s: s.apply_storage(claim("c", to="held", version=2)),
@@ -196,15 +196,15 @@ def state(snapshot: Snapshot) -> dict[str, Any]:
         "tables": {kind.__name__: dict(table._shown) for kind, table in storage._tables.items()},
         "versions": {kind.__name__: dict(table._versions._live) for kind, table in storage._tables.items()},
         "assumed": (storage.volumes.assumed(), storage.claims.assumed()),
-        "available": {name: dict(pool._available) for name, pool in storage._pools.items() if len(pool)},
-        "held": storage._held,
+        "available": {name: dict(pool._available) for name, pool in storage.offers._pools.items() if len(pool)},
+        "held": storage.offers._prebound,
         "claims of": storage._claims_of,
-        "attached": (storage._attached_at, storage._attachments_of),
+        "attached": (storage.attachment_index._by_node, storage.attachment_index._nodes_of),
         "choices": [choices(snapshot, size, of) for size in ("1Gi", "6Gi", "8Gi") for of in ("local", "made")],
-        "largest": storage.room_left("made").largest(snapshot.rows.every).tolist(),
+        "largest": storage.provisionable("made").largest_sizes(snapshot.rows.every).tolist(),
         "mounts": (mounts._on, mounts._claims, mounts._disks),
         "too many": [
-            snapshot.attached.too_many([(DRIVER, f"x{n}") for n in range(count)], snapshot.rows.every).tolist()
+            snapshot.attached.exceeding_limit([(DRIVER, f"x{n}") for n in range(count)], snapshot.rows.every).tolist()
             for count in range(4)
         ],
     }
@@ -237,12 +237,12 @@ def test_a_volume_that_comes_back_keeps_its_place_among_the_others(snapshot: Sna
     assert isinstance(shown, PersistentVolume)
     snapshot.storage.volumes.assume(after := taken(shown))
     assert choices(snapshot) == [None, "there"]
-    snapshot.storage.volumes.restore(after)
+    snapshot.storage.volumes.forget(after)
     assert choices(snapshot) == ["here", "there"]
 
 
 def test_capacities_of_one_label_and_of_everybody_are_compared(snapshot: Snapshot) -> None:
-    largest = snapshot.storage.room_left("made").largest
+    largest = snapshot.storage.provisionable("made").largest_sizes
     assert largest(snapshot.rows.every).tolist() == [10 * 2**30, 2**30]
     snapshot.apply_node(node("n3", labels={"zone": "nobody has heard of"}))
     assert largest(snapshot.rows.every).tolist() == [10 * 2**30, 2**30, 2**30]

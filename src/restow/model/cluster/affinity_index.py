@@ -28,14 +28,14 @@ from restow.model.cluster.selector_group import (
     required_label,
     selector_group_of_term,
 )
-from restow.model.cluster.shapes import Shape
-from restow.model.cluster.undo import UndoLog
+from restow.model.cluster.pod_shapes import Shape
+from restow.model.cluster.undo_log import UndoLog
 from restow.model.match_label_keys import fold_label_keys
 from restow.model.objects import PodAffinity, PodSpec
 from restow.model.selectors import SelectorError
 
 if TYPE_CHECKING:
-    from restow.model.cluster.domains import DomainSums
+    from restow.model.cluster.topology_domains import DomainSums
     from restow.model.cluster.occupancy import Occupant
 
 _MAX_POD_COUNTS = 2048

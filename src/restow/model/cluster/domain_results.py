@@ -14,7 +14,7 @@ from typing import Final, Generic
 import numpy as np
 from numpy.typing import NDArray
 
-from restow.model.cluster.domains import Domains, DomainSums
+from restow.model.cluster.topology_domains import Domains, DomainSums
 from restow.model.cluster.rows import S, Which
 
 _JOURNAL_LIMIT: Final = 4096

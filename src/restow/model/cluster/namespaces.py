@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from restow.model.cluster.undo import UndoLog
-from restow.model.cluster.versions import Versions, version_number
+from restow.model.cluster.undo_log import UndoLog
+from restow.model.cluster.seen_versions import SeenVersions, version_number
 from restow.model.objects import Namespace
 
 NAME_LABEL = "kubernetes.io/metadata.name"
@@ -19,7 +19,7 @@ class Namespaces:
 
     def __init__(self, log: UndoLog) -> None:
         self._log = log
-        self._versions = Versions(log)
+        self._versions = SeenVersions(log)
         self._labels: dict[str, Mapping[str, str]] = {}
         self._changing: list[Callable[[str], None]] = []
 

@@ -10,14 +10,14 @@ from __future__ import annotations
 import msgspec
 
 from restow.model.cluster.affinity_index import AffinityIndex
-from restow.model.cluster.listing import UNLISTED, Amounts
-from restow.model.cluster.mounts import Mounts
-from restow.model.cluster.nodes import NodeTable
-from restow.model.cluster.ports import Ports
+from restow.model.cluster.resource_columns import UNLISTED, Amounts
+from restow.model.cluster.mounted_volumes import MountedVolumes
+from restow.model.cluster.node_table import NodeTable
+from restow.model.cluster.host_ports import HostPorts
 from restow.model.cluster.room import LedgerName, Room, negated
 from restow.model.cluster.rows import Rows
-from restow.model.cluster.shapes import Shape
-from restow.model.cluster.undo import UndoLog
+from restow.model.cluster.pod_shapes import Shape
+from restow.model.cluster.undo_log import UndoLog
 from restow.model.objects import Pod
 from restow.model.reservations.seat_name import SeatName
 
@@ -41,14 +41,14 @@ class Occupant(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 class Occupancy:
     __slots__ = ("_crowd", "_log", "_nodes", "_occupants", "_ports", "_room", "_remainders", "_rows", "mounts")
 
-    def __init__(self, log: UndoLog, rows: Rows, room: Room, nodes: NodeTable, ports: Ports, crowd: AffinityIndex) -> None:
+    def __init__(self, log: UndoLog, rows: Rows, room: Room, nodes: NodeTable, ports: HostPorts, crowd: AffinityIndex) -> None:
         self._log = log
         self._rows = rows
         self._room = room
         self._nodes = nodes
         self._ports = ports
         self._crowd = crowd
-        self.mounts = Mounts(log, rows)
+        self.mounts = MountedVolumes(log, rows)
         self._occupants: dict[str, dict[str, Occupant]] = {}
         self._remainders: dict[SeatName, tuple[str, Amounts]] = {}
 
@@ -62,10 +62,10 @@ class Occupancy:
         row = self._rows.claim(node)
         self._room.charge(occupant.ledger, row, shape.amounts, shape.scored)
         if occupant.leaving:
-            self._room.leaving(row, shape.amounts)
-        if shape.facts.ports:
-            self._ports.take(row, occupant.key, shape.facts.ports)
-        if shape.facts.volumes:
+            self._room.count_leaving(row, shape.amounts)
+        if shape.fields.ports:
+            self._ports.take(row, occupant.key, shape.fields.ports)
+        if shape.fields.volumes:
             self.mounts.take(row, occupant.key, occupant.pod)
         self._crowd.add_pod(row, occupant)
         if node not in self._occupants:
@@ -75,12 +75,12 @@ class Occupancy:
     def remove(self, occupant: Occupant) -> None:
         row = self._rows.claim(occupant.node)
         self._crowd.remove_pod(row, occupant)
-        if occupant.shape.facts.volumes:
+        if occupant.shape.fields.volumes:
             self.mounts.release(row, occupant.key)
-        if occupant.shape.facts.ports:
-            self._ports.release(row, occupant.key, occupant.shape.facts.ports)
+        if occupant.shape.fields.ports:
+            self._ports.release(row, occupant.key, occupant.shape.fields.ports)
         if occupant.leaving:
-            self._room.leaving(row, negated(occupant.shape.amounts))
+            self._room.count_leaving(row, negated(occupant.shape.amounts))
         self._room.discharge(occupant.ledger, row, occupant.shape.amounts, occupant.shape.scored)
         self._log.drop(self._occupants[occupant.node], occupant.key)
         if not self._occupants[occupant.node]:
@@ -105,15 +105,15 @@ class Occupancy:
             self._room.charge("reserved", self._rows.claim(node), amounts, ())
             self._log.put(self._remainders, seat, (node, amounts))
 
-    def overlook(self, occupant: Occupant) -> None:
+    def count_only_room(self, occupant: Occupant) -> None:
         """Take an occupant for gone in every respect but the room it takes. Only undoing it makes it whole again."""
         row = self._rows.claim(occupant.node)
         self._crowd.remove_pod(row, occupant)
-        if occupant.shape.facts.volumes:
+        if occupant.shape.fields.volumes:
             self.mounts.release(row, occupant.key)
-        if occupant.shape.facts.ports:
+        if occupant.shape.fields.ports:
             self._log.record(self._room.changes.touch, row)  # runs last: whoever looked in between looks again
-            self._ports.release(row, occupant.key, occupant.shape.facts.ports)
+            self._ports.release(row, occupant.key, occupant.shape.fields.ports)
             self._room.changes.touch(row)
 
     def replace(self, old: Occupant, new: Occupant) -> None:
@@ -129,7 +129,7 @@ class Occupancy:
 
     def is_exchangeable(self, held: Occupant, shape: Shape) -> bool:
         """Whether a pod of this shape takes just what an occupant has, in all that anybody looks at but labels."""
-        facts = shape.facts
+        facts = shape.fields
         return (
             held.shape is shape
             and not (held.leaving or facts.ports or facts.volumes or shape.readings)

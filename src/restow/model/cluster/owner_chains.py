@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from restow.model.cluster.undo import UndoLog
+from restow.model.cluster.undo_log import UndoLog
 from restow.model.object_key import key_of
 from restow.model.objects import ObjectMeta, OwnerReference, Pod, PodGroup
 

@@ -18,12 +18,12 @@ from collections.abc import Collection
 
 import numpy as np
 
-from restow.model.cluster.labels import Ids
-from restow.model.cluster.nodes import NodeTable
+from restow.model.cluster.node_labels import Ids
+from restow.model.cluster.node_table import NodeTable
 from restow.model.cluster.owner_chains import OwnerChains
 from restow.model.cluster.rows import RowIndex, grown
-from restow.model.cluster.undo import UndoLog
-from restow.model.cluster.versions import Versions, version_number
+from restow.model.cluster.undo_log import UndoLog
+from restow.model.cluster.seen_versions import SeenVersions, version_number
 from restow.model.objects import Pod, Queue
 from restow.model.pods import is_of_daemon_set
 from restow.model.queues import DEFAULT_QUEUE, locked_nodes, queue_name
@@ -55,7 +55,7 @@ class QueueLocks:
         self._log = log
         self._nodes = nodes
         self._kinship = kinship
-        self._versions = Versions(log)
+        self._versions = SeenVersions(log)
         self._nodes_of: dict[str, frozenset[str]] = {}
         self._holders_of: dict[str, Holders] = {}
         self._numbers: dict[Holders, int] = {(): UNLOCKED}

@@ -13,7 +13,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from restow.model.cluster.undo import UndoLog
+from restow.model.cluster.undo_log import UndoLog
 
 RowIndex = NDArray[np.intp]
 Which = RowIndex | slice

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from restow.model.cluster.occupancy import Occupant
-from restow.model.cluster.undo import UndoLog
+from restow.model.cluster.undo_log import UndoLog
 from restow.model.reservations.seat import Seat
 from restow.model.reservations.seat_name import SeatName
 

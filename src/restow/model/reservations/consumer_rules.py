@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from restow.model.cluster.occupancy import Occupant
 from restow.model.cluster.owner_chains import OwnerChains
-from restow.model.cluster.pods import Pods
+from restow.model.cluster.known_pods import KnownPods
 from restow.model.objects import Pod, Reservation
 from restow.model.reservations.assigned_seats import AssignedSeats
 from restow.model.reservations.observed_spec import possible_consumers
@@ -29,7 +29,7 @@ from restow.model.reservations.seat_name import SeatName
 
 class ConsumerRules:
     def __init__(
-        self, placements: Placements, pods: Pods, owner_chains: OwnerChains, assigned: AssignedSeats
+        self, placements: Placements, pods: KnownPods, owner_chains: OwnerChains, assigned: AssignedSeats
     ) -> None:
         self._placements = placements
         self._pods = pods

@@ -10,7 +10,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterable
 from operator import attrgetter
 
-from restow.model.cluster.undo import UndoLog
+from restow.model.cluster.undo_log import UndoLog
 from restow.model.object_key import Key, key_of
 from restow.model.objects import Reservation
 from restow.model.reservations.owner_index import OwnerIndex

@@ -12,7 +12,7 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterator
 
 from restow.model.cluster.owner_chains import OwnerChains
-from restow.model.cluster.undo import UndoLog
+from restow.model.cluster.undo_log import UndoLog
 from restow.model.object_key import Key, key_of
 from restow.model.objects import Pod, Reservation
 from restow.model.reservations.owners import NAME, UID, LookupKind, Owners, lookup_values

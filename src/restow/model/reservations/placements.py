@@ -12,10 +12,10 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from msgspec.structs import replace
 
-from restow.model.cluster.classes import Classes
-from restow.model.cluster.shapes import Shape
-from restow.model.cluster.undo import UndoLog
-from restow.model.cluster.versions import Versions, version_number
+from restow.model.cluster.pod_classes import PodClasses
+from restow.model.cluster.pod_shapes import Shape
+from restow.model.cluster.undo_log import UndoLog
+from restow.model.cluster.seen_versions import SeenVersions, version_number
 from restow.model.object_key import Key, key_of
 from restow.model.objects import Placement, Reservation
 from restow.model.quantity import QuantityError
@@ -28,10 +28,10 @@ from restow.model.reservations.spec import seats_per_task
 
 
 class Placements:
-    def __init__(self, log: UndoLog, classes: Classes) -> None:
+    def __init__(self, log: UndoLog, classes: PodClasses) -> None:
         self._log = log
         self._classes = classes
-        self._versions = Versions(log)
+        self._versions = SeenVersions(log)
         self._known: dict[Key, Reservation] = {}
         self._assumed: dict[Key, dict[SeatName, Placement]] = {}
         """Placements that were decided and that the status does not show yet."""

@@ -16,12 +16,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from restow.model.cluster.classes import Classes
-from restow.model.cluster.listing import Amounts
+from restow.model.cluster.pod_classes import PodClasses
+from restow.model.cluster.resource_columns import Amounts
 from restow.model.cluster.occupancy import Occupancy, Occupant, is_consumption_unchanged
 from restow.model.cluster.owner_chains import OwnerChains
-from restow.model.cluster.pods import Pods
-from restow.model.cluster.undo import UndoLog
+from restow.model.cluster.known_pods import KnownPods
+from restow.model.cluster.undo_log import UndoLog
 from restow.model.object_key import Key, key_of
 from restow.model.objects import Placement, Pod, Reservation
 from restow.model.reservations.free_seats import FreeSeats
@@ -38,7 +38,7 @@ from restow.model.reservations.seat_states import SeatStates
 
 class ReservationIndex:
     def __init__(
-        self, log: UndoLog, occupancy: Occupancy, classes: Classes, pods: Pods, owner_chains: OwnerChains
+        self, log: UndoLog, occupancy: Occupancy, classes: PodClasses, pods: KnownPods, owner_chains: OwnerChains
     ) -> None:
         self._pods = pods
         self.owner_chains = owner_chains

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from restow.model.cluster.listing import Amounts, Resources
+from restow.model.cluster.resource_columns import Amounts, ResourceColumns
 from restow.model.cluster.occupancy import Occupancy, Occupant
-from restow.model.cluster.shapes import Shape
-from restow.model.cluster.undo import UndoLog
+from restow.model.cluster.pod_shapes import Shape
+from restow.model.cluster.undo_log import UndoLog
 from restow.model.reservations.reserved_usage import ChargedTo, ReservedUsage
 from restow.model.reservations.seat import Seat
 from restow.model.reservations.seat_name import SeatName
@@ -20,7 +20,7 @@ from restow.model.reservations.seat_name import SeatName
 
 class ReservedPods:
     def __init__(
-        self, log: UndoLog, occupancy: Occupancy, resources: Resources, shapes: Mapping[SeatName, Shape]
+        self, log: UndoLog, occupancy: Occupancy, resources: ResourceColumns, shapes: Mapping[SeatName, Shape]
     ) -> None:
         self._log = log
         self._occupancy = occupancy

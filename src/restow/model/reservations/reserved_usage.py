@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from restow.model.cluster.listing import Amounts, Resources
-from restow.model.cluster.undo import UndoLog
+from restow.model.cluster.resource_columns import Amounts, ResourceColumns
+from restow.model.cluster.undo_log import UndoLog
 
 ChargedTo = tuple[str, str]
 """A namespace, and a queue as written: "" is the default queue."""
@@ -18,7 +18,7 @@ ChargedTo = tuple[str, str]
 class ReservedUsage:
     __slots__ = ("_log", "_resources", "_sums")
 
-    def __init__(self, log: UndoLog, resources: Resources) -> None:
+    def __init__(self, log: UndoLog, resources: ResourceColumns) -> None:
         self._log = log
         self._resources = resources
         self._sums: dict[ChargedTo, dict[int, int]] = {}

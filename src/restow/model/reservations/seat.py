@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
-from restow.model.cluster.versions import version_number
+from restow.model.cluster.seen_versions import version_number
 from restow.model.object_key import key_of
 from restow.model.objects import Placement, Pod, Reservation
 from restow.model.reservations.observed_spec import is_ended, possible_consumers

@@ -27,8 +27,8 @@ from msgspec.structs import replace
 
 from restow.model.cluster.occupancy import Occupant
 from restow.model.cluster.owner_chains import OwnerChains
-from restow.model.cluster.pods import Pods
-from restow.model.cluster.undo import UndoLog
+from restow.model.cluster.known_pods import KnownPods
+from restow.model.cluster.undo_log import UndoLog
 from restow.model.object_key import Key
 from restow.model.objects import Pod, Reservation
 from restow.model.reservations.assigned_seats import AssignedSeats
@@ -56,7 +56,7 @@ class _Evidence(msgspec.Struct):
 
 
 class SeatConsumers:
-    def __init__(self, log: UndoLog, placements: Placements, pods: Pods, owner_chains: OwnerChains) -> None:
+    def __init__(self, log: UndoLog, placements: Placements, pods: KnownPods, owner_chains: OwnerChains) -> None:
         self._log = log
         self._reservations = placements.known
         self._seats = placements.seats

@@ -16,9 +16,9 @@ from itertools import groupby
 from operator import attrgetter
 
 from restow.model.cluster.occupancy import Occupant
-from restow.model.cluster.pods import Pods
-from restow.model.cluster.shapes import Shape
-from restow.model.cluster.undo import UndoLog
+from restow.model.cluster.known_pods import KnownPods
+from restow.model.cluster.pod_shapes import Shape
+from restow.model.cluster.undo_log import UndoLog
 from restow.model.object_key import Key
 from restow.model.objects import Reservation
 from restow.model.reservations.free_seats import FreeSeats
@@ -35,7 +35,7 @@ class SeatStates:
         self,
         log: UndoLog,
         placements: Placements,
-        pods: Pods,
+        pods: KnownPods,
         consumers: SeatConsumers,
         reserved_pods: ReservedPods,
         free: FreeSeats,

@@ -1,22 +1,28 @@
 """Storage in the snapshot. Start reading at `storage`."""
 
-from restow.model.cluster.storage.attached import Attached, VolumeId
-from restow.model.cluster.storage.pools import NONE, Offer, Pool, Wish, wish_of
+from restow.model.cluster.storage.attached_volumes import AttachedVolumes, VolumeId
+from restow.model.cluster.storage.object_tables import AssumableTable, ObjectTable, OutOfSync, key_of
 from restow.model.cluster.storage.storage import Storage, StorageObject
-from restow.model.cluster.storage.tables import AssumeTable, OutOfSync, Table, key_of
+from restow.model.cluster.storage.volume_pool import (
+    NONE,
+    ClaimRequirements,
+    OfferedVolume,
+    VolumePool,
+    claim_requirements,
+)
 
 __all__ = [
     "NONE",
-    "AssumeTable",
-    "Attached",
-    "Offer",
+    "AssumableTable",
+    "AttachedVolumes",
+    "ClaimRequirements",
+    "ObjectTable",
+    "OfferedVolume",
     "OutOfSync",
-    "Pool",
     "Storage",
     "StorageObject",
-    "Table",
     "VolumeId",
-    "Wish",
+    "VolumePool",
+    "claim_requirements",
     "key_of",
-    "wish_of",
 ]

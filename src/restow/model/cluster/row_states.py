@@ -26,7 +26,7 @@ _PATIENCE = 16
 """So many changes for every row are let pass before it is tried again."""
 
 
-class States:
+class RowStates:
     __slots__ = ("_ignored", "_lines", "_numbers", "_rows", "at", "epoch", "of_row", "shared")
 
     def __init__(self, rows: Rows, lines: Sequence[memoryview]) -> None:

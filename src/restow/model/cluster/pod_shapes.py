@@ -20,7 +20,7 @@ import msgspec
 from msgspec.structs import replace
 
 from restow.model.affinity import NodeConstraint, node_constraint
-from restow.model.cluster.listing import Amounts, Resources
+from restow.model.cluster.resource_columns import Amounts, ResourceColumns
 from restow.model.match_label_keys import keys_of
 from restow.model.objects import (
     Pod,
@@ -40,7 +40,7 @@ HostPort = tuple[str, str, int]
 """(address, protocol, port); the address 0.0.0.0 means every address."""
 
 
-class Reading(msgspec.Struct, frozen=True, gc=False):
+class SelectorScope(msgspec.Struct, frozen=True, gc=False):
     """Which label keys of which pods a selector reads: pods of the listed namespaces, of the pod's own, or of all."""
 
     keys: frozenset[str]
@@ -49,7 +49,7 @@ class Reading(msgspec.Struct, frozen=True, gc=False):
     all_namespaces: bool = False
 
 
-class Facts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class ShapeFields(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The canonical form: two pods with equal facts are equal to every filter and score, labels and namespace apart."""
 
     requests: dict[str, int]
@@ -68,9 +68,9 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Shape:
     """What pods that are equal to scheduling have in common. Compared by identity."""
 
-    def __init__(self, number: int, facts: Facts, resources: Resources, base: Shape | None = None) -> None:
+    def __init__(self, number: int, facts: ShapeFields, resources: ResourceColumns, base: Shape | None = None) -> None:
         self.number = number
-        self.facts = facts
+        self.fields = facts
         self._base = base
         self._resources = resources
         self._unlisted = resources.unlisted(facts.requests)
@@ -80,8 +80,8 @@ class Shape:
 
     def renumber(self) -> None:
         """Say what is asked for by the numbers that resources have now."""
-        self.amounts: Amounts = self._resources.amounts({**self.facts.requests, PODS: 1})
-        self.scored: Amounts = self._resources.amounts(self.facts.scored)
+        self.amounts: Amounts = self._resources.amounts({**self.fields.requests, PODS: 1})
+        self.scored: Amounts = self._resources.amounts(self.fields.scored)
 
     @property
     def base(self) -> Shape:
@@ -91,14 +91,14 @@ class Shape:
     @property
     def spec(self) -> PodSpec:
         """The constraints as written; containers, tolerations and volumes are in `facts`."""
-        return self.facts.spec
+        return self.fields.spec
 
     @cached_property
     def constraint(self) -> NodeConstraint:
         return node_constraint(self.spec)
 
     @cached_property
-    def readings(self) -> tuple[Reading, ...]:
+    def readings(self) -> tuple[SelectorScope, ...]:
         """Everything the pod's own selectors read of other pods."""
         return tuple(_readings(self.spec))
 
@@ -106,12 +106,12 @@ class Shape:
     def local(self) -> bool:
         """Whether the spec means different things in different namespaces, by naming objects or pods of its own."""
         spec = self.spec
-        named = any(volume.persistent_volume_claim or volume.ephemeral for volume in self.facts.volumes)
+        named = any(volume.persistent_volume_claim or volume.ephemeral for volume in self.fields.volumes)
         own = any(reading.own_namespace for reading in self.readings)
         return named or own or bool(spec.resource_claims or spec.scheduling_group)
 
     def __repr__(self) -> str:
-        return f"Shape({self.number}, {self.facts.requests})"
+        return f"Shape({self.number}, {self.fields.requests})"
 
 
 class Shapes:
@@ -119,7 +119,7 @@ class Shapes:
 
     __slots__ = ("_as_written", "_canonical", "_made", "resources")
 
-    def __init__(self, resources: Resources) -> None:
+    def __init__(self, resources: ResourceColumns) -> None:
         self.resources = resources
         self._as_written: WeakValueDictionary[bytes, Shape] = WeakValueDictionary()
         self._canonical: WeakValueDictionary[bytes, Shape] = WeakValueDictionary()
@@ -133,15 +133,15 @@ class Shapes:
             shape = self._as_written[written] = self._intern(self._facts_of(pod))
         return shape
 
-    def _facts_of(self, pod: Pod) -> Facts:
+    def _facts_of(self, pod: Pod) -> ShapeFields:
         """`facts_of`; what pods with a claim each have in common is read once."""
         volumes = _volumes(pod.spec)
         if not volumes or any(volume.image for volume in volumes):
-            return facts_of(pod)
+            return shape_fields_of(pod)
         bare = self.of(replace(pod, spec=replace(pod.spec, volumes=None)))
-        return replace(bare.facts, volumes=_nameless(volumes), pod_name=_name_if_read(pod, volumes))
+        return replace(bare.fields, volumes=_nameless(volumes), pod_name=_name_if_read(pod, volumes))
 
-    def _intern(self, facts: Facts) -> Shape:
+    def _intern(self, facts: ShapeFields) -> Shape:
         key = _encode(facts)
         shape = self._canonical.get(key)
         if shape is None:
@@ -151,11 +151,11 @@ class Shapes:
         return shape
 
 
-def facts_of(pod: Pod) -> Facts:
+def shape_fields_of(pod: Pod) -> ShapeFields:
     """Everything scheduling reads of a pod but its labels and namespace."""
     spec = pod.spec
     volumes = _volumes(spec)
-    return Facts(
+    return ShapeFields(
         requests=pod_requests(pod),
         scored=scored_requests(pod),
         containers=len(spec.containers or ()) + len(spec.init_containers or ()),
@@ -197,7 +197,7 @@ def _written(pod: Pod) -> bytes:
     return _encode((_read(spec), volumes, _reported(status) if _reports(status) else None, name))
 
 
-def surely_alike(one: Pod, other: Pod) -> bool:
+def are_surely_alike(one: Pod, other: Pod) -> bool:
     """Whether two pods have one shape, as pods of one workload that wait have: much quicker to see than the shape is.
     False where it takes a closer look."""
     if _reports(one.status) or _reports(other.status):
@@ -296,15 +296,15 @@ def _tolerations(written: list[Toleration] | None) -> tuple[Toleration, ...]:
     )
 
 
-def _readings(spec: PodSpec) -> Iterator[Reading]:
+def _readings(spec: PodSpec) -> Iterator[SelectorScope]:
     for constraint in spec.topology_spread_constraints or ():
         keys = keys_of(constraint.label_selector) | frozenset(constraint.match_label_keys or ())
-        yield Reading(keys, own_namespace=True)
+        yield SelectorScope(keys, own_namespace=True)
     for term in _affinity_terms(spec):
         keys = keys_of(term.label_selector) | {*(term.match_label_keys or ()), *(term.mismatch_label_keys or ())}
         named = tuple(sorted(set(term.namespaces or ())))
         everywhere = term.namespace_selector is not None
-        yield Reading(keys, named, own_namespace=not named and not everywhere, all_namespaces=everywhere)
+        yield SelectorScope(keys, named, own_namespace=not named and not everywhere, all_namespaces=everywhere)
 
 
 def _affinity_terms(spec: PodSpec) -> Iterator[PodAffinityTerm]:

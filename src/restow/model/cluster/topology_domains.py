@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from restow.model.cluster.affinity_index import RowSums
-from restow.model.cluster.labels import ABSENT
-from restow.model.cluster.nodes import NodeTable
+from restow.model.cluster.node_labels import ABSENT
+from restow.model.cluster.node_table import NodeTable
 from restow.model.cluster.rows import Mask, RowIndex, Which, grown
 
 Sums = NDArray[np.int64]
@@ -188,7 +188,7 @@ class Topologies:
         return found
 
 
-def summed(domains: Domains, source: RowSums) -> DomainSums:
+def domain_sums(domains: Domains, source: RowSums) -> DomainSums:
     """What a source sums up to in each domain, shared by all who ask."""
     for listener in source.listeners:
         if listener.domains is domains:

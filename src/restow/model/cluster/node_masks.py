@@ -1,26 +1,26 @@
 """Masks per shape, kept fresh: where pods of a shape may go by the node's own word.
 
 The masks of the shapes asked for last are kept; each look costs the nodes that changed since the previous one. Whether
-there is room is asked of the room itself (`filters.fits`): of that nothing is kept here, since it may be lent.
+there is room is asked of the room itself (`node_filters.fits`): of that nothing is kept here, since it may be lent.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from restow.model.cluster import filters
-from restow.model.cluster.fresh import Fresh
-from restow.model.cluster.nodes import NodeTable
+from restow.model.cluster import node_filters
+from restow.model.cluster.incremental_vector import IncrementalVector
+from restow.model.cluster.node_table import NodeTable
 from restow.model.cluster.rows import Mask, Which
-from restow.model.cluster.shapes import Shape
+from restow.model.cluster.pod_shapes import Shape
 
 _KEPT = 1024
 
 
-class Masks:
+class NodeMasks:
     def __init__(self, nodes: NodeTable) -> None:
         self._nodes = nodes
-        self._kept: dict[Shape, Fresh[np.bool_]] = {}
+        self._kept: dict[Shape, IncrementalVector[np.bool_]] = {}
 
     def eligible(self, shape: Shape) -> Mask:
         """Nodes that exist, are not cordoned, and whose taints and labels suit the shape."""
@@ -30,16 +30,16 @@ class Masks:
             del self._kept[next(iter(self._kept))]
         return mask.read()
 
-    def _make(self, shape: Shape) -> Fresh[np.bool_]:
+    def _make(self, shape: Shape) -> IncrementalVector[np.bool_]:
         nodes = self._nodes
 
         def eligible(rows: Which) -> Mask:
-            tolerations = shape.facts.tolerations
+            tolerations = shape.fields.tolerations
             return (
                 nodes.present[rows]
-                & filters.schedulable(nodes, tolerations, rows)
-                & filters.tolerated(nodes, tolerations, rows)
-                & filters.selected(nodes, shape.constraint, rows)
+                & node_filters.schedulable(nodes, tolerations, rows)
+                & node_filters.tolerated(nodes, tolerations, rows)
+                & node_filters.selected(nodes, shape.constraint, rows)
             )
 
-        return Fresh(nodes.rows, (nodes.changes,), eligible)
+        return IncrementalVector(nodes.rows, (nodes.changes,), eligible)

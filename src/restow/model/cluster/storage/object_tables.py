@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Generic, Protocol, TypeVar
 
-from restow.model.cluster.undo import UndoLog
-from restow.model.cluster.versions import Versions, version_number
+from restow.model.cluster.seen_versions import SeenVersions, version_number
+from restow.model.cluster.undo_log import UndoLog
 from restow.model.objects import ObjectMeta
 
 
@@ -32,12 +32,12 @@ def key_of(item: Item) -> str:
     return f"{item.metadata.namespace or ''}/{item.metadata.name}"
 
 
-class Table(Generic[T]):
+class ObjectTable(Generic[T]):
     """The objects of one kind by "namespace/name", without a namespace "/name"."""
 
     def __init__(self, log: UndoLog, changed: Changed[T] | None = None) -> None:
         self._log = log
-        self._versions = Versions(log)
+        self._versions = SeenVersions(log)
         self._shown: dict[str, T] = {}
         self._changed = changed
 
@@ -70,7 +70,7 @@ class Table(Generic[T]):
             self._changed(old, new)
 
 
-class AssumeTable(Table[T]):
+class AssumableTable(ObjectTable[T]):
     """A table whose objects can be assumed changed, until the API shows a newer version or the assumption is restored.
 
             assume (same version)
@@ -105,7 +105,7 @@ class AssumeTable(Table[T]):
             )
         self._set_assumed(key, item)
 
-    def restore(self, item: T) -> None:
+    def forget(self, item: T) -> None:
         """See the object as shown again, if what is assumed of it is this very object; otherwise nothing happens."""
         key = key_of(item)
         if self._assumed.get(key) is item:

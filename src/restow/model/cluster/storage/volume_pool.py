@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 
 from restow.model import volumes
 from restow.model.affinity import NodeConstraint
-from restow.model.cluster import filters
-from restow.model.cluster.labels import Ids, LabelColumn
-from restow.model.cluster.nodes import NodeTable
+from restow.model.cluster import node_filters
+from restow.model.cluster.node_labels import Ids, LabelColumn
+from restow.model.cluster.node_table import NodeTable
 from restow.model.cluster.rows import Mask, RowIndex, Which
 from restow.model.objects import PersistentVolume, PersistentVolumeClaim
 from restow.model.quantity import Quantity
@@ -33,14 +33,14 @@ _BEYOND = np.iinfo(np.int64).max
 _FEW = 4
 
 
-class Make(msgspec.Struct, frozen=True, gc=False):
+class VolumeProperties(msgspec.Struct, frozen=True, gc=False):
     """What must agree between a volume and a claim besides size, labels and reach; a cluster has few distinct ones."""
 
     mode: str
     attributes_class: str
     access_modes: frozenset[str]
 
-    def suits(self, offered: Make) -> bool:
+    def suits(self, offered: VolumeProperties) -> bool:
         """Whether a claim that asks for this can have that."""
         return (
             self.mode == offered.mode
@@ -49,54 +49,58 @@ class Make(msgspec.Struct, frozen=True, gc=False):
         )
 
 
-class Offer(msgspec.Struct, frozen=True):
+class OfferedVolume(msgspec.Struct, frozen=True):
     """An available volume."""
 
     volume: PersistentVolume
     capacity: Quantity
-    make: Make
-    reach: NodeConstraint
+    properties: VolumeProperties
+    node_affinity: NodeConstraint
 
-    def alike(self, other: Offer) -> bool:
+    def is_like(self, other: OfferedVolume) -> bool:
         """Whether both have the same place in a pool."""
-        return self.capacity == other.capacity and self.make == other.make and self.reach == other.reach
+        return (
+            self.capacity == other.capacity
+            and self.properties == other.properties
+            and self.node_affinity == other.node_affinity
+        )
 
 
-class Wish(msgspec.Struct, frozen=True):
+class ClaimRequirements(msgspec.Struct, frozen=True):
     """What a claim demands of a volume, wherever it is."""
 
     claim: PersistentVolumeClaim
     size: Quantity
-    make: Make
+    properties: VolumeProperties
     selector: LabelSelector | None
 
-    def can_hold(self, offer: Offer) -> bool:
+    def can_be_bound_to(self, offer: OfferedVolume) -> bool:
         """Whether the claim can have a volume that names it; labels and access modes are then taken on trust."""
         return (
             offer.capacity >= self.size
-            and offer.make.mode == self.make.mode
-            and offer.make.attributes_class == self.make.attributes_class
+            and offer.properties.mode == self.properties.mode
+            and offer.properties.attributes_class == self.properties.attributes_class
         )
 
-    def selects(self, offer: Offer) -> bool:
+    def selects(self, offer: OfferedVolume) -> bool:
         return self.selector is None or self.selector.matches(offer.volume.metadata.labels)
 
 
-def offer_of(volume: PersistentVolume) -> Offer:
+def offered_volume(volume: PersistentVolume) -> OfferedVolume:
     """Raises QuantityError."""
-    return Offer(volume, volumes.capacity(volume), _make(volume), volumes.reach(volume))
+    return OfferedVolume(volume, volumes.capacity(volume), _make(volume), volumes.node_affinity_of(volume))
 
 
-def wish_of(claim: PersistentVolumeClaim) -> Wish:
+def claim_requirements(claim: PersistentVolumeClaim) -> ClaimRequirements:
     """Raises QuantityError, SelectorError."""
     selector = claim.spec.selector
     selects = None if selector is None else label_selector(selector)
-    return Wish(claim, volumes.requested(claim), _make(claim), selects)
+    return ClaimRequirements(claim, volumes.requested(claim), _make(claim), selects)
 
 
-def _make(item: PersistentVolume | PersistentVolumeClaim) -> Make:
+def _make(item: PersistentVolume | PersistentVolumeClaim) -> VolumeProperties:
     attributes_class = item.spec.volume_attributes_class_name or ""
-    return Make(volumes.mode(item), attributes_class, frozenset(item.spec.access_modes or ()))
+    return VolumeProperties(volumes.mode(item), attributes_class, frozenset(item.spec.access_modes or ()))
 
 
 class _ByLabel(msgspec.Struct, frozen=True):
@@ -114,7 +118,7 @@ class _ByReach(msgspec.Struct, frozen=True):
     offers: Numbers
 
 
-class Pool:
+class VolumePool:
     """The available volumes of one class, numbered by size; equal ones by name.
 
     A volume that is taken keeps its number until a new one makes everything be numbered again, since an assumption that
@@ -123,18 +127,18 @@ class Pool:
 
     def __init__(self, nodes: NodeTable) -> None:
         self._nodes = nodes
-        self._available: dict[str, Offer] = {}
+        self._available: dict[str, OfferedVolume] = {}
         self._stale = False
         self._number_all()
 
     def __len__(self) -> int:
         return len(self._available)
 
-    def put(self, offer: Offer) -> None:
+    def put(self, offer: OfferedVolume) -> None:
         name = offer.volume.metadata.name
         self._available[name] = offer
         number = self._numbers.get(name)
-        if number is not None and self.offers[number].alike(offer):
+        if number is not None and self.offers[number].is_like(offer):
             self.offers[number] = offer
             self._open[number] = True
         else:
@@ -144,13 +148,13 @@ class Pool:
         if self._available.pop(name, None) is not None and name in self._numbers:
             self._open[self._numbers[name]] = False
 
-    def choose(self, wishes: Sequence[Wish], rows: Which) -> list[Numbers]:
+    def choose_volumes(self, claims: Sequence[ClaimRequirements], rows: Which) -> list[Numbers]:
         """For each wish, in the order given, the offer it gets on each row, NONE for none: the first that suits it and
         that no wish before it took."""
         if self._stale:
             self._number_all()
         chosen: list[Numbers] = []
-        for wish in wishes:
+        for wish in claims:
             best = np.full(self._nodes.present[rows].shape, _BEYOND)
             for candidates in self._candidates(wish, rows, depth=len(chosen) + 1):
                 for earlier in chosen:
@@ -161,7 +165,7 @@ class Pool:
 
     # ------------------------------------------------------------------------------------------------------------------
 
-    def _candidates(self, wish: Wish, rows: Which, depth: int) -> Iterable[Numbers]:
+    def _candidates(self, wish: ClaimRequirements, rows: Which, depth: int) -> Iterable[Numbers]:
         """The first `depth` offers that each row could give to a wish, of every group of offers."""
         suits = self._suits(wish)
         if not suits.any():
@@ -177,12 +181,14 @@ class Pool:
         for same in self._by_reach:
             few = same.offers[suits[same.offers]][:depth]
             if len(few):
-                reached = filters.selected(self._nodes, same.reach, rows)
+                reached = node_filters.selected(self._nodes, same.reach, rows)
                 yield from (np.where(reached, offer, _BEYOND) for offer in few)
 
-    def _suits(self, wish: Wish) -> Mask:
+    def _suits(self, wish: ClaimRequirements) -> Mask:
         """The available offers that meet a wish."""
-        suits: Mask = self._open & np.array([wish.make.suits(make) for make in self._makes], np.bool_)[self._make_of]
+        suits: Mask = (
+            self._open & np.array([wish.properties.suits(make) for make in self._makes], np.bool_)[self._make_of]
+        )
         suits[: bisect_left(self._sizes, wish.size)] = False
         if wish.selector is not None:
             for number in np.flatnonzero(suits).tolist():
@@ -194,9 +200,9 @@ class Pool:
         self._numbers = {offer.volume.metadata.name: number for number, offer in enumerate(self.offers)}
         self._open = np.ones(len(self.offers), np.bool_)
         self._sizes = [offer.capacity for offer in self.offers]
-        self._makes = list(dict.fromkeys(offer.make for offer in self.offers))
+        self._makes = list(dict.fromkeys(offer.properties for offer in self.offers))
         place = {make: number for number, make in enumerate(self._makes)}
-        self._make_of = np.array([place[offer.make] for offer in self.offers], np.intp)
+        self._make_of = np.array([place[offer.properties] for offer in self.offers], np.intp)
         self._group()
         self._stale = False
 
@@ -205,9 +211,9 @@ class Pool:
         by_label: dict[str, list[tuple[str, int]]] = {}
         by_reach: dict[NodeConstraint, list[int]] = {}
         for number, offer in enumerate(self.offers):
-            label = _one_label(offer.reach)
+            label = _one_label(offer.node_affinity)
             if label is None:
-                by_reach.setdefault(offer.reach, []).append(number)
+                by_reach.setdefault(offer.node_affinity, []).append(number)
             else:
                 pairs = by_label.setdefault(label.key, [])
                 pairs.extend((value, number) for value in dict.fromkeys(label.values))

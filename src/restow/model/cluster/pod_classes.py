@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterable
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from restow.model.cluster.queue_locks import QueueLocks
-from restow.model.cluster.shapes import Shape, Shapes, surely_alike
+from restow.model.cluster.pod_shapes import Shape, Shapes, are_surely_alike
 from restow.model.objects import Pod
 
 Projection = tuple[tuple[str, str], ...]
@@ -54,7 +54,7 @@ class PodClass:
         return f"PodClass({self.number}, {self.shape!r}, {self.namespace!r}, {dict(self.labels)})"
 
 
-class Interest:
+class ReadLabelKeys:
     """Which label keys of pods are read, per namespace."""
 
     __slots__ = ("_everywhere", "_in_namespace", "_keys", "_noted", "_readers", "_review_at", "version")
@@ -123,14 +123,14 @@ class Interest:
         self._keys.clear()
 
 
-class Classes:
+class PodClasses:
     """Interned classes; they live as long as somebody holds one."""
 
     __slots__ = ("_classes", "_last", "_like_it", "_locks", "_made", "interest", "shapes")
 
     def __init__(self, shapes: Shapes, locks: QueueLocks) -> None:
         self.shapes = shapes
-        self.interest = Interest()
+        self.interest = ReadLabelKeys()
         self._locks = locks
         self._classes: WeakValueDictionary[Key, PodClass] = WeakValueDictionary()
         self._made = 0
@@ -192,7 +192,7 @@ class Classes:
 
 def _surely_alike(one: Pod, other: Pod) -> bool:
     mine, others = one.metadata, other.metadata
-    return mine.labels == others.labels and mine.namespace == others.namespace and surely_alike(one, other)
+    return mine.labels == others.labels and mine.namespace == others.namespace and are_surely_alike(one, other)
 
 
 def project(labels: dict[str, str], keys: Iterable[str]) -> Projection:

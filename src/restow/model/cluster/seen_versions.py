@@ -7,14 +7,14 @@ API server; objects without one (hand-written files) are always news. Of the gon
 
 from __future__ import annotations
 
-from restow.model.cluster.undo import UndoLog
+from restow.model.cluster.undo_log import UndoLog
 
 _REMEMBERED = 8192
 _LONGEST = 40
 """Digits: what is longer, Python may refuse to read as a number."""
 
 
-class Versions:
+class SeenVersions:
     __slots__ = ("_gone", "_live", "_log")
 
     def __init__(self, log: UndoLog) -> None:

@@ -20,13 +20,13 @@ Amounts = tuple[tuple[int, int], ...]
 """(number of the resource, amount) pairs in the order of numbers, zero amounts left out."""
 
 
-class Asking(Protocol):
+class AsksByNumber(Protocol):
     """Who asks for resources by their numbers, and must learn when one of them has got a column."""
 
     def renumber(self) -> None: ...
 
 
-class Unlisted:
+class UnlistedResource:
     """A resource that no node has ever offered. It is known for as long as somebody asks for it."""
 
     __slots__ = ("__weakref__", "askers", "name", "number")
@@ -34,10 +34,10 @@ class Unlisted:
     def __init__(self, name: str, number: int) -> None:
         self.name = name
         self.number = number
-        self.askers: WeakSet[Asking] = WeakSet()
+        self.askers: WeakSet[AsksByNumber] = WeakSet()
 
 
-class Resources:
+class ResourceColumns:
     """Numbers of resources by name. Those that have a column keep it for good; those that are unlisted have numbers
     from UNLISTED on, which never come again."""
 
@@ -47,8 +47,8 @@ class Resources:
         self.names = list(names)
         """Of the columns."""
         self._columns = {name: column for column, name in enumerate(self.names)}
-        self._unlisted: WeakValueDictionary[str, Unlisted] = WeakValueDictionary()
-        self._unlisted_by_number: WeakValueDictionary[int, Unlisted] = WeakValueDictionary()
+        self._unlisted: WeakValueDictionary[str, UnlistedResource] = WeakValueDictionary()
+        self._unlisted_by_number: WeakValueDictionary[int, UnlistedResource] = WeakValueDictionary()
         self._since_listed: dict[int, int] = {}
         self._made = 0
 
@@ -80,7 +80,7 @@ class Resources:
         """What is asked for: what is unlisted stays so, and comes last."""
         return tuple(sorted((self._number(name), amount) for name, amount in vector.items() if amount))
 
-    def unlisted(self, vector: Vector) -> tuple[Unlisted, ...]:
+    def unlisted(self, vector: Vector) -> tuple[UnlistedResource, ...]:
         """The resources of a vector that no node has ever offered."""
         return tuple(self._unlisted_one(name) for name in sorted(vector) if name not in self._columns)
 
@@ -92,10 +92,10 @@ class Resources:
         column = self._columns.get(name)
         return self._unlisted_one(name).number if column is None else column
 
-    def _unlisted_one(self, name: str) -> Unlisted:
+    def _unlisted_one(self, name: str) -> UnlistedResource:
         found = self._unlisted.get(name)
         if found is None:
-            found = Unlisted(name, UNLISTED + self._made)
+            found = UnlistedResource(name, UNLISTED + self._made)
             self._made += 1
             self._unlisted[name] = self._unlisted_by_number[found.number] = found
         return found

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from restow.model.cluster.changes import Changes
-from restow.model.cluster.labels import Ids, NodeLabels
+from restow.model.cluster.row_changes import RowChanges
+from restow.model.cluster.node_labels import Ids, NodeLabels
 from restow.model.cluster.rows import Mask, Rows, grown
-from restow.model.cluster.undo import UndoLog
+from restow.model.cluster.undo_log import UndoLog
 from restow.model.objects import Node, Taint
 
 TaintSet = tuple[Taint, ...]
@@ -23,7 +23,7 @@ class NodeTable:
         capacity = rows.capacity
         self._log = log
         self.rows = rows
-        self.changes = Changes(rows)
+        self.changes = RowChanges(rows)
         self.present: Mask = np.zeros(capacity, np.bool_)
         self.unschedulable: Mask = np.zeros(capacity, np.bool_)
         self.taints: Ids = np.zeros(capacity, np.int32)

@@ -12,16 +12,16 @@ from typing import Generic
 import numpy as np
 from numpy.typing import NDArray
 
-from restow.model.cluster.changes import Changes, changed_since
+from restow.model.cluster.row_changes import RowChanges, changed_since
 from restow.model.cluster.rows import Rows, S, Which
 
 
-class Fresh(Generic[S]):
+class IncrementalVector(Generic[S]):
     """A vector over nodes that is brought up to date when it is read."""
 
     __slots__ = ("_compute", "_generations", "_rows", "_tracks", "_values")
 
-    def __init__(self, rows: Rows, tracks: tuple[Changes, ...], compute: Callable[[Which], NDArray[S]]) -> None:
+    def __init__(self, rows: Rows, tracks: tuple[RowChanges, ...], compute: Callable[[Which], NDArray[S]]) -> None:
         self._rows = rows
         self._tracks = tracks
         self._compute = compute

@@ -24,7 +24,7 @@ _VERY_FEW = 8  # as many rows are looked at one by one in half the time that arr
 _MANY = 8  # more than one change for so many rows, and looking at all rows is faster
 
 
-class Changes:
+class RowChanges:
     __slots__ = ("_cut", "_journal", "generation", "stamps")
 
     def __init__(self, rows: Rows) -> None:
@@ -73,7 +73,7 @@ class Changes:
         self.stamps = grown(self.stamps, capacity)
 
 
-def changed_since(tracks: Sequence[Changes], seen: Sequence[int]) -> RowIndex:
+def changed_since(tracks: Sequence[RowChanges], seen: Sequence[int]) -> RowIndex:
     """The rows that changed in any of the tracks after the generations seen, each once."""
     parts = [track.since(one) for track, one in zip(tracks, seen, strict=True) if track.generation != one]
     if len(parts) == 1:

@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping
 import msgspec
 
 from restow.model.cluster.occupancy import Occupancy, Occupant
-from restow.model.cluster.shapes import Shape, Shapes, surely_alike
-from restow.model.cluster.undo import UndoLog
-from restow.model.cluster.versions import Versions, version_number
+from restow.model.cluster.pod_shapes import Shape, Shapes, are_surely_alike
+from restow.model.cluster.undo_log import UndoLog
+from restow.model.cluster.seen_versions import SeenVersions, version_number
 from restow.model.objects import Pod
 from restow.model.pods import is_finished
 from restow.model.reservations.reservation_annotations import named_seat
@@ -37,7 +37,7 @@ class AlreadyPlaced(Exception):
     """The pod is assumed or bound already: placing it once more would count it twice."""
 
 
-class Pods:
+class KnownPods:
     """The pods that take room.
 
              assume             shown bound          shown terminating
@@ -62,7 +62,7 @@ class Pods:
         self._known: dict[str, Occupant] = {}
         self.known: Mapping[str, Occupant] = self._known
         """Assumed, bound and leaving pods by UID."""
-        self._versions = Versions(log)
+        self._versions = SeenVersions(log)
         self.seen = 0
 
     def apply(self, pod: Pod) -> bool:
@@ -138,7 +138,7 @@ class Pods:
         return known
 
     def _bound(self, pod: Pod, node: str, known: Occupant | None) -> Occupant:
-        same = known is not None and surely_alike(pod, known.pod)
+        same = known is not None and are_surely_alike(pod, known.pod)
         return Occupant(
             key=pod.metadata.uid,
             pod=pod,

@@ -19,9 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from restow.model import volumes
-from restow.model.cluster.changes import changed_since
-from restow.model.cluster.mounts import Mounted, Mounts
-from restow.model.cluster.nodes import NodeTable
+from restow.model.cluster.mounted_volumes import MountedVolumes, PodMounts
+from restow.model.cluster.node_table import NodeTable
+from restow.model.cluster.row_changes import changed_since
 from restow.model.cluster.rows import Mask, Rows, Which, grown
 from restow.model.cluster.storage.storage import Storage
 from restow.model.disks import Disk
@@ -54,8 +54,8 @@ class _Here(msgspec.Struct, frozen=True):
 _NOTHING: Final = _Here()
 
 
-class Attached:
-    def __init__(self, storage: Storage, mounts: Mounts, nodes: NodeTable) -> None:
+class AttachedVolumes:
+    def __init__(self, storage: Storage, mounts: MountedVolumes, nodes: NodeTable) -> None:
         self._storage = storage
         self._mounts = mounts
         self._nodes = nodes
@@ -68,11 +68,11 @@ class Attached:
         self._limits: dict[str, Counts] = {}
         self._rows.on_growth(self._grow)
 
-    def volumes_of(self, mounted: Mounted) -> frozenset[VolumeId]:
+    def volumes_of(self, mounted: PodMounts) -> frozenset[VolumeId]:
         """The volumes that a pod with these mounts needs attached."""
         return frozenset(self._identities(mounted))
 
-    def too_many(self, wanted: Iterable[VolumeId], rows: Which) -> Mask:
+    def exceeding_limit(self, wanted: Iterable[VolumeId], rows: Which) -> Mask:
         """Rows that cannot have these volumes besides those they have."""
         self._refresh()
         over: Mask = np.zeros(self._nodes.present[rows].shape, np.bool_)
@@ -144,7 +144,7 @@ class Attached:
 
     # --- which volumes ------------------------------------------------------------------------------------------------
 
-    def _identities(self, mounted: Mounted) -> Iterator[VolumeId]:
+    def _identities(self, mounted: PodMounts) -> Iterator[VolumeId]:
         for claim in mounted.claims:
             identity = self._of_claim(claim)
             if identity is not None:
@@ -165,7 +165,7 @@ class Attached:
         return _DRIVER_OF.get(storage_class.provisioner, storage_class.provisioner), f"to be made for {key}"
 
     def _attached(self, node: str) -> Iterator[VolumeId]:
-        for attachment in self._storage.attached_at(node):
+        for attachment in self._storage.attachment_index.on(node):
             name = attachment.spec.source.persistent_volume_name
             volume = self._storage.volumes.shown(f"/{name}") if name else None
             if attachment.spec.attacher and volume is not None and volume.spec.csi is not None:

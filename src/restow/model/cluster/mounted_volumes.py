@@ -11,9 +11,9 @@ from typing import TypeVar
 
 import msgspec
 
-from restow.model.cluster.changes import Changes
+from restow.model.cluster.row_changes import RowChanges
 from restow.model.cluster.rows import Rows
-from restow.model.cluster.undo import UndoLog
+from restow.model.cluster.undo_log import UndoLog
 from restow.model.disks import Disk, DiskKind, conflicts, disks_used
 from restow.model.objects import Pod
 from restow.model.volumes import claims_used
@@ -22,7 +22,7 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 
-class Mounted(msgspec.Struct, frozen=True, gc=False):
+class PodMounts(msgspec.Struct, frozen=True, gc=False):
     """What one pod mounts."""
 
     claims: tuple[str, ...]
@@ -30,19 +30,19 @@ class Mounted(msgspec.Struct, frozen=True, gc=False):
     disks: tuple[Disk, ...]
 
 
-def mounted_by(pod: Pod) -> Mounted:
+def mounted_by(pod: Pod) -> PodMounts:
     namespace = pod.metadata.namespace or ""
     claims = dict.fromkeys(f"{namespace}/{use.name}" for use in claims_used(pod))
-    return Mounted(tuple(claims), tuple(dict.fromkeys(disks_used(pod))))
+    return PodMounts(tuple(claims), tuple(dict.fromkeys(disks_used(pod))))
 
 
-class Mounts:
+class MountedVolumes:
     __slots__ = ("_claims", "_disks", "_log", "_on", "changes")
 
     def __init__(self, log: UndoLog, rows: Rows) -> None:
         self._log = log
-        self.changes = Changes(rows)
-        self._on: dict[int, dict[str, Mounted]] = {}
+        self.changes = RowChanges(rows)
+        self._on: dict[int, dict[str, PodMounts]] = {}
         self._claims: dict[str, dict[int, set[str]]] = {}
         self._disks: dict[tuple[DiskKind, str], dict[int, set[tuple[str, Disk]]]] = {}
 
@@ -66,7 +66,7 @@ class Mounts:
         """Rows where anything is mounted."""
         return self._on.keys()
 
-    def on(self, row: int) -> Iterable[Mounted]:
+    def on(self, row: int) -> Iterable[PodMounts]:
         return self._on.get(row, {}).values()
 
     def users(self, claim: str) -> dict[int, set[str]]:
@@ -82,7 +82,7 @@ class Mounts:
             if any(conflicts(disk, held) for _, held in holders)
         }
 
-    def _take(self, row: int, key: str, mounted: Mounted) -> None:
+    def _take(self, row: int, key: str, mounted: PodMounts) -> None:
         self._on.setdefault(row, {})[key] = mounted
         for claim in mounted.claims:
             self._claims.setdefault(claim, {}).setdefault(row, set()).add(key)

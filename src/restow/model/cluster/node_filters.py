@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from restow.model.affinity import FieldRequirement, NodeConstraint, NodePreference, NodeTerm
-from restow.model.cluster.listing import Amounts
-from restow.model.cluster.nodes import NodeTable
+from restow.model.cluster.resource_columns import Amounts
+from restow.model.cluster.node_table import NodeTable
 from restow.model.cluster.room import LIMIT, Columns, Room, columns_of
 from restow.model.cluster.rows import Mask, Which
 from restow.model.objects import Toleration

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from restow.model.affinity import NodeTerm
-from restow.model.cluster import filters
-from restow.model.cluster.labels import LabelColumn
-from restow.model.cluster.nodes import NodeTable
+from restow.model.cluster import node_filters
+from restow.model.cluster.node_labels import LabelColumn
+from restow.model.cluster.node_table import NodeTable
 from restow.model.cluster.rows import Which, grown
 from restow.model.objects import CSIStorageCapacity
 from restow.model.quantity import Quantity
@@ -28,7 +28,7 @@ def largest_volume(capacity: CSIStorageCapacity) -> int:
     return 0 if said is None else Quantity.parse(said).value
 
 
-class Capacities:
+class ProvisionableSizes:
     """The capacities of one storage class."""
 
     def __init__(self, nodes: NodeTable) -> None:
@@ -57,14 +57,14 @@ class Capacities:
             if not self._by_topology[topology]:
                 del self._by_topology[topology]
 
-    def largest(self, rows: Which) -> Sizes:
+    def largest_sizes(self, rows: Which) -> Sizes:
         """The largest volume that can be made for each row."""
         sizes = np.zeros(self._nodes.present[rows].shape, np.int64)
         for by_value in self._by_label.values():
             sizes = np.maximum(sizes, by_value.largest(rows))
         for topology, known in self._by_topology.items():
             if not topology.nothing:
-                reached = filters.matches_term(self._nodes, NodeTerm(topology.requirements), rows)
+                reached = node_filters.matches_term(self._nodes, NodeTerm(topology.requirements), rows)
                 sizes = np.maximum(sizes, np.where(reached, max(known.values()), 0))
         return sizes
 

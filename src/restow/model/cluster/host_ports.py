@@ -12,8 +12,8 @@ from collections.abc import Iterable
 import numpy as np
 
 from restow.model.cluster.rows import Mask, Rows, Which
-from restow.model.cluster.shapes import HostPort
-from restow.model.cluster.undo import UndoLog
+from restow.model.cluster.pod_shapes import HostPort
+from restow.model.cluster.undo_log import UndoLog
 
 EVERY_ADDRESS = "0.0.0.0"
 
@@ -21,7 +21,7 @@ _Holders = dict[int, set[tuple[str, str]]]
 """By row: (key of the occupant, address)."""
 
 
-class Ports:
+class HostPorts:
     __slots__ = ("_held", "_log", "_rows")
 
     def __init__(self, log: UndoLog, rows: Rows) -> None:

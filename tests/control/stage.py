@@ -161,7 +161,9 @@ def trouble(rng: random.Random, *, most: float = 0.15, timely: bool = False) -> 
     """Every fault, each as often as chance has it. `timely`: nothing is shown late, or wrongly, for a scheduler could
     not know then what others do behind its back."""
     often = [rng.uniform(0, most) for _ in range(8)]
-    late = {} if timely else {"dropped": often[0] / 2, "repeated": often[1], "late": often[2], "stale": often[3]}
+    late: dict[str, Any] = (
+        {} if timely else {"dropped": often[0] / 2, "repeated": often[1], "late": often[2], "stale": often[3]}
+    )
     return FaultPlan(
         conflict=often[4], busy=often[5] / 2, refused=often[6], unknown=often[7], slow=0.1, delay=2.0, **late
     )

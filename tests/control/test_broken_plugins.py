@@ -180,7 +180,9 @@ BOOM, NO_CODE, NO_PAIR = "Odd: RuntimeError: boom", "no attribute 'code'", "cann
         pytest.param(OddScore(score=scored(-1)), "Odd scored outside of 0..100", id="Score is negative"),
         pytest.param(OddScore(score=scored(2**62)), "Odd scored outside of 0..100", id="Score is enormous"),
         pytest.param(OddScore(score=scored(float("nan"))), "TypeError", id="Score is no number"),
-        pytest.param(OddNormalized(normalize_score=scored(101)), "Odd scored outside of 0..100", id="normalised beyond"),
+        pytest.param(
+            OddNormalized(normalize_score=scored(101)), "Odd scored outside of 0..100", id="normalised beyond"
+        ),
         pytest.param(OddGate(pre_enqueue=boom), BOOM, id="PreEnqueue raises"),
         pytest.param(OddGate(pre_enqueue=nothing), NO_CODE, id="PreEnqueue says nothing"),
         pytest.param(OddOrder(key=boom), BOOM, id="QueueSort raises"),

@@ -64,8 +64,8 @@ async def test_seats_that_nobody_writes_down_are_looked_at(by: float, seconds: f
         async with scheduler(it.api, clock, settings=SchedulerSettings(leak_age=30.0)) as made:
             found = await it.create(kinds.RESERVATION, reservation(replicas=1, cpu="9"))
             await pass_time(2)
-            snapshot = made._feed.snapshot
+            snapshot = made._cache.snapshot
             snapshot.assume_placements(found, [Placement(task="web", index=0, node_name="n1")], at=clock.now())
             clock.by = by
             await pass_time(seconds)
-            assert len(list(snapshot.reservations.assumed(clock.now()))) == left
+            assert len(list(snapshot.reservations.placements.assumed(clock.now()))) == left

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from restow.model import kinds
-from tests.control.migrations.migration_cluster import controller, scheduled
+from tests.control.migrations.migration_cluster import cluster_with_scheduler, running_controller
 from tests.control.stage import condition, group, member, places, stage
 from tests.sim.stage import Stage, pass_time, pod, template, virtual, workload
 
@@ -73,7 +73,7 @@ async def test_a_lock_for_its_own_queue_wakes_a_gang() -> None:
 )
 @virtual
 async def test_a_moving_pod_finds_no_seat_on_the_nodes_of_others(gang: str | None, target: str) -> None:
-    async with scheduled(nodes=3) as it, controller(it.api, it.clock):
+    async with cluster_with_scheduler(nodes=3) as it, running_controller(it.api, it.clock):
         await queues(it, "q")
         await it.create(kinds.POD_GROUP, group("g", 1, queue="q"))
         marks = {"scheduling.k8s.io/group-name": gang} if gang else None

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from restow.adapters.clock import SystemClock
 from restow.adapters.kubernetes import ClusterConfig, KubernetesApi
 from restow.adapters.kubernetes.credentials import StaticCredentials
-from restow.adapters.kubernetes.transport import Limits
+from restow.adapters.kubernetes.transport import TransportLimits
 from restow.adapters.memory import MemoryApi
 from restow.adapters.rest import serve
 from restow.client.verbs import Client
@@ -21,7 +21,7 @@ from tests.sim.stage import node, pod, scheduler
 @asynccontextmanager
 async def remote(port: int) -> AsyncIterator[KubernetesApi]:
     config = ClusterConfig(server=f"http://127.0.0.1:{port}", credentials=StaticCredentials())
-    async with KubernetesApi(config, clock=SystemClock(), limits=Limits(request_timeout=5)) as api:
+    async with KubernetesApi(config, clock=SystemClock(), limits=TransportLimits(request_timeout=5)) as api:
         yield api
 
 

@@ -15,8 +15,8 @@ from restow.control.scheduler import Scheduler, SchedulerMetrics, SchedulerSetti
 from restow.model import kinds
 from restow.model.objects import Document
 from restow.scheduling.actions.allocate import allocate
-from restow.scheduling.actions.enqueue import admit
-from restow.scheduling.session import Session
+from restow.scheduling.actions.enqueue import admit_all
+from restow.scheduling.session import Backlog, Session
 from tests.control.stage import PutBack, check_room, condition, events, group, member, places, stage, world
 from tests.control.volumes import CLAIM, CLASS, MOUNT
 from tests.sim.stage import node, pass_time, pod, profile, ready, running, scheduler, template, virtual, workload
@@ -224,7 +224,7 @@ class _Noting(Session):
 
 @virtual
 async def test_sessions_of_competing_queues_are_bounded_and_share_fairly(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("restow.control.scheduler.scheduler.Session", _Noting)
+    monkeypatch.setattr("restow.control.scheduler.session_runner.Session", _Noting)
     _Noting.counts.clear()
     async with world(nodes=1, cpu="16") as it:
         for name, weight in (("a", 3), ("b", 1)):
@@ -335,11 +335,11 @@ async def test_attempts_and_waiting_pods_are_counted() -> None:
 
 @virtual
 async def test_a_session_that_breaks_lets_stand_what_it_decided() -> None:
-    def break_down(session: Session) -> None:
+    def break_down(session: Session, backlog: Backlog) -> Backlog:
         raise RuntimeError("boom")
 
     async with world(nodes=1) as it:
-        broken = replace(profile(), actions=(admit, allocate, break_down))
+        broken = replace(profile(), actions=(admit_all, allocate, break_down))
         async with running(Scheduler(it.api, it.clock, random.Random(1), profile=broken)):
             await it.create(kinds.POD, pod("a"))
             await pass_time(5)
@@ -348,7 +348,7 @@ async def test_a_session_that_breaks_lets_stand_what_it_decided() -> None:
 
 @virtual
 async def test_a_session_that_breaks_at_once_is_told_to_those_who_wait() -> None:
-    def break_down(session: Session) -> None:
+    def break_down(session: Session, backlog: Backlog) -> Backlog:
         raise RuntimeError("boom")
 
     async with world(nodes=1) as it:

@@ -44,11 +44,15 @@ import msgspec
 from restow.adapters.memory import MemoryApi
 from restow.client.verbs import Client
 from restow.model import kinds
-from restow.model.cluster.owners import OwnerChains, Owners
-from restow.model.cluster.seat import awaited_pods, is_changed, is_ended, is_expired, replicas, wanted
-from restow.model.cluster.undo import UndoLog
+from restow.model.cluster.owner_chains import OwnerChains
+from restow.model.cluster.undo_log import UndoLog
 from restow.model.kinds import Kind
 from restow.model.objects import Node, Placement, Pod, Reservation
+from restow.model.reservations.observed_spec import has_undecided_change, has_undecided_increase, is_ended
+from restow.model.reservations.owners import Owners
+from restow.model.reservations.reservation_annotations import awaited_pods
+from restow.model.reservations.spec import is_expired, seat_count, seats_needed, seats_per_task
+from restow.model.reservations.validation import spec_problems
 from restow.model.resources import (
     PODS,
     Vector,
@@ -61,8 +65,7 @@ from restow.model.resources import (
     subtract,
 )
 from restow.ports import Api, Clock, Request, Response
-from restow.scheduling.reservations.validity import has_grown, least, problems
-from restow.sim.writes import is_write, name_of
+from restow.sim.write_log import is_write, name_of
 from tests.control.reservations.books import (
     Left,
     Shortages,
@@ -181,7 +184,7 @@ class Auditor:
         found = await self._all(kinds.RESERVATION)
         for one in found:
             uid, asked = one.metadata.uid, sizes_of(one)
-            if is_changed(one):
+            if has_undecided_change(one):
                 before = self._asked.get(uid, asked)
                 asked = {task: minimum(size, before.get(task, {})) for task, size in asked.items()}
             self._asked[uid] = asked
@@ -237,9 +240,9 @@ class Auditor:
         for one in live:
             for task in one.spec.tasks or ():
                 size, namespace = add(sizes_of(one)[task.name], {PODS: 1}), one.metadata.namespace or ""
-                asked[namespace] = add(asked.get(namespace, {}), scale(size, replicas(task)))
+                asked[namespace] = add(asked.get(namespace, {}), scale(size, seat_count(task)))
         over = {namespace for namespace, request in asked.items() if not fits(request, share)}
-        return {one.metadata.uid for one in live if one.metadata.namespace in over and has_grown(one)}
+        return {one.metadata.uid for one in live if one.metadata.namespace in over and has_undecided_increase(one)}
 
     async def _nodes(self) -> list[Node]:
         return await self._all(kinds.NODE)
@@ -259,10 +262,10 @@ class Auditor:
     async def _status(self, request: Request, old: Reservation, new: Reservation) -> None:
         self._marks(request, new)
         await self._kept(request, old, new)
-        seats, wants = new.status.placements or [], wanted(new)
+        seats, wants = new.status.placements or [], seats_per_task(new)
         held = [one for one in seats if one.index < wants.get(one.task, 0)]
-        if new.status.state.phase == "Available" and len(held) < least(new):
-            self._note(request, f"it says that it is Available, with {len(held)} seats of {least(new)}")
+        if new.status.state.phase == "Available" and len(held) < seats_needed(new):
+            self._note(request, f"it says that it is Available, with {len(held)} seats of {seats_needed(new)}")
         taken = [one for one in held if one.pod_ref is not None]
         if new.status.state.phase == "Succeeded" and not is_ended(old) and len(taken) < sum(wants.values()):
             self._note(request, f"it says that it has succeeded, with {len(taken)} of {wants} taken")
@@ -272,7 +275,7 @@ class Auditor:
         there = {one.metadata.name for one in await self._all(kinds.NODE)}
         is_true = {
             "Expired": is_expired(new, self._clock.now()),
-            "Invalid": bool(problems(new)),
+            "Invalid": bool(spec_problems(new)),
             "NodeGone": bool(nodes - there),
             "RoomTaken": _time() - self._outdone.get(new.metadata.uid, -math.inf) <= 1.0,
             "LimitExceeded": _time() - self._greedy.get(new.metadata.uid, -math.inf) <= 1.0,
@@ -288,7 +291,7 @@ class Auditor:
         for one in old.status.placements or ():
             found = now.get((one.task, one.index))
             is_lost = one.node_name not in there or _time() - max(losses) <= 1.0
-            is_asked_for = one.index < wanted(new).get(one.task, 0)
+            is_asked_for = one.index < seats_per_task(new).get(one.task, 0)
             is_lost = is_lost or await self._is_hope(old, new, one)
             if found is None and one.pod_ref is None and is_asked_for and not is_lost:
                 self._note(request, f"seat {one.task}/{one.index} was given up for no reason")
@@ -340,7 +343,7 @@ class Auditor:
 
     async def _was_meant_for(self, uid: str, life: str) -> bool:
         kinship, pod = await self._kinship(), await self._pod(uid)
-        return pod is None or any(one.match(pod, kinship) for one in self._meant_for.get(life, ()))
+        return pod is None or any(one.matches(pod, kinship) for one in self._meant_for.get(life, ()))
 
     async def _pod(self, uid: str) -> Pod | None:
         return next((one for one in await self._all(kinds.POD) if one.metadata.uid == uid), None)
@@ -385,7 +388,7 @@ def _standing(one: Reservation, node: str, pods: list[Pod]) -> tuple[bool, bool,
     nothing yet, then the newest."""
     hopes = any(pod.spec.node_name == node and pod.metadata.uid in awaited_pods(one) for pod in pods)
     is_promised = one.status.state.phase == "Available"
-    return hopes, has_grown(one), not is_promised, one.metadata.creation_timestamp or "", one.metadata.name
+    return hopes, has_undecided_increase(one), not is_promised, one.metadata.creation_timestamp or "", one.metadata.name
 
 
 def _gave_up(old: Reservation | None, new: Reservation | None, node: str) -> bool:

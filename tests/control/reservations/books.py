@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from restow.model.cluster.seat import awaited_pods, migrating_pod
 from restow.model.objects import Node, Pod, Reservation
 from restow.model.pods import is_finished
+from restow.model.reservations.reservation_annotations import awaited_pods, migrating_pod
 from restow.model.resources import PODS, Vector, add, amounts, fits, pod_requests, subtract, template_requests
 from tests.control.reservations.stage import open_seats
 

@@ -24,13 +24,13 @@ from restow.client.leader_election import Fenced
 from restow.control.scheduler import Scheduler, SchedulerSettings
 from restow.model import kinds
 from restow.model.objects import Document, Pod
-from restow.model.reservations.observed import is_ended
+from restow.model.reservations.observed_spec import is_ended
 from restow.model.reservations.reservation_annotations import migrating_pod
-from restow.model.reservations.spec import wanted
+from restow.model.reservations.spec import seats_per_task
 from restow.model.times import format_time
 from restow.ports import Api, ApiError, Request, Response
 from restow.sim.faults import FaultPlan, FaultyApi, run_until_crash
-from restow.sim.writes import is_write
+from restow.sim.write_log import is_write
 from tests.control.accidents import Accidents, main
 from tests.control.reservations.auditor import Auditor
 from tests.control.reservations.memory import Memory
@@ -319,7 +319,7 @@ async def _is_marked(it: Stage, seat: str, pod: Pod) -> None:
         if one.metadata.uid != life:
             continue
         placements = {(each.task, each.index): each.pod_ref for each in one.status.placements or ()}
-        is_asked_for = int(index) < wanted(one).get(task, 0) and not is_ended(one)
+        is_asked_for = int(index) < seats_per_task(one).get(task, 0) and not is_ended(one)
         if is_asked_for or (task, int(index)) in placements:  # a change to the reservation may have released it
             reference = placements.get((task, int(index)))
             assert reference is not None and reference.uid == pod.metadata.uid, (seat, pod.metadata.uid, one.status)

@@ -260,7 +260,10 @@ class Memory:
 
     def _compare(self, leader: Scheduler, own: Known, known: Known, when: str) -> None:
         now = self._clock.now()
-        pods, holds = leader._cache.snapshot.assumed(now), list(leader._cache.snapshot.reservations.placements.assumed(now))
+        pods, holds = (
+            leader._cache.snapshot.assumed(now),
+            list(leader._cache.snapshot.reservations.placements.assumed(now)),
+        )
         for one in pods:
             if one.pod.metadata.uid not in leader._binding_tasks:
                 self._blame(when, f"the leader counts {one.pod.metadata.name} on {one.node}, and nobody binds it")

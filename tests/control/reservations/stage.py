@@ -11,12 +11,12 @@ from typing import Any, ClassVar
 from restow.client.verbs import Client
 from restow.control.reservations import ReservationGarbageCollector, ReservationMetrics
 from restow.model import kinds
-from restow.model.cluster.seat import is_ended
 from restow.model.objects import Document, Pod, Reservation
+from restow.model.reservations.observed_spec import is_ended
+from restow.model.reservations.settings import read_reservation_settings
 from restow.model.resources import PODS, Vector, add, amounts, pod_requests, subtract, template_requests
 from restow.ports import Api
 from restow.scheduling.framework import SUCCESS, Cycle, PermitPlugin, Verdict, wait
-from restow.scheduling.reservations.arguments import read_arguments
 from tests.sim.stage import Stage, pass_time, template
 
 THEIRS = {"schedulerName": "other"}
@@ -57,7 +57,7 @@ async def collecting(
     it: Stage, api: Api | None = None, metrics: ReservationMetrics | None = None, **section: str
 ) -> AsyncIterator[None]:
     """Somebody deletes what has ended; `section` is what is configured."""
-    terms = read_arguments({"gcPeriod": "5s", **section})
+    terms = read_reservation_settings({"gcPeriod": "5s", **section})
     collector = ReservationGarbageCollector(
         api or it.api, it.clock, random.Random(1), names=frozenset({"restow"}), arguments=terms, metrics=metrics
     )

@@ -19,13 +19,13 @@ from restow.client.shared_informers import SharedInformers
 from restow.control.scheduler import Scheduler, SchedulerSettings
 from restow.control.scheduler.monotonic_clock import monotonic_time
 from restow.model import kinds
-from restow.model.cluster.names import Key, key_of
 from restow.model.kinds import Kind
+from restow.model.object_key import Key, key_of
 from restow.model.objects import Pod, Reservation, ReservationStatus
 from restow.ports import Clock, Request, Response
-from restow.scheduling.decisions import Assign, Decline, Hold
+from restow.scheduling.decisions import Assign, HoldSeats, RefuseReservation
 from restow.scheduling.registry import Profile
-from restow.sim.writes import is_write, name_of
+from restow.sim.write_log import is_write, name_of
 
 T = TypeVar("T")
 Lists = Mapping[str, list[Any]]
@@ -49,14 +49,15 @@ class Known(msgspec.Struct, frozen=True):
 
 def known_to(scheduler: Scheduler) -> Known:
     """What a scheduler would decide by, if it decided now."""
-    snapshot, feed = scheduler._snapshot, scheduler._feed
+    cache = scheduler._cache
+    snapshot = cache.snapshot
     book, room = snapshot.reservations, snapshot.room
     mark = snapshot.mark()
     try:
-        feed.catch_up()
+        cache.catch_up()
         rows = ((name, snapshot.rows.find(name) or 0) for name in snapshot.rows.names())
         present = [(name, row) for name, row in rows if snapshot.nodes.present[row]]
-        seats = {name: book.seat(name) for name in book.held()}
+        seats = {name: book.seat(name) for name in book.reserved_pods.names()}
         return Known(
             free={
                 node: {
@@ -65,9 +66,9 @@ def known_to(scheduler: Scheduler) -> Known:
                 for node, row in present
             },
             held={str(name): seat.node for name, seat in seats.items() if seat is not None},
-            vacant=frozenset(str(seat.name) for key in book.names() for seat in book.vacant(*key)),
-            live=frozenset(scheduler._holding._live),
-            short=frozenset(feed.tickets._issued.values()),
+            vacant=frozenset(str(seat.name) for key in book.names() for seat in book.free_seats(*key)),
+            live=frozenset(scheduler._reservation_work.live),
+            short=frozenset(scheduler._entries._entries.values()),
         )
     finally:
         snapshot.undo_to(mark)
@@ -105,10 +106,10 @@ class Successor:
             settings=settings,
             informers=cast(SharedInformers, _Listing(lists, str(api.version))),
         )
-        self._holding = made._holding
-        self._holding._queue.close()  # what is to be done is asked for here
-        self._holding.marks._queue.close()
-        lines = list(made._feed._reader._lines.items())
+        self._controller, self._work = made._reservations, made._reservation_work
+        self._work._queue.close()  # what is to be done is asked for here
+        self._controller._consumption_writes._queue.close()
+        lines = list(made._cache.subscriptions._lines.items())
         for listed, line in reversed(lines) if pods_first else lines:
             for one in listed:
                 for handle in line.handlers:
@@ -121,11 +122,11 @@ class Successor:
     def begin(self) -> Steps:
         """Every status is worked out anew, then one session decides, and what it holds is worked out, too."""
         written = self._api.written
-        names = self._scheduler._snapshot.reservations.names()
+        names = self._scheduler._cache.snapshot.reservations.names()
         while names:
             for key in names:
-                _at_once(self._holding._pass(key))
-            waiting = sorted(self._holding._behind)  # for what becomes of others
+                _at_once(self._controller._reconcile(key))
+            waiting = sorted(self._work._awaiting_others)  # for what becomes of others
             names = waiting if waiting != names else []
         settled = dict(written)
         bound = self._decide()
@@ -136,22 +137,25 @@ class Successor:
     def _decide(self) -> list[Pod]:
         scheduler, assigned, told = self._scheduler, list[Assign](), dict[Key, None]()
         now = monotonic_time()
-        scheduler._queue.flush(now)
-        for decision in scheduler._decide(scheduler._take(now)):
+        scheduler._queue.flush_unschedulable(now)
+        for decision in scheduler._sessions.decide(scheduler._batches.take(now)):
             if isinstance(decision, Assign):
                 assigned.append(decision)
-            elif isinstance(decision, Hold | Decline):
-                self._holding.held(decision) if isinstance(decision, Hold) else self._holding.declined(decision)
+            elif isinstance(decision, HoldSeats | RefuseReservation):
+                if isinstance(decision, HoldSeats):
+                    self._controller.seats_held(decision)
+                else:
+                    self._controller.seats_refused(decision)
                 told[key_of(decision.reservation)] = None
-        bound = [self._bound(one) for one in assigned if scheduler._binding._obstacle(one) is None]
+        bound = [self._bound(one) for one in assigned if scheduler._cycle._check_before_bind(one) is None]
         for key in told:
-            _at_once(self._holding._pass(key))
+            _at_once(self._controller._reconcile(key))
         return bound
 
     def _bound(self, assign: Assign) -> Pod:
         """A pod as its Binding would make it."""
-        pod, binding = assign.pod, self._scheduler._binding
-        notes = {**(pod.metadata.annotations or {}), **(binding._annotations(binding._takes(pod)) or {})}
+        pod, cycle = assign.pod, self._scheduler._cycle
+        notes = {**(pod.metadata.annotations or {}), **(cycle._annotations(cycle._seat_to_consume(pod)) or {})}
         metadata = replace(pod.metadata, annotations=notes)
         return replace(pod, metadata=metadata, spec=replace(pod.spec, node_name=assign.node))
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from restow.control.scheduler import SchedulerSettings
 from restow.model import kinds
-from restow.scheduling.reservations import standing
+from restow.scheduling.seat_checks import seat_health
 from tests.control.reservations.stage import phase, reservation
 from tests.control.stage import stage
 from tests.sim.stage import node, pass_time, virtual
@@ -15,9 +17,15 @@ from tests.sim.stage import node, pass_time, virtual
 @pytest.mark.parametrize(("seats", "asked"), [pytest.param(2, 20, id="few"), pytest.param(600, 5, id="many")])
 @virtual
 async def test_how_often_the_seats_of_one_that_waits_are_asked_about(seats: int, asked: int) -> None:
-    looks, blocked = list[str](), standing.blocked
+    checks, blocked = 0, seat_health.blocked
+
+    def count_and_ask(*given: Any) -> Any:
+        nonlocal checks
+        checks += 1
+        return blocked(*given)
+
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(standing, "blocked", lambda *given: looks.append("") or blocked(*given))
+        patched.setattr(seat_health, "blocked", count_and_ask)
         async with stage(nodes=0, settings=SchedulerSettings(namespace_share=100)) as it:
             await it.create(kinds.NODE, node("n1", memory="60Gi", pods="1000"))
             await it.create(kinds.RESERVATION, reservation(replicas=seats, cpu="1m"))
@@ -25,9 +33,9 @@ async def test_how_often_the_seats_of_one_that_waits_are_asked_about(seats: int,
             await it.patch(kinds.NODE, "n1", {"spec": {"unschedulable": True}}, None)
             await pass_time(3)
             assert await phase(it) == ("Waiting", "NodeUnfit")
-            looks.clear()
+            checks = 0
             await pass_time(20)
-            assert len(looks) == asked
+            assert checks == asked
             await it.patch(kinds.NODE, "n1", {"spec": {"unschedulable": False}}, None)
             await pass_time(0.5)
             assert await phase(it) == ("Available", "Reserved")

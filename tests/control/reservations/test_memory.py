@@ -218,7 +218,9 @@ async def test_a_seat_that_somebody_took_must_not_look_vacant(monkeypatch: pytes
 def hold(leader: Scheduler) -> None:
     known = leader._cache.snapshot.reservations.get("default", "none")
     assert known is not None
-    leader._cache.snapshot.assume_placements(known, [Placement(task="web", index=0, node_name="n1")], at=leader._sessions._clock.now())
+    leader._cache.snapshot.assume_placements(
+        known, [Placement(task="web", index=0, node_name="n1")], at=leader._sessions._clock.now()
+    )
 
 
 def grow(leader: Scheduler) -> None:
@@ -226,7 +228,9 @@ def grow(leader: Scheduler) -> None:
 
 
 def assume(leader: Scheduler) -> None:
-    leader._cache.snapshot.assume(Pod(metadata=replace(Pod().metadata, name="x", uid="x")), "n1", at=leader._sessions._clock.now())
+    leader._cache.snapshot.assume(
+        Pod(metadata=replace(Pod().metadata, name="x", uid="x")), "n1", at=leader._sessions._clock.now()
+    )
 
 
 def assume_and_grow(leader: Scheduler) -> None:

@@ -63,7 +63,7 @@ async def test_a_seat_that_was_released_is_not_named(happens: Callable[[Stage], 
         [one] = await it.pods()
         assert ("restow.sh/reservation" in (one.metadata.annotations or {})) is named
         [(_, told)] = await events(it, "Scheduled")
-        assert ("in the seat default/r/web/0" in told) is named
+        assert ("in reserved seat default/r/web/0" in told) is named
         assert await over_committed(it.client) == []
         if happens in (make_anew, move):
             assert (await read(it)).status.state.phase == "Available"

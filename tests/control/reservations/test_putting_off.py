@@ -15,7 +15,7 @@ from tests.control.reservations.test_marking import Slow
 from tests.control.stage import places, stage
 from tests.sim.stage import Stage, pass_time, pod, virtual
 
-GONE = {"restow.sh/migrating": "the uid of one that is gone"}
+GONE: dict[str, Any] = {"restow.sh/migrating": "the uid of one that is gone"}
 WAITING = {"x": 20.0, "y": 20.0}
 """How long the bindings of other pods take, one after the other."""
 

@@ -23,7 +23,7 @@ async def test_pods_take_seats_which_are_marked_and_then_it_has_succeeded() -> N
         assert (found.status.state.phase, found.status.available, found.status.succeeded) == ("Available", 1, 1)
         assert found.status.allocated == {"cpu": "1", "memory": "64Mi"}
         (told,) = [message for name, message in await events(it, "Scheduled") if name == one.metadata.name]
-        assert told.endswith(", in the seat default/r/web/0 that was reserved")
+        assert told.endswith(", in reserved seat default/r/web/0")
         await it.patch(kinds.REPLICA_SET, "web", {"spec": {"replicas": 3}})
         await settled(it)
         found = await read(it)

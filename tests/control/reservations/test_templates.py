@@ -13,7 +13,7 @@ from tests.control.reservations.test_refused_writes import Strict
 from tests.control.stage import places, stage, world
 from tests.sim.stage import Stage, pass_time, pod, scheduler, template, virtual
 
-SECOND = {"nodeSelector": {"kubernetes.io/hostname": "n2"}}
+SECOND: dict[str, Any] = {"nodeSelector": {"kubernetes.io/hostname": "n2"}}
 
 
 def with_port(made: Document) -> Document:

@@ -13,18 +13,18 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from random import Random
 
-from restow.client.informers import Informers
-from restow.client.reader import Reader
+from restow.client.shared_informers import SharedInformers
+from restow.client.subscriptions import Subscriptions
 from restow.client.verbs import Client
 from restow.control.reservations.metrics import ReservationMetrics
-from restow.model.cluster.names import key_of
-from restow.model.cluster.seat import is_being_deleted, is_ended
 from restow.model.kinds import RESERVATION
+from restow.model.object_key import key_of
 from restow.model.objects import Reservation, ReservationPhase, ReservationStatus
+from restow.model.reservations.observed_spec import is_being_deleted, is_ended
+from restow.model.reservations.settings import ReservationSettings
+from restow.model.reservations.spec import is_for_scheduler
 from restow.model.times import time_of
 from restow.ports import Api, ApiError, Clock, Conflict, NotFound
-from restow.scheduling.reservations.arguments import Arguments
-from restow.scheduling.reservations.validity import is_for
 
 log = logging.getLogger(__name__)
 
@@ -45,16 +45,16 @@ class ReservationGarbageCollector:
         rng: Random,
         *,
         names: frozenset[str],
-        arguments: Arguments,
-        informers: Informers | None = None,
+        arguments: ReservationSettings,
+        informers: SharedInformers | None = None,
         metrics: ReservationMetrics | None = None,
     ) -> None:
         self._client = client = Client(api, manager="restow-reservations")
         self._clock = clock
         self._names = names
         self._arguments = arguments
-        self._reader = Reader(informers or Informers(client, rng))
-        self._reservations = self._reader.read(RESERVATION)
+        self._reader = Subscriptions(informers or SharedInformers(client, rng))
+        self._reservations = self._reader.subscribe(RESERVATION)
         self._ready = asyncio.Event()
         self._metrics = metrics or ReservationMetrics()
         for phase in ReservationPhase:
@@ -69,7 +69,7 @@ class ReservationGarbageCollector:
         return sum(count(one.status) or 0 for one in self._ours() if not is_ended(one))
 
     def _ours(self) -> Iterator[Reservation]:
-        return (one for one in self._reservations if is_for(one, self._names))
+        return (one for one in self._reservations if is_for_scheduler(one, self._names))
 
     async def run(self) -> None:
         """Collect until cancelled."""

@@ -52,10 +52,10 @@ class BatchSelection:
                 pods |= self._pending_members(gang)
         # 2. The same number from every queue that competes: one queue with many pods must not keep out the others.
         limit = self._limit(now)
-        lanes: Sequence[str | None] = self._queue.lanes(now) if self._pod_groups.is_usage_limited else [None]
+        lanes: Sequence[str | None] = self._queue.lanes(now) if self._pod_groups.queues.is_usage_limited else [None]
         for lane in lanes if limit > 0 else ():
             pods |= self._first_pods(now, lane, -(-limit // len(lanes)))
-        cut = self._queue.lanes(now) if self._pod_groups.is_usage_limited else ()
+        cut = self._queue.lanes(now) if self._pod_groups.queues.is_usage_limited else ()
         return Batch(list(pods.values()), frozenset(cut))
 
     def _limit(self, now: float) -> int:

@@ -37,7 +37,7 @@ class ReservationQueueEntries:
             return
         if self._has_seats_to_place(reservation):
             self._entries[reservation.metadata.uid] = key
-            entry = _entry_pod(reservation, self._pod_groups.reservation_priority(reservation))
+            entry = _entry_pod(reservation, self._pod_groups.priority_classes.reservation_priority(reservation))
             self._queue.add(entry, monotonic_time())
         else:
             self.remove(reservation)

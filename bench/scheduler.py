@@ -44,7 +44,7 @@ COUNT = 4_000  # a node takes one pod at most of a class that keeps apart
 PLAIN_COUNT = 20_000
 QUEUED_COUNT = 10_000
 NAIVE_COUNT = 20
-PER_SESSION = SchedulerSettings().at_once  # as many as the running scheduler takes at once
+PER_SESSION = SchedulerSettings().max_session_pods  # as many as the running scheduler takes at once
 IN_TURNS = "in turns"
 QUEUES, LOCKED = 200, NODES // 2
 QUEUED_CLASSES = (1, 20)
@@ -101,7 +101,7 @@ def queued(classes: str, locked: str) -> Callable[[], dict[str, float]]:
         snapshot.apply_node(node)
     for queue in _queues(snapshot.rows.names()[: int(locked)]):
         snapshot.apply_queue(queue)
-        roster.apply_queue(queue)
+        roster.queues.apply(queue)
     known = int(classes) * QUEUES
     waiting = [_in_queue(pod, number) for number, pod in enumerate(pods("plain", known + QUEUED_COUNT, int(classes)))]
 

@@ -35,7 +35,7 @@ def asked(strategy: str, seed: int) -> tuple[Snapshot, dict[str, str], PlanReque
     for name in QUEUES:
         one = queue(name, *(node for node in NAMES[1:] if holders[node] == name))
         snapshot.apply_queue(one)
-        roster.apply_queue(one)
+        roster.queues.apply(one)
     waiting = [of_queue(pod(f"w{n}", {"cpu": "6"}), random.choice(QUEUES)) for n in range(2)]
     pending = {"pending": tuple(waiting), "objective": "pending"} if strategy == "pending" else {}
     fields: dict[str, Any] = {"work_limit": 2000, "pod_groups": roster, **pending}

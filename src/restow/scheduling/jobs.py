@@ -176,7 +176,7 @@ def _reservation(reservation: Reservation, roster: PodGroupCache, snapshot: Snap
     namespace = metadata.namespace or ""
     queue, created = spec.queue or DEFAULT_QUEUE, metadata.creation_timestamp or ""
     name = f"reservation {namespace}/{metadata.name}"
-    job = Job(name, queue, None, roster.reservation_priority(reservation), created, is_gang=False)
+    job = Job(name, queue, None, roster.priority_classes.reservation_priority(reservation), created, is_gang=False)
     job.reservation = reservation
     for task in spec.tasks or ():
         for index in range(seat_count(task)):

@@ -40,11 +40,11 @@ class QueueShares:
 
     def __init__(self, roster: PodGroupCache, snapshot: Snapshot) -> None:
         self._roster = roster
-        self._queues = roster.queues
-        self.is_limited = roster.is_usage_limited
+        self._queues = roster.queues.by_name
+        self.is_limited = roster.queues.is_usage_limited
         self._offered = total_allocatable(snapshot) if self.is_limited else {}
         self._used: dict[str, Vector] = _usage(roster, snapshot) if self.is_limited else {}
-        self._guaranteed = roster.guarantees(cluster_totals(snapshot)) if self.is_limited else {}
+        self._guaranteed = roster.queues.guarantees(cluster_totals(snapshot)) if self.is_limited else {}
         self._taken = self._all_taken()
         """Of every guaranteed resource, what all queues use, or have kept for them if that is more."""
         self._orders: dict[str, Order] = {}
@@ -165,11 +165,11 @@ class QueueShares:
 
 def why_queue_closed(roster: PodGroupCache, name: str) -> str | None:
     """Why a queue lets nobody in, whatever is asked for; None if it may."""
-    queue = roster.queues.get(name)
+    queue = roster.queues.by_name.get(name)
     if queue is None:
         return f"queue {name} does not exist"
-    if name in roster.unreadable_queues:
-        return f"queue {name} has limits that cannot be read: {roster.unreadable_queues[name]}"
+    if name in roster.queues.unreadable:
+        return f"queue {name} has limits that cannot be read: {roster.queues.unreadable[name]}"
     if queue.spec.parent not in (None, "", ROOT_QUEUE):
         return f"queue {name} has the parent {queue.spec.parent}: Restow does not support spec.parent of queues"
     if queue.metadata.deletion_timestamp:

@@ -53,12 +53,12 @@ class SnapshotFeeder:
         self._sinks: dict[Kind[Any], ObjectSink] = {
             kinds.NAMESPACE: ObjectSink(snapshot.apply_namespace, snapshot.remove_namespace),
             kinds.NODE: ObjectSink(snapshot.apply_node, snapshot.remove_node),
-            kinds.PRIORITY_CLASS: ObjectSink(groups.apply_priority_class, groups.remove_priority_class),
+            kinds.PRIORITY_CLASS: ObjectSink(groups.priority_classes.apply, groups.priority_classes.remove),
             **dict.fromkeys(kinds.STORAGE, ObjectSink(self._put_storage, snapshot.remove_storage)),
             **dict.fromkeys(kinds.OWNERS, owner),
             kinds.QUEUE: ObjectSink(self._put_queue, self._remove_queue)
             if with_queue_locks
-            else ObjectSink(groups.apply_queue, groups.remove_queue),
+            else ObjectSink(groups.queues.apply, groups.queues.remove),
             kinds.POD_GROUP: ObjectSink(self._put_group, self._remove_group),
             kinds.RESERVATION: ObjectSink(snapshot.apply_reservation, snapshot.remove_reservation),
             kinds.POD: ObjectSink(self.put_pod, self.remove_pod),
@@ -95,11 +95,11 @@ class SnapshotFeeder:
 
     def _put_queue(self, queue: Queue) -> None:
         self.snapshot.apply_queue(queue)
-        self.pod_groups.apply_queue(queue)
+        self.pod_groups.queues.apply(queue)
 
     def _remove_queue(self, queue: Queue) -> None:
         self.snapshot.remove_queue(queue)
-        self.pod_groups.remove_queue(queue)
+        self.pod_groups.queues.remove(queue)
 
     def _put_group(self, group: PodGroup) -> None:
         self.snapshot.apply_group(group)

@@ -28,7 +28,7 @@ def crowded() -> Snapshot:
 def roster(pods: list[Pod], *queues: Queue, **gang: Any) -> PodGroupCache:
     known = PodGroupCache()
     for each in queues:
-        known.apply_queue(each)
+        known.queues.apply(each)
     if gang:
         known.apply_group(PodGroup(metadata=ObjectMeta(name="ring", namespace="default"), spec=PodGroupSpec(**gang)))
     for one in pods:

@@ -86,7 +86,7 @@ class Story:
         for group in groups:
             self.roster.apply_group(group)
         for each in queues:
-            self.roster.apply_queue(each)
+            self.roster.queues.apply(each)
         self.engine = Engine([Eligible(), Fit(), *plugins])
 
     def run(

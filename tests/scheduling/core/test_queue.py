@@ -85,8 +85,12 @@ def test_a_postponed_pod_stands_where_it_stood() -> None:
     [
         pytest.param(lambda queue: queue.requeue_postponed("uid-p"), True, id="ready"),
         pytest.param(lambda queue: queue.requeue_failed("uid-p", 0.0), False, id="an error is waited out"),
-        pytest.param(lambda queue: queue.requeue_refused("uid-p", ["NodeResourcesFit"], 0.0), False, id="refused, no news"),
-        pytest.param(lambda queue: queue.requeue_refused("uid-p", [], 0.0), False, id="refused for no particular reason"),
+        pytest.param(
+            lambda queue: queue.requeue_refused("uid-p", ["NodeResourcesFit"], 0.0), False, id="refused, no news"
+        ),
+        pytest.param(
+            lambda queue: queue.requeue_refused("uid-p", [], 0.0), False, id="refused for no particular reason"
+        ),
         pytest.param(lambda queue: queue.delete("uid-p"), False, id="gone"),
     ],
 )

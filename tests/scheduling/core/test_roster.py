@@ -44,7 +44,7 @@ def test_a_pod_that_left_a_gang_is_no_member_of_it(later: str | None) -> None:
 def test_a_priority_class_that_is_the_default_no_longer_is_forgotten_as_such() -> None:
     roster = PodGroupCache()
     default = PriorityClass(metadata=ObjectMeta(name="usual"), value=5, global_default=True)
-    roster.apply_priority_class(default)
-    assert roster.default_priority_class == "usual"
-    roster.apply_priority_class(replace(default, global_default=False))
-    assert roster.default_priority_class == ""
+    roster.priority_classes.apply(default)
+    assert roster.priority_classes.default_name == "usual"
+    roster.priority_classes.apply(replace(default, global_default=False))
+    assert roster.priority_classes.default_name == ""

@@ -117,7 +117,7 @@ def test_a_gang_of_one_that_does_not_fit_says_only_why() -> None:
 
 def test_a_gang_gives_way_to_who_fits() -> None:
     story = Story(*nodes(1), groups=[gang("g", 2, priority_class_name="high")])
-    story.roster.apply_priority_class(PriorityClass(metadata=ObjectMeta(name="high"), value=9))
+    story.roster.priority_classes.apply(PriorityClass(metadata=ObjectMeta(name="high"), value=9))
     story.run(task("t0", "g", {"cpu": "3"}), task("t1", "g", {"cpu": "3"}), task("small"))
     assert story.placed == {"small": "n0"}
 

@@ -145,5 +145,5 @@ def test_the_default_queue_exists_also_while_it_is_deleted() -> None:
 def test_limits_that_are_put_right_hold() -> None:
     story = Story(*nodes(1), queues=[queue("default", deserved={"cpu": "x"})])
     assert "cannot be read" in story.run(task("p")).refused["p"]
-    story.roster.apply_queue(queue("default"))
+    story.roster.queues.apply(queue("default"))
     assert story.run(task("p")).placed == {"p": "n0"}

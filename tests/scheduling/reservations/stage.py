@@ -153,7 +153,7 @@ class Stage:
             self.snapshot.apply_reservation(thing)
         elif isinstance(thing, Queue):
             self.snapshot.apply_queue(thing)
-            self.roster.apply_queue(thing)
+            self.roster.queues.apply(thing)
         elif isinstance(thing, PodGroup):
             self.snapshot.apply_group(thing)
             self.roster.apply_group(thing)

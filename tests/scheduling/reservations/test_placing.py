@@ -105,7 +105,7 @@ def test_why_it_cannot_be_placed_is_the_counted_sentence() -> None:
 
 def test_the_more_important_is_placed_first() -> None:
     stage = Stage(*rooms("n1", offers={"cpu": "2", "pods": "10"}))
-    stage.roster.apply_priority_class(PriorityClass(metadata=ObjectMeta(name="gold"), value=100))
+    stage.roster.priority_classes.apply(PriorityClass(metadata=ObjectMeta(name="gold"), value=100))
     low = booking("a", task(1, TWO))
     high = booking("b", task(1, TWO, priority_class_name="gold"))
     assert stage.session(low, high).held == {"b": ["n1"]}
@@ -127,7 +127,7 @@ def test_the_older_of_equals_is_placed_first() -> None:
 
 def test_the_class_of_pods_that_name_none_counts() -> None:
     stage = Stage(*rooms("n1", offers={"cpu": "2", "pods": "10"}))
-    stage.roster.apply_priority_class(PriorityClass(metadata=ObjectMeta(name="usual"), value=7, global_default=True))
+    stage.roster.priority_classes.apply(PriorityClass(metadata=ObjectMeta(name="usual"), value=7, global_default=True))
     outcome = stage.session(user("p", TWO, priority=5), booking("r", task(1, TWO)))
     assert outcome.held == {"r": ["n1"]}
 
@@ -148,7 +148,7 @@ def test_the_class_of_pods_that_name_none_counts() -> None:
 def test_what_refuses_it_before_any_node_is_asked(fields: dict[str, Any], says: str) -> None:
     stage = Stage(*rooms("n1"))
     for name in ("small", "default"):
-        stage.roster.apply_queue(Queue(metadata=ObjectMeta(name=name), spec=QueueSpec(capability={"cpu": "500m"})))
+        stage.roster.queues.apply(Queue(metadata=ObjectMeta(name=name), spec=QueueSpec(capability={"cpu": "500m"})))
     assert says in stage.session(booking("r", **fields)).declined["r"]
 
 
@@ -172,7 +172,7 @@ def test_a_seat_is_of_no_gang_whatever_its_template_says() -> None:
 @pytest.mark.parametrize("together", [True, False], ids=["in the same session", "in a later one"])
 def test_held_seats_are_charged_to_their_queue(together: bool) -> None:
     stage = Stage(*rooms("n1", "n2"))
-    stage.roster.apply_queue(Queue(metadata=ObjectMeta(name="q"), spec=QueueSpec(capability={"cpu": "3"})))
+    stage.roster.queues.apply(Queue(metadata=ObjectMeta(name="q"), spec=QueueSpec(capability={"cpu": "3"})))
     one, other = (booking(name, task(1, TWO), queue="q") for name in "ab")
     if not together:
         stage.session(one)
@@ -196,7 +196,7 @@ def limited(limit: str) -> tuple[Stage, dict[str, Any], dict[str, Any]]:
     """Two nodes of 4 cpu, of which a queue may have, or a namespace may hold, 4; what reservations and sessions are
     asked with for that."""
     stage = Stage(*rooms("n1", "n2"))
-    stage.roster.apply_queue(Queue(metadata=ObjectMeta(name="q"), spec=QueueSpec(capability={"cpu": "4"})))
+    stage.roster.queues.apply(Queue(metadata=ObjectMeta(name="q"), spec=QueueSpec(capability={"cpu": "4"})))
     return stage, {"queue": "q"} if limit == "queue" else {}, {} if limit == "queue" else {"namespace_share": 50}
 
 

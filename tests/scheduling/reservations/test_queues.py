@@ -25,7 +25,7 @@ from tests.scheduling.reservations.stage import (
 
 def test_taking_a_seat_of_the_same_queue_is_charged_once() -> None:
     stage = Stage(*rooms("n1"), booking("r", task(1, ALL), at={0: "n1"}))
-    stage.roster.apply_queue(Queue(metadata=ObjectMeta(name="default"), spec=QueueSpec(capability={"cpu": "4"})))
+    stage.roster.queues.apply(Queue(metadata=ObjectMeta(name="default"), spec=QueueSpec(capability={"cpu": "4"})))
     outcome = stage.session(user("p", ALL), pod("q", {"cpu": "1"}))
     assert outcome.seats == {"p": "r/t/0"}
     assert "used 4, requested 1" in outcome.refused["q"]
@@ -33,15 +33,15 @@ def test_taking_a_seat_of_the_same_queue_is_charged_once() -> None:
 
 def test_a_seat_of_another_queue_does_not_lift_the_limit_of_its_own() -> None:
     stage = Stage(*rooms("n1"), booking("r", task(1, ALL), at={0: "n1"}, queue="other"))
-    stage.roster.apply_queue(Queue(metadata=ObjectMeta(name="other")))
-    stage.roster.apply_queue(Queue(metadata=ObjectMeta(name="default"), spec=QueueSpec(capability={"cpu": "1"})))
+    stage.roster.queues.apply(Queue(metadata=ObjectMeta(name="other")))
+    stage.roster.queues.apply(Queue(metadata=ObjectMeta(name="default"), spec=QueueSpec(capability={"cpu": "1"})))
     assert "queue default would exceed its capability" in stage.session(user("p", ALL)).refused["p"]
 
 
 def test_who_names_a_reservation_waits_for_its_own_queue_too() -> None:
     stage = Stage(*rooms("n1", "n2"), booking("r", task(1, ALL), at={0: "n1"}, queue="other"))
-    stage.roster.apply_queue(Queue(metadata=ObjectMeta(name="other")))
-    stage.roster.apply_queue(Queue(metadata=ObjectMeta(name="default"), spec=QueueSpec(capability={"cpu": "1"})))
+    stage.roster.queues.apply(Queue(metadata=ObjectMeta(name="other")))
+    stage.roster.queues.apply(Queue(metadata=ObjectMeta(name="default"), spec=QueueSpec(capability={"cpu": "1"})))
     outcome = stage.session(user("p", ALL, uses="r"))
     assert (outcome.nodes, "would exceed its capability" in outcome.refused["p"], outcome.told) == ({}, True, {})
     assert [one.plugins for one in outcome.decisions if isinstance(one, RefusePod)] == [{RESERVATION, QUEUE}]
@@ -56,7 +56,7 @@ def test_who_names_a_reservation_waits_for_its_own_queue_too() -> None:
 )
 def test_who_was_moved_is_not_refused_what_it_had(asks: dict[str, str], seats: dict[str, str]) -> None:
     stage = Stage(*rooms("n1"), booking("r", task(1, {"cpu": "2"}), at={0: "n1"}, migrating="uid-old", **FITS))
-    stage.roster.apply_queue(Queue(metadata=ObjectMeta(name="default"), spec=QueueSpec(capability={"cpu": "1"})))
+    stage.roster.queues.apply(Queue(metadata=ObjectMeta(name="default"), spec=QueueSpec(capability={"cpu": "1"})))
     assert stage.session(user("p", asks)).seats == seats
 
 

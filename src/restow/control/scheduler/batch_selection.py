@@ -61,9 +61,9 @@ class BatchSelection:
     def _limit(self, now: float) -> int:
         """How many pods may be decided now. While many wait, none until there is room for a large batch: pods that are
         alike cost less in one session."""
-        limit = self._settings.ahead
+        limit = self._settings.max_binding_pods
         room = limit - self._binding_tasks.at_work
-        large_batch = min(self._settings.at_once, max(limit // 2, 1))
+        large_batch = min(self._settings.max_session_pods, max(limit // 2, 1))
         return min(room, large_batch) if room >= large_batch or room >= self._queue.ready_count(now) else 0
 
     def _first_pods(self, now: float, lane: str | None, limit: int) -> dict[str, Pod]:

@@ -246,7 +246,9 @@ def why_job_inadmissible(session: Session, job: Job) -> JobFailure | None:
 
 
 def _inadmissible(session: Session, job: Job, limits: JobLimits) -> JobFailure | None:
-    missing = session.pod_groups.missing_priority_class(job.reservation) if job.reservation is not None else None
+    missing = (
+        session.pod_groups.priority_classes.missing_class(job.reservation) if job.reservation is not None else None
+    )
     if missing is not None:
         return JobFailure(f"priority class {missing} does not exist", frozenset())
     refused = why_gang_incomplete(job) if job.is_gang else None

@@ -153,7 +153,7 @@ def _one_seat_per_node(session: Session, pod: Pod, reservation: Reservation) -> 
         pod,
         session.snapshot.reservations,
         session.seat_memory.sizes,
-        session.pod_groups.default_priority_class,
+        session.pod_groups.priority_classes.default_name,
     ):
         place = ("", "") if isinstance(seat, Mismatch) else (seat.name.task, seat.node)
         if place not in tried:

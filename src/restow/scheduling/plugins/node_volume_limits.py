@@ -44,7 +44,7 @@ class NodeVolumeLimits(FilterPlugin, ClassFilter):
 
     def filter(self, cycle: Cycle, rows: Which) -> Mask:
         needed: Needed = cycle.state[self.name]
-        return ~(cycle.snapshot.attached.too_many(needed.volumes, rows) | bool(needed.problem))
+        return ~(cycle.snapshot.attached.exceeding_limit(needed.volumes, rows) | bool(needed.problem))
 
     def refusals(self, cycle: Cycle, rows: Which) -> list[Refusal]:
         needed: Needed = cycle.state[self.name]

@@ -217,9 +217,9 @@ def _assume(written: VolumeWrites, snapshot: Snapshot) -> None:
 
 def _restore(written: VolumeWrites, snapshot: Snapshot) -> None:
     for taking in written.takings:
-        snapshot.storage.volumes.restore(taking.after)
+        snapshot.storage.volumes.forget(taking.after)
     for provision in written.provisions:
-        snapshot.storage.claims.restore(provision.after)
+        snapshot.storage.claims.forget(provision.after)
 
 
 def _patch_volume(taking: VolumeTaken) -> Patch:

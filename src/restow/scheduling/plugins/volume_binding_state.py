@@ -114,7 +114,7 @@ def _same_version(
 
 
 def _reached(volume: PersistentVolume, node: Node) -> bool:
-    return volumes.reach(volume).matches("", node.metadata.labels)
+    return volumes.node_affinity_of(volume).matches("", node.metadata.labels)
 
 
 def _not_reached(volume: PersistentVolume, node: Node) -> Verdict:

@@ -23,8 +23,8 @@ from msgspec.structs import replace
 
 from restow.model import volumes
 from restow.model.cluster import Mask, Which, node_filters
-from restow.model.cluster.storage import NONE, Offer, Wish, wish_of
-from restow.model.cluster.storage.pools import Numbers
+from restow.model.cluster.storage import NONE, ClaimRequirements, OfferedVolume, claim_requirements
+from restow.model.cluster.storage.volume_pool import Numbers
 from restow.model.objects import PersistentVolume, PersistentVolumeClaim, Pod, StorageClass
 from restow.model.quantity import QuantityError
 from restow.model.reservations.reserved_pod import is_reserved_pod
@@ -51,9 +51,9 @@ class ClaimsOfPod(msgspec.Struct, frozen=True):
     """The claims of a pod."""
 
     bound: tuple[Bound, ...] = ()
-    pinned: tuple[Wish, ...] = ()
+    pinned: tuple[ClaimRequirements, ...] = ()
     """To be made where the claim says."""
-    free: tuple[Wish, ...] = ()
+    free: tuple[ClaimRequirements, ...] = ()
     """To be matched or made anywhere; the smallest first."""
 
     @property
@@ -64,8 +64,8 @@ class ClaimsOfPod(msgspec.Struct, frozen=True):
 class Match(msgspec.Struct, frozen=True):
     """Which volume a claim would get on which node: `offers[choice[row]]`, or none where that is NONE."""
 
-    wish: Wish
-    offers: Sequence[Offer]
+    wish: ClaimRequirements
+    offers: Sequence[OfferedVolume]
     choice: Numbers
 
     @property
@@ -119,7 +119,7 @@ def claims_of_pod(pod: Pod, snapshot: Snapshot) -> ClaimsOfPod | Verdict:
     if immediate:
         return unresolvable(UNBOUND)
     try:
-        wishes = [wish_of(claim) for claim in waiting]
+        wishes = [claim_requirements(claim) for claim in waiting]
     except (SelectorError, QuantityError) as mistake:
         return error(str(mistake))
     pinned = tuple(wish for wish in wishes if volumes.selected_node(wish.claim) is not None)
@@ -146,14 +146,14 @@ def _check_bound(bound: Sequence[Bound], snapshot: Snapshot, rows: Which) -> tup
     for one in bound:
         if one.volume is None:
             return ~left, left
-        left &= node_filters.selected(snapshot.nodes, snapshot.storage.reach(one.volume), rows)
+        left &= node_filters.selected(snapshot.nodes, snapshot.storage.offers.node_affinity(one.volume), rows)
     return ~left, _no(snapshot, rows)
 
 
 # --- claims to be matched ---------------------------------------------------------------------------------------------
 
 
-def _match(wishes: Sequence[Wish], snapshot: Snapshot, rows: Which) -> list[Match]:
+def _match(wishes: Sequence[ClaimRequirements], snapshot: Snapshot, rows: Which) -> list[Match]:
     """A volume that names the claim is the one it gets, or none; otherwise the smallest of its class that suits."""
     held = {number: _held(wish, snapshot) for number, wish in enumerate(wishes)}
     by_class: dict[str, list[int]] = {}
@@ -163,21 +163,21 @@ def _match(wishes: Sequence[Wish], snapshot: Snapshot, rows: Which) -> list[Matc
         if offer is None:
             by_class.setdefault(volumes.class_name(wish.claim), []).append(number)
         else:
-            reached = node_filters.selected(snapshot.nodes, offer.reach, rows)
+            reached = node_filters.selected(snapshot.nodes, offer.node_affinity, rows)
             matches[number] = Match(wish, [offer], np.where(reached, 0, NONE))
     for name, numbers in by_class.items():
-        pool = snapshot.storage.pool(name)
-        choices = pool.choose([wishes[number] for number in numbers], rows)
+        pool = snapshot.storage.offers.pool(name)
+        choices = pool.choose_volumes([wishes[number] for number in numbers], rows)
         for number, choice in zip(numbers, choices, strict=True):
             matches[number] = Match(wishes[number], pool.offers, choice)
     return [matches[number] for number in range(len(wishes))]
 
 
-def _held(wish: Wish, snapshot: Snapshot) -> Offer | None:
+def _held(wish: ClaimRequirements, snapshot: Snapshot) -> OfferedVolume | None:
     """The volume that names the claim, if it is one the claim can have at all."""
     name = volumes.class_name(wish.claim)
-    for offer in snapshot.storage.held_for(wish.claim):
-        if volumes.class_name(offer.volume) == name and wish.can_hold(offer):
+    for offer in snapshot.storage.offers.prebound_to(wish.claim):
+        if volumes.class_name(offer.volume) == name and wish.can_be_bound_to(offer):
             return offer
     return None
 
@@ -222,14 +222,14 @@ def _can_make(storage_class: StorageClass | None, snapshot: Snapshot, rows: Whic
     return allowed
 
 
-def _has_space(wish: Wish, storage_class: StorageClass | None, snapshot: Snapshot, rows: Which) -> Mask:
+def _has_space(wish: ClaimRequirements, storage_class: StorageClass | None, snapshot: Snapshot, rows: Which) -> Mask:
     """Where there is space for one more volume, as far as the driver publishes it. Claims do not add up: what a driver
     says is what it had when it said so."""
     driver = snapshot.storage.csi_driver(storage_class.provisioner) if storage_class else None
     size = (wish.claim.spec.resources.requests or {}).get("storage")
     if storage_class is None or driver is None or not driver.spec.storage_capacity or size is None:
         return ~_no(snapshot, rows)
-    enough: Mask = snapshot.storage.room_left(storage_class.metadata.name).largest(rows) >= wish.size.value
+    enough: Mask = snapshot.storage.provisionable(storage_class.metadata.name).largest_sizes(rows) >= wish.size.value
     return enough
 
 

@@ -1,6 +1,7 @@
-"""The command line: parses, hands over to the rest, prints. Heavy imports happen inside the commands that need them.
+"""The command line: parses arguments, calls the commands, prints errors. Heavy imports happen inside the commands.
 
-Stdout carries only the result. A mistake gives one line on stderr: exit code 2 for bad input, 1 for "could not".
+Stdout has only the result. An error is one line on stderr, with exit code 2 for bad input and 1 for a request that
+could not be carried out.
 """
 
 from __future__ import annotations
@@ -16,45 +17,43 @@ from pathlib import Path
 import click
 
 from restow import __version__
-from restow.commands import asking, moving, operating
-from restow.commands.mistakes import CouldNot, misfortunes, unwritable
-from restow.commands.notes import end_line, note
-from restow.commands.operating import announce
+from restow.commands import admin, migrate, query
+from restow.commands.admin import announce_kubeconfig
+from restow.commands.errors import CommandFailed, as_failures, write_error
+from restow.commands.stderr import end_interrupted_line, print_note
 
-_NOT_SETTLED = "the embedded cluster did not settle in time; is the machine very busy?"
-_CHAPTERS = {
+_TIMEOUT = "the embedded cluster was not ready in time; is the machine overloaded?"
+_SECTIONS = {
     "Try it": ("demo", "dev"),
-    "Ask, and change nothing": ("plan", "replay", "schedule", "explain", "snapshot"),
+    "Questions, without changes": ("plan", "replay", "schedule", "explain", "snapshot"),
     "Move pods": ("move", "apply", "deschedule", "pause", "resume"),
-    "Run it": ("install", "run"),
+    "Operate": ("install", "run"),
 }
-_EXIT_CODES = (
-    "Exit codes: 0 done, 1 could not, 2 bad input, 130 interrupted. Each has one line on stderr that says why."
-)
+_EXIT_CODES = "Exit codes: 0 success, 1 failure, 2 bad input, 130 interrupted. Errors are one line on stderr."
 
 
 class _Commands(click.Group):
-    """The commands in the order in which people need them, not in that of the alphabet."""
+    """Lists the commands in sections, in the order in which users need them."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return [name for names in _CHAPTERS.values() for name in names]
+        return [name for names in _SECTIONS.values() for name in names]
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args and args[0] not in self.commands and not args[0].startswith("-"):
-            raise click.UsageError(f"No such command {args[0]!r}. There are {', '.join(self.list_commands(ctx))}.")
+            raise click.UsageError(f"No such command {args[0]!r}. Commands: {', '.join(self.list_commands(ctx))}.")
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> object:
         try:
             return super().invoke(ctx)
-        except KeyboardInterrupt:  # of which click would make an empty line first, also in files
-            end_line()
+        except KeyboardInterrupt:  # click would print an empty line first, even into files
+            end_interrupted_line()
             raise click.Abort from None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        for title, names in _CHAPTERS.items():
+        for title, names in _SECTIONS.items():
             with formatter.section(title):
                 formatter.write_dl([(name, self.commands[name].get_short_help_str(80)) for name in names])
 
@@ -74,76 +73,86 @@ def restow(context: click.Context) -> None:
 
 
 @restow.command()
-@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", help="How to print the report.")
-@click.option("--seed", type=int, default=7, show_default=True, help="Same seed, same names and uids.")
-@click.option("--picture", type=click.Path(dir_okay=False, path_type=Path), help="Also save the last view as SVG.")
+@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", help="Format of the report.")
+@click.option(
+    "--seed", type=int, default=7, show_default=True, help="Random seed; the same seed gives the same names and UIDs."
+)
+@click.option("--picture", type=click.Path(dir_okay=False, path_type=Path), help="Also save the final view as SVG.")
 def demo(output: str, seed: int, picture: Path | None) -> None:
-    """A story on an embedded cluster, which ends by itself.
+    """Demonstrate Restow on an embedded cluster; ends by itself.
 
-    Capacity scatters, a gang does not fit, a plan is made and carried out, and the gang starts."""
+    Idle capacity is scattered, a gang of pods does not fit, a plan is made and carried out, and the gang starts."""
     from restow import demo as story
-    from restow.control.descheduler import Changed
-    from restow.running.embedded import PartStopped
+    from restow.control.descheduler import ClusterChanged
+    from restow.running.embedded_cluster import UnexpectedStop
 
     try:
-        with misfortunes(Changed, PartStopped):
+        with as_failures(ClusterChanged, UnexpectedStop):
             story.run(seed=seed, as_json=output == "json", save=picture)
     except TimeoutError as problem:
-        raise CouldNot(_NOT_SETTLED) from problem
+        raise CommandFailed(_TIMEOUT) from problem
     except OSError as problem:
-        raise CouldNot(f"{problem.filename or 'output'}: {problem.strerror}") from problem
+        raise CommandFailed(f"{problem.filename or 'output'}: {problem.strerror}") from problem
 
 
 @restow.command()
-@click.option("--port", type=click.IntRange(0, 65535), default=6444, show_default=True, help="0 picks a free one.")
-@click.option("--nodes", type=click.IntRange(0, 10_000), default=3, show_default=True, help="How many Ready nodes.")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=6444,
+    show_default=True,
+    help="Port of the API server; 0 chooses a free one.",
+)
+@click.option("--nodes", type=click.IntRange(0, 10_000), default=3, show_default=True, help="Number of nodes.")
 def dev(port: int, nodes: int) -> None:
-    """An embedded cluster for kubectl, until Ctrl-C.
+    """Serve an embedded cluster for kubectl until Ctrl-C.
 
-    The first line of output is the path of its kubeconfig, and nothing else."""
+    The first line on stdout is the path of its kubeconfig."""
     from restow import app
-    from restow.commands import patience
+    from restow.commands import progress
     from restow.model.words import number_of
-    from restow.running.embedded import PartStopped
+    from restow.running.embedded_cluster import UnexpectedStop
     from restow.running.logs import log_to_stderr
 
     log_to_stderr()
-    starting = ExitStack()
+    progress_context = ExitStack()
 
-    def tell(kubeconfig: Path, url: str) -> None:
-        starting.close()
-        announce(kubeconfig, url)
+    def announce(kubeconfig: Path, url: str) -> None:
+        progress_context.close()
+        announce_kubeconfig(kubeconfig, url)
 
     try:
-        starting.enter_context(patience.shown()).doing(f"starting a cluster of {number_of(nodes, 'node')}")
-        work = app.serve_embedded(port=port, nodes=nodes, announce=tell)
-        asyncio.run(app.until_stopped(work, _tell_end))
-    except PartStopped as problem:
-        raise CouldNot(str(problem)) from problem
+        progress_context.enter_context(progress.progress_line()).begin(
+            f"starting a cluster of {number_of(nodes, 'node')}"
+        )
+        work = app.serve_embedded(port=port, nodes=nodes, announce=announce)
+        asyncio.run(app.until_stopped(work, _print_end))
+    except UnexpectedStop as problem:
+        raise CommandFailed(str(problem)) from problem
     except TimeoutError as problem:
-        raise CouldNot(_NOT_SETTLED) from problem
+        raise CommandFailed(_TIMEOUT) from problem
     except OSError as problem:
         if problem.filename:
-            raise unwritable(problem) from problem
-        advice = "; choose another with --port" if port else ""
-        raise CouldNot(f"cannot serve on 127.0.0.1:{port}: {os.strerror(problem.errno or 0)}{advice}") from problem
+            raise write_error(problem) from problem
+        hint = "; use --port to choose another" if port else ""
+        raise CommandFailed(f"cannot listen on 127.0.0.1:{port}: {os.strerror(problem.errno or 0)}{hint}") from problem
     finally:
-        starting.close()
+        progress_context.close()
 
 
-def _tell_end(asked: str) -> None:
-    with suppress(OSError):  # a terminal that was closed hears nothing
-        note(f"stopped by {asked}; nothing is kept")
+def _print_end(signal_name: str) -> None:
+    with suppress(OSError):  # after SIGHUP the terminal may be closed
+        print_note(f"stopped by {signal_name}; the cluster is deleted")
 
 
-for command in (*asking.COMMANDS, *moving.COMMANDS, *operating.COMMANDS):
+for command in (*query.COMMANDS, *migrate.COMMANDS, *admin.COMMANDS):
     restow.add_command(command)
 
 
 def main() -> None:
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # whoever is stopped by others says and tidies as much
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # SIGTERM cleans up and reports as Ctrl-C does
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):  # a picture with question marks is better than none
+        if isinstance(stream, io.TextIOWrapper):  # print characters that the terminal cannot show as question marks
             stream.reconfigure(errors="replace")
     try:
         try:
@@ -151,11 +160,11 @@ def main() -> None:
             if sys.stdout is not None:
                 sys.stdout.flush()
         except OSError as problem:
-            raise unwritable(problem) from problem
-    except click.ClickException as mistake:
-        note(" ".join(mistake.format_message().split()))
-        code = mistake.exit_code
+            raise write_error(problem) from problem
+    except click.ClickException as error:
+        print_note(" ".join(error.format_message().split()))
+        code = error.exit_code
     except (click.Abort, KeyboardInterrupt):
-        note("interrupted")
+        print_note("interrupted")
         code = 130
     sys.exit(code or 0)

@@ -1,12 +1,12 @@
-"""What goes without saying wherever Restow runs, in one place because several parts must agree."""
+"""Default names that several packages must agree on."""
 
 from __future__ import annotations
 
 from typing import Final
 
 HOME: Final = "restow-system"
-"""The namespace of Restow itself: its Leases, its stop switch."""
+"""The namespace of Restow: its Leases, its stop switch, its configuration."""
 NAME: Final = "restow"
-"""What is installed there is called so; the ConfigMap of that name is the configuration."""
+"""The name of the installed objects; the ConfigMap of that name is the configuration."""
 PORT: Final = 10290
-"""Where /healthz, /readyz and /metrics are."""
+"""The port of /healthz, /readyz and /metrics."""

@@ -1,7 +1,9 @@
-"""The story `restow demo` tells: a cluster lives, its capacity scatters, a gang that ought to fit does not; a plan is
-made and carried out, every pod with its new seat before it leaves the old one, and the gang runs.
+"""The demonstration of `restow demo`: idle capacity is scattered over the nodes of an embedded cluster, so that a gang
+of large pods does not fit; a plan is made and carried out, every pod with its new seat before it leaves the old one;
+the gang runs.
 
-Chapters act on the embedded cluster through the API as any user would; the picture is drawn from what the API says.
+Each chapter acts on the embedded cluster through the API as a user would; the picture is drawn from what the API
+returns.
 """
 
 from __future__ import annotations
@@ -25,22 +27,22 @@ from rich.text import Text
 
 from restow.adapters.clock import SystemClock
 from restow.client.verbs import Client
-from restow.control.descheduler import Progress
+from restow.control.descheduler import ApplyProgress
 from restow.defaults import HOME
-from restow.model.cluster.names import key_of
-from restow.model.cluster.owners import GROUP_NAME_ANNOTATIONS
+from restow.model.cluster.owner_chains import GROUP_NAME_ANNOTATIONS
 from restow.model.kinds import DEPLOYMENT, NODE, POD, POD_GROUP
+from restow.model.object_key import key_of
 from restow.model.objects import Node, Pod
 from restow.model.times import format_time
+from restow.output import node_bars
+from restow.output.html_report import render_page
+from restow.output.node_bars import NodeUse
 from restow.planning.plan import Plan
 from restow.ports import STRATEGIC_PATCH
-from restow.running.acting import Bearing, carry_out
-from restow.running.embedded import EMBEDDED, EmbeddedCluster, embedded_cluster
-from restow.showing import picture
-from restow.showing.picture import NodeUse
-from restow.showing.report import page
+from restow.running.embedded_cluster import EMBEDDED_CONFIGURATION, EmbeddedCluster, embedded_cluster
+from restow.running.one_shot_run import ClusterSession, apply_plan
 from restow.snapshots import offline
-from restow.snapshots.capture import inventory
+from restow.snapshots.capture import capture_inventory
 
 NAMESPACE = "default"
 NODES = 8
@@ -50,14 +52,14 @@ BIG = 7 * UNIT
 GANG, MEMBERS = "train", 3
 FRAME_SECONDS = 0.2
 READING_SECONDS = 1.5
-PATIENCE_SECONDS = 30.0
+CHAPTER_TIMEOUT = 30.0
 PLANNING_STEPS = 200
 WORKLOADS = {"api": (10, "2"), "web": (36, "1"), "cache": (8, "500m")}
-ACTORS = (*sorted(WORKLOADS), GANG)
-"""In the order of their colours, which stay theirs when the last one comes."""
-FALLING = {"web": range(34, 15, -2), "api": range(9, 6, -1)}
+COLOUR_ORDER = (*sorted(WORKLOADS), GANG)
+"""The workloads in the order of their colours, so that a colour stays the same when the gang appears."""
+SCALE_DOWN_STEPS = {"web": range(34, 15, -2), "api": range(9, 6, -1)}
 
-# rich's own template loads a font from the network; this one does not.
+# The template of rich loads a font from the network; this one does not.
 SVG = """<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img" aria-label="restow demo">
 <style>
 .{unique_id}-matrix {{ font-family: ui-monospace, Menlo, Consolas, "DejaVu Sans Mono", monospace;
@@ -78,32 +80,32 @@ SVG = """<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" 
 """
 
 
-class Stage:
-    """The cluster, and what the chapters leave for each other."""
+class DemoState:
+    """The cluster, and the state that chapters pass on to later ones."""
 
     def __init__(self, cluster: EmbeddedCluster, rng: random.Random) -> None:
         self.cluster = cluster
         self.client = cluster.client
         self.rng = rng
         self.title = Text()
-        self.news = ""
-        """A line under the picture."""
+        self.status_line = ""
+        """The line under the picture."""
         self.nodes: list[Node] = []
         self.pods: list[Pod] = []
-        """As they were when the plan was made."""
+        """Nodes and pods as they were when the plan was made."""
         self.plan = Plan(strategy="")
         self.made = 0.0
 
 
 class Chapter(msgspec.Struct, frozen=True):
-    """A sentence for the reader, and what happens."""
+    """A title, and the action behind it."""
 
     title: str
-    act: Callable[[Stage], Awaitable[None]]
+    act: Callable[[DemoState], Awaitable[None]]
 
 
-class Lie(msgspec.Struct, frozen=True, rename="camel"):
-    """How the pods lie, in numbers; cpu in cores."""
+class PackingFigures(msgspec.Struct, frozen=True, rename="camel"):
+    """How well the pods are packed; CPU in cores."""
 
     pods: int
     idle_cpu: float
@@ -111,155 +113,159 @@ class Lie(msgspec.Struct, frozen=True, rename="camel"):
     running_big_pods: int
 
 
-class Report(msgspec.Struct, frozen=True, rename="camel"):
-    """What the story came to."""
+class DemoReport(msgspec.Struct, frozen=True, rename="camel"):
+    """The document of `restow demo -o json`."""
 
     nodes: int
     big_pod_cpu: float
     gang: int
-    """How many big pods must start together."""
+    """The number of large pods that must start together."""
     refusal: str
-    """What the scheduler said of the gang before anything moved."""
-    before: Lie
+    """The scheduler's message about the gang before the moves."""
+    before: PackingFigures
     moves: int
     waves: int
     moved: int
     """Moves that succeeded."""
-    after: Lie
+    after: PackingFigures
     seconds: float
     page: str
 
     @property
-    def sentence(self) -> str:
+    def summary(self) -> str:
         enough = int(self.before.idle_cpu // self.big_pod_cpu)
         return (
             f"Before: {self.before.idle_cpu:g} cores idle, enough for {enough} pods of {self.big_pod_cpu:g}; "
-            f"as they lay, {self.before.big_pods_that_fit} fit.\n"
-            f"After {self.moved} moves, each pod with its new seat before it left the old one: "
+            f"scattered as they are, {self.before.big_pods_that_fit} fit.\n"
+            f"After {self.moved} moves, each into a seat that was reserved before the eviction: "
             f"{self.after.running_big_pods} of the gang's {self.gang} run."
         )
 
 
 def run(*, seed: int, as_json: bool, save: Path | None) -> None:
-    """Tell the story on the terminal (quietly for JSON), print the report, save the last view if asked."""
-    report, view = asyncio.run(_tell(Console(quiet=as_json, highlight=False), seed))
+    """Run the demonstration, print it chapter by chapter or as JSON, and save the final view as SVG if asked."""
+    report, view = asyncio.run(_play(Console(quiet=as_json, highlight=False), seed))
     if as_json:
         sys.stdout.write(msgspec.json.encode(report).decode() + "\n")
     else:
-        Console(highlight=False).print(report.sentence, style="bold")
-        Console(highlight=False, soft_wrap=True).print(f"The plan, before and after, as a page: {report.page}")
+        Console(highlight=False).print(report.summary, style="bold")
+        Console(highlight=False, soft_wrap=True).print(f"HTML report of the plan: {report.page}")
     if save is not None:
         save.parent.mkdir(parents=True, exist_ok=True)
-        save.write_text(_svg(Group(view, Text(report.sentence))), encoding="utf-8")
+        save.write_text(_svg(Group(view, Text(report.summary))), encoding="utf-8")
 
 
-async def _tell(console: Console, seed: int) -> tuple[Report, RenderableType]:
+async def _play(console: Console, seed: int) -> tuple[DemoReport, RenderableType]:
     began, rng = time.monotonic(), random.Random(seed)
     async with embedded_cluster(nodes=NODES, rng=rng) as cluster:
-        stage = Stage(cluster, rng)
-        async with _screen(console, stage):
+        state = DemoState(cluster, rng)
+        async with _screen(console, state):
             for number, chapter in enumerate(CHAPTERS, start=1):
-                stage.title.plain = f"{number}/{len(CHAPTERS)}  {chapter.title}"
-                await chapter.act(stage)
+                state.title.plain = f"{number}/{len(CHAPTERS)}  {chapter.title}"
+                await chapter.act(state)
                 if console.is_terminal:
                     await asyncio.sleep(READING_SECONDS)
                 else:
-                    console.print(await _frame(stage, coloured=False))
-        stage.title.plain = f"{NODES} nodes, as the API shows them"
-        return await _report(stage, time.monotonic() - began), await _frame(stage)
+                    console.print(await _frame(state, coloured=False))
+        state.title.plain = f"{NODES} nodes, as the API shows them"
+        return await _report(state, time.monotonic() - began), await _frame(state)
 
 
 # ---- chapters
 
 
-async def _arrive(stage: Stage) -> None:
+async def _arrive(state: DemoState) -> None:
     for name, (replicas, cpu) in WORKLOADS.items():
-        await stage.client.create(DEPLOYMENT, _deployment(name, replicas, cpu), NAMESPACE)
-        await _until(stage.client, _all_ready)
+        await state.client.create(DEPLOYMENT, _deployment(name, replicas, cpu), NAMESPACE)
+        await _until(state.client, _all_ready)
 
 
-async def _shrink(stage: Stage) -> None:
-    for name, steps in FALLING.items():
+async def _shrink(state: DemoState) -> None:
+    for name, steps in SCALE_DOWN_STEPS.items():
         for replicas in steps:
-            await stage.client.patch(DEPLOYMENT, name, {"spec": {"replicas": replicas}}, NAMESPACE)
-            await _until(stage.client, _all_ready)
+            await state.client.patch(DEPLOYMENT, name, {"spec": {"replicas": replicas}}, NAMESPACE)
+            await _until(state.client, _all_ready)
 
 
-async def _roll(stage: Stage) -> None:
+async def _roll(state: DemoState) -> None:
     image = {"spec": {"template": {"spec": {"containers": [{"name": "main", "image": "example.com/cache:2"}]}}}}
-    await stage.client.patch(DEPLOYMENT, "cache", image, NAMESPACE, type=STRATEGIC_PATCH)
-    await _until(stage.client, _all_ready)
+    await state.client.patch(DEPLOYMENT, "cache", image, NAMESPACE, type=STRATEGIC_PATCH)
+    await _until(state.client, _all_ready)
 
 
-async def _refuse(stage: Stage) -> None:
+async def _refuse(state: DemoState) -> None:
     group = {"metadata": {"name": GANG, "namespace": NAMESPACE}, "spec": {"minMember": MEMBERS}}
-    await stage.client.create(POD_GROUP, group)
-    await stage.client.create(DEPLOYMENT, _deployment(GANG, MEMBERS, str(BIG // UNIT), gang=GANG), NAMESPACE)
-    await _until(stage.client, _all_of_gang_wait)
+    await state.client.create(POD_GROUP, group)
+    await state.client.create(DEPLOYMENT, _deployment(GANG, MEMBERS, str(BIG // UNIT), gang=GANG), NAMESPACE)
+    await _until(state.client, _whole_gang_is_pending)
 
 
-async def _make_plan(stage: Stage) -> None:
-    seen = await inventory(stage.client, lambda kind, number: None, lambda told: None)
-    stage.nodes, stage.pods, stage.made = seen.of(NODE), seen.of(POD), time.time()
-    asked = offline.Wish(strategy="optimal", objective="pending", work_limit=PLANNING_STEPS)
-    profile = EMBEDDED.read_scheduler()
-    stage.plan = await asyncio.to_thread(offline.plan, offline.Cluster(seen), profile, EMBEDDED, asked, time.time)
-    stage.news = f"planned: {len(stage.plan.moves)} moves, after which {len(stage.plan.places)} pods more fit"
+async def _make_plan(state: DemoState) -> None:
+    captured = await capture_inventory(state.client, lambda kind, number: None, lambda told: None)
+    state.nodes, state.pods, state.made = captured.of(NODE), captured.of(POD), time.time()
+    plan_options = offline.PlanOptions(strategy="optimal", objective="pending", work_limit=PLANNING_STEPS)
+    profile = EMBEDDED_CONFIGURATION.read_scheduler()
+    state.plan = await asyncio.to_thread(
+        offline.plan_offline, offline.OfflineCluster(captured), profile, EMBEDDED_CONFIGURATION, plan_options, time.time
+    )
+    state.status_line = f"planned: {len(state.plan.moves)} moves, after which {len(state.plan.places)} more pods fit"
 
 
-async def _carry_out(stage: Stage) -> None:
-    bearing = Bearing(stage.cluster.api, SystemClock(), random.Random(stage.rng.getrandbits(64)), EMBEDDED)
+async def _carry_out(state: DemoState) -> None:
+    session = ClusterSession(
+        state.cluster.api, SystemClock(), random.Random(state.rng.getrandbits(64)), EMBEDDED_CONFIGURATION
+    )
 
-    def tell(progress: Progress) -> None:
-        stage.news = f"{progress.succeeded} of {len(stage.plan.moves)} moves done, wave {progress.wave}"
+    def tell(progress: ApplyProgress) -> None:
+        state.status_line = f"{progress.succeeded} of {len(state.plan.moves)} moves done, wave {progress.wave}"
 
-    await carry_out(bearing, HOME, stage.plan, tell)
+    await apply_plan(session, HOME, state.plan, tell)
 
 
-async def _start(stage: Stage) -> None:
-    await _until(stage.client, _all_ready)
-    stage.news = ""
+async def _start(state: DemoState) -> None:
+    await _until(state.client, _all_ready)
+    state.status_line = ""
 
 
 CHAPTERS = (
-    Chapter("workloads arrive and fill the nodes", _arrive),
-    Chapter("traffic falls step by step, Deployments are scaled down: holes open everywhere", _shrink),
-    Chapter("one Deployment rolls to a new image, surge first", _roll),
-    Chapter(f"a gang of {MEMBERS} pods asks for {BIG // UNIT} cores each: all at once or not at all", _refuse),
-    Chapter("restow plan --objective pending: which moves let it in?", _make_plan),
+    Chapter("workloads are created and fill the nodes", _arrive),
+    Chapter("Deployments are scaled down step by step: idle capacity is scattered over all nodes", _shrink),
+    Chapter("a rolling update of one Deployment", _roll),
+    Chapter(f"a gang of {MEMBERS} pods requests {BIG // UNIT} cores each: all of them start, or none", _refuse),
+    Chapter("restow plan --objective pending: which moves make room for the gang?", _make_plan),
     Chapter("restow apply: every pod has its new seat before it leaves the old one", _carry_out),
     Chapter("the gang starts", _start),
 )
 
 
 async def _until(client: Client, settled: Callable[[Client], Awaitable[bool]]) -> None:
-    async with asyncio.timeout(PATIENCE_SECONDS):
+    async with asyncio.timeout(CHAPTER_TIMEOUT):
         while not await settled(client):
             await asyncio.sleep(FRAME_SECONDS)
 
 
 async def _all_ready(client: Client) -> bool:
     deployments = (await client.list(DEPLOYMENT, NAMESPACE)).items
-    for each in deployments:
-        wanted, status = each.spec.replicas or 0, each.status
-        if status.observed_generation != each.metadata.generation:
+    for deployment in deployments:
+        wanted, status = deployment.spec.replicas or 0, deployment.status
+        if status.observed_generation != deployment.metadata.generation:
             return False
         if not (status.replicas or 0) == (status.updated_replicas or 0) == (status.ready_replicas or 0) == wanted:
             return False
     pods = (await client.list(POD, NAMESPACE)).items
-    return len(pods) == sum(each.spec.replicas or 0 for each in deployments)
+    return len(pods) == sum(deployment.spec.replicas or 0 for deployment in deployments)
 
 
-async def _all_of_gang_wait(client: Client) -> bool:
-    return len(await _waiting(client)) == MEMBERS
+async def _whole_gang_is_pending(client: Client) -> bool:
+    return len(await _unschedulable_pods(client)) == MEMBERS
 
 
-async def _waiting(client: Client) -> list[dict[str, str]]:
-    """The pods nobody could place, each with the scheduler's sentence."""
-    return _refused((await client.list(POD, NAMESPACE)).items)
+async def _unschedulable_pods(client: Client) -> list[dict[str, str]]:
+    """The pods that the scheduler could not place, each with its message."""
+    return _unschedulable((await client.list(POD, NAMESPACE)).items)
 
 
-def _refused(pods: list[Pod]) -> list[dict[str, str]]:
+def _unschedulable(pods: list[Pod]) -> list[dict[str, str]]:
     return [
         {"pod": pod.metadata.name, "message": condition.message or ""}
         for pod in pods
@@ -269,7 +275,7 @@ def _refused(pods: list[Pod]) -> list[dict[str, str]]:
 
 
 def _refusal(pods: list[Pod]) -> str:
-    return next((each["message"] for each in _refused(pods)), "")
+    return next((pod["message"] for pod in _unschedulable(pods)), "")
 
 
 def _deployment(name: str, replicas: int, cpu: str, gang: str | None = None) -> dict[str, Any]:
@@ -291,12 +297,12 @@ def _deployment(name: str, replicas: int, cpu: str, gang: str | None = None) -> 
     }
 
 
-# ---- showing
+# ---- drawing
 
 
 @asynccontextmanager
-async def _screen(console: Console, stage: Stage) -> AsyncIterator[None]:
-    """Redraw the picture while the chapters run, where there is a screen to draw on."""
+async def _screen(console: Console, state: DemoState) -> AsyncIterator[None]:
+    """On a terminal, redraw the picture while the chapters run."""
     if not console.is_terminal:
         yield
         return
@@ -304,13 +310,13 @@ async def _screen(console: Console, stage: Stage) -> AsyncIterator[None]:
 
         async def redraw() -> None:
             while True:
-                live.update(await _frame(stage), refresh=True)
+                live.update(await _frame(state), refresh=True)
                 await asyncio.sleep(FRAME_SECONDS)
 
         drawing = asyncio.create_task(redraw())
         try:
             yield
-            live.update(await _frame(stage), refresh=True)
+            live.update(await _frame(state), refresh=True)
         finally:
             drawing.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -319,58 +325,58 @@ async def _screen(console: Console, stage: Stage) -> AsyncIterator[None]:
 
 async def _uses(client: Client) -> list[NodeUse]:
     nodes, pods = await client.list(NODE), await client.list(POD)
-    return picture.node_uses(nodes.items, pods.items, RESOURCE)
+    return node_bars.node_uses(nodes.items, pods.items, RESOURCE)
 
 
-async def _frame(stage: Stage, *, coloured: bool = True) -> RenderableType:
-    uses = await _uses(stage.client)
+async def _frame(state: DemoState, *, coloured: bool = True) -> RenderableType:
+    uses = await _uses(state.client)
     parts: list[RenderableType] = [
-        Text(stage.title.plain, style="bold"),
-        picture.table(uses, unit=UNIT, coloured=coloured, known=ACTORS),
-        picture.legend(uses, coloured=coloured, known=ACTORS),
+        Text(state.title.plain, style="bold"),
+        node_bars.node_table(uses, unit=UNIT, coloured=coloured, known=COLOUR_ORDER),
+        node_bars.legend(uses, coloured=coloured, known=COLOUR_ORDER),
     ]
     parts += [
-        Text.assemble(("waiting ", "bold red"), f"{each['pod']}: {each['message']}")
-        for each in await _waiting(stage.client)
+        Text.assemble(("pending ", "bold red"), f"{pod['pod']}: {pod['message']}")
+        for pod in await _unschedulable_pods(state.client)
     ]
-    if stage.news:
-        parts.append(Text(stage.news, style="bold green" if coloured else ""))
+    if state.status_line:
+        parts.append(Text(state.status_line, style="bold green" if coloured else ""))
     return Group(*parts, Text())
 
 
-async def _report(stage: Stage, seconds: float) -> Report:
-    nodes, pods = await stage.client.list(NODE), await stage.client.list(POD)
-    moves = [(move.namespace, move.pod) for move in stage.plan.moves]
-    there = set(map(key_of, pods.items))
-    return Report(
+async def _report(state: DemoState, seconds: float) -> DemoReport:
+    nodes, pods = await state.client.list(NODE), await state.client.list(POD)
+    moves = [(move.namespace, move.pod) for move in state.plan.moves]
+    existing = set(map(key_of, pods.items))
+    return DemoReport(
         nodes=len(nodes.items),
         big_pod_cpu=BIG / UNIT,
         gang=MEMBERS,
-        refusal=_refusal(stage.pods),
-        before=_lie(stage.nodes, stage.pods),
+        refusal=_refusal(state.pods),
+        before=_packing_figures(state.nodes, state.pods),
         moves=len(moves),
-        waves=len({move.wave for move in stage.plan.moves}),
-        moved=sum(name not in there for name in moves),
-        after=_lie(nodes.items, pods.items),
+        waves=len({move.wave for move in state.plan.moves}),
+        moved=sum(name not in existing for name in moves),
+        after=_packing_figures(nodes.items, pods.items),
         seconds=round(seconds, 1),
-        page=str(_write_page(stage)),
+        page=str(_write_page(state)),
     )
 
 
-def _lie(nodes: list[Node], pods: list[Pod]) -> Lie:
-    uses = picture.node_uses(nodes, pods, RESOURCE)
-    return Lie(
+def _packing_figures(nodes: list[Node], pods: list[Pod]) -> PackingFigures:
+    uses = node_bars.node_uses(nodes, pods, RESOURCE)
+    return PackingFigures(
         pods=sum(use.pods for use in uses),
         idle_cpu=sum(use.idle for use in uses) / UNIT,
-        big_pods_that_fit=picture.slots(uses, BIG),
-        running_big_pods=sum(picture.workload_of(pod) == GANG and pod.status.phase == "Running" for pod in pods),
+        big_pods_that_fit=node_bars.count_fitting_pods(uses, BIG),
+        running_big_pods=sum(node_bars.workload_of(pod) == GANG and pod.status.phase == "Running" for pod in pods),
     )
 
 
-def _write_page(stage: Stage) -> Path:
-    """Keep the plan as a page where temporary files are."""
+def _write_page(state: DemoState) -> Path:
+    """Write the HTML report into a temporary directory."""
     path = Path(tempfile.mkdtemp(prefix="restow-demo-")) / "plan.html"
-    text = page(stage.plan, stage.nodes, stage.pods, resource=RESOURCE, made=format_time(stage.made))
+    text = render_page(state.plan, state.nodes, state.pods, resource=RESOURCE, made=format_time(state.made))
     path.write_text(text, encoding="utf-8")
     return path
 

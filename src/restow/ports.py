@@ -1,4 +1,4 @@
-"""What Restow asks of the outside world: an API server, a wall clock, and whoever measures.
+"""What Restow needs from outside: an API server, a wall clock, and Prometheus.
 
 `Api` is narrow on purpose: one call, one stream, bytes in and bytes out. Everything typed (verbs, informers, leader
 election) is written once on top of it in `restow.client`, and everything that misbehaves (lost events, stale reads,
@@ -8,7 +8,7 @@ Errors are one tree, grouped by what the caller should do:
 
     ApiError                 the server answered with a Status
       NotFound               it is not there: treat as deleted
-      AlreadyExists          a create already took effect, or somebody else's did: read and compare
+      AlreadyExists          an earlier try took effect, or another client created it: read and compare
       Conflict               the object moved on, or a precondition failed: read again, decide again
       Gone                   the version is too old to resume from: list again
       Invalid                the request is wrong: never retry it unchanged
@@ -16,8 +16,8 @@ Errors are one tree, grouped by what the caller should do:
       Unauthorized           credentials are missing or stale: renew them
       TooManyRequests        back off for `retry_after` seconds; nothing was written
       OutcomeUnknown         time-out, 5xx or a broken connection: the write may have taken effect; read before retrying
-      NotKubernetes          no API server answered, but something else: another address is needed
-      Fenced                 no server's answer: refused by `client.election`, nothing was sent; stop, another may lead
+      NotKubernetes          something else than an API server answered: another address is needed
+      Fenced                 refused by `client.leader_election` before it was sent: another process may lead, stop
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from typing import Any, ClassVar, Literal, Protocol, Self
 
 import msgspec
 
-from restow.planning.measured import Series
+from restow.planning.usage_samples import PrometheusSample
 
 Verb = Literal["get", "list", "watch", "create", "replace", "patch", "delete", "deletecollection"]
 
@@ -41,7 +41,7 @@ INITIAL_EVENTS_END = "k8s.io/initial-events-end"  # annotates the bookmark after
 
 
 class Resource(msgspec.Struct, frozen=True, order=True):
-    """What a REST path names: the group ("" for core), the version and the plural."""
+    """The group ("" for core), version and plural of a kind, as in REST paths."""
 
     group: str
     version: str
@@ -53,7 +53,7 @@ class Resource(msgspec.Struct, frozen=True, order=True):
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
-    """One request to an API server, in the words of its REST API.
+    """One request to an API server, in the terms of its REST API.
 
     `namespace` is None for cluster-scoped resources and for lists over all namespaces. `query` holds the documented
     query parameters as strings (labelSelector, limit, continue, resourceVersion, dryRun, fieldManager, ...); a watch
@@ -87,7 +87,7 @@ class StatusCause(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 
 class StatusDetails(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
-    """Which object a Status speaks of, why, and when to come back."""
+    """The object of a Status, the causes, and when to retry."""
 
     name: str | None = None
     group: str | None = None
@@ -111,7 +111,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class ApiError(Exception):
-    """The API server refused or could not answer; `status` is what it said."""
+    """The API server refused the request or could not answer; `status` is its answer."""
 
     reasons: ClassVar[frozenset[str]] = frozenset()
     codes: ClassVar[frozenset[int]] = frozenset()
@@ -123,10 +123,10 @@ class ApiError(Exception):
     @classmethod
     def of(cls, status: Status) -> ApiError:
         """The error of the tree above that fits this Status: by reason first, then by code."""
-        for kind in _ANSWERS:
+        for kind in _ERROR_CLASSES:
             if status.reason in kind.reasons:
                 return kind(status)
-        for kind in _ANSWERS:
+        for kind in _ERROR_CLASSES:
             if status.code in kind.codes:
                 return kind(status)
         return OutcomeUnknown(status) if status.code >= 500 else ApiError(status)
@@ -186,10 +186,10 @@ class OutcomeUnknown(ApiError):
 
 
 class NotKubernetes(ApiError):
-    """Whatever answers there says of everything that it is not there, and knows nothing of what is."""
+    """The server answers every path with 404, but not as an API server does."""
 
 
-_ANSWERS: tuple[type[ApiError], ...] = (
+_ERROR_CLASSES: tuple[type[ApiError], ...] = (
     NotFound,
     AlreadyExists,
     Conflict,
@@ -218,15 +218,15 @@ class Api(Protocol):
         ...
 
 
-class Unanswered(Exception):
-    """A Prometheus did not answer, or not what was asked; one line says why."""
+class PrometheusUnavailable(Exception):
+    """Prometheus did not answer, or not with the expected form; the message says why."""
 
 
 class Prometheus(Protocol):
     """A server that speaks Prometheus' HTTP API."""
 
-    async def query(self, expression: str) -> Sequence[Series]:
-        """What an expression comes to now, as a vector. Raises Unanswered."""
+    async def query(self, expression: str) -> Sequence[PrometheusSample]:
+        """The current value of an expression, as a vector. Raises Unanswered."""
         ...
 
 

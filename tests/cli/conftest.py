@@ -1,5 +1,6 @@
-"""Running `restow` as users do: `run` puts a command to `main` in this process, which has everything loaded; `spawn`
-and `start` give it a process of its own, for where that is what matters."""
+"""Fixtures that run `restow` as users do. `run` calls `main` in this process, which is fast; `spawn` and `start` use a
+new process, for tests of process behaviour.
+"""
 
 from __future__ import annotations
 

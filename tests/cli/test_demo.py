@@ -1,4 +1,4 @@
-"""`restow demo`: ends by itself and says what it showed."""
+"""`restow demo`: ends by itself and reports its figures."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from xml.etree import ElementTree
 from tests.cli.conftest import Run, Start
 
 
-def test_the_story_is_told_as_json_with_a_picture_or_chapter_by_chapter(
+def test_json_report_with_picture_and_text_chapter_by_chapter(
     spawn: Run, start: Start, environment: dict[str, str], tmp_path: Path
 ) -> None:
-    """Both at the same time, because a story is mostly waiting."""
+    """Both at the same time, because the demo mostly waits."""
     picture = tmp_path / "pictures" / "demo.svg"
     environment["PYTHONIOENCODING"] = "ascii"
     with start("demo") as chapters:
         check_json(spawn("demo", "-o", "json", "--picture", str(picture)))
         check_picture(picture)
-        told, trouble = chapters.communicate(timeout=90)
-    assert (chapters.returncode, trouble) == (0, "")
-    check_chapters(told)
+        stdout, stderr = chapters.communicate(timeout=90)
+    assert (chapters.returncode, stderr) == (0, "")
+    check_chapters(stdout)
 
 
 def check_json(done: subprocess.CompletedProcess[str]) -> None:
@@ -35,12 +35,12 @@ def check_json(done: subprocess.CompletedProcess[str]) -> None:
 
 
 def check_picture(picture: Path) -> None:
-    """It asks nothing of the network."""
+    """The SVG is valid and loads nothing from the network."""
     text = picture.read_text()
     assert ElementTree.fromstring(text).tag.endswith("svg")
     assert "url(http" not in text
 
 
-def check_chapters(told: str) -> None:
-    """Without a terminal each is printed once, with what letters there are."""
-    assert [line[:4] for line in told.splitlines() if line[1:3] == "/7"] == [f"{n}/7 " for n in range(1, 8)]
+def check_chapters(text: str) -> None:
+    """Without a terminal each chapter is printed once, with ASCII characters."""
+    assert [line[:4] for line in text.splitlines() if line[1:3] == "/7"] == [f"{n}/7 " for n in range(1, 8)]

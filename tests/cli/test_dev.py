@@ -1,4 +1,4 @@
-"""`restow dev`: what scripts rely on."""
+"""`restow dev`: the output and behaviour that scripts rely on."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def server_of(child: subprocess.Popen[str]) -> tuple[Path, str]:
     return path, yaml.safe_load(path.read_text())["clusters"][0]["cluster"]["server"]
 
 
-def test_the_first_line_is_the_path_of_a_kubeconfig_and_the_api_answers_with_nodes_and_our_kinds(start: Start) -> None:
+def test_first_line_is_a_kubeconfig_of_a_cluster_with_ready_nodes_and_our_kinds(start: Start) -> None:
     with start("dev", "--port", "0", "--nodes", "2") as child:
         path, url = server_of(child)
         assert path.is_absolute() and path.name == "kubeconfig" and " " not in str(path)
@@ -47,7 +47,7 @@ def test_the_first_line_is_the_path_of_a_kubeconfig_and_the_api_answers_with_nod
         assert {"type": "Ready", "status": "True"}.items() <= _condition(node, "Ready").items()
 
 
-def test_a_pod_becomes_ready_and_goes_when_deleted(start: Start) -> None:
+def test_pod_becomes_ready_and_is_gone_after_deletion(start: Start) -> None:
     pod = {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -64,26 +64,26 @@ def test_a_pod_becomes_ready_and_goes_when_deleted(start: Start) -> None:
         assert _within(5.0, lambda: fetch(pods)["items"] == [])
 
 
-@pytest.mark.parametrize("asked", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda number: number.name)
-def test_it_stops_when_asked_says_so_and_leaves_nothing_behind(start: Start, asked: signal.Signals) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda number: number.name)
+def test_signal_stops_it_and_removes_the_kubeconfig(start: Start, number: signal.Signals) -> None:
     with start("dev", "--port", "0", "--nodes", "0") as child:
         path, _ = server_of(child)
-        child.send_signal(asked)
+        child.send_signal(number)
         assert child.wait(timeout=20) == 0
         assert child.stderr is not None
-        assert child.stderr.read().endswith(f"restow: stopped by {asked.name}; nothing is kept\n")
+        assert child.stderr.read().endswith(f"restow: stopped by {number.name}; the cluster is deleted\n")
     assert not path.parent.exists()
 
 
-def test_a_taken_port_is_one_line_and_exit_code_1(spawn: Run) -> None:
+def test_port_in_use_is_one_line_and_exit_code_1(spawn: Run) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
         done = spawn("dev", "--port", str(port))
     assert (done.returncode, done.stdout) == (1, "")
-    told = f"restow: cannot serve on 127.0.0.1:{port}: Address already in use; choose another with --port\n"
-    assert done.stderr == told
+    message = f"cannot listen on 127.0.0.1:{port}: Address already in use; use --port to choose another"
+    assert done.stderr == f"restow: {message}\n"
 
 
 def _condition(document: dict[str, Any], kind: str) -> dict[str, Any]:
@@ -96,7 +96,7 @@ def _is_ready(pod: dict[str, Any]) -> bool:
 
 
 def _within(seconds: float, condition: Any) -> bool:
-    """Patience for a busy machine; the promised seconds are the world's settings, which test_app looks at."""
+    """Poll with patience for a busy machine; test_embedded_cluster checks the promised seconds in the settings."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         if condition():

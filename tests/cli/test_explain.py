@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from restow.cli import restow
-from tests.cli.clusters import GROUP, OWNER, QUEUE, labelled, node, pod, replica
+from tests.cli.snapshot_documents import GROUP, OWNER, QUEUE, labelled, node, pod, running_replica
 
 DAEMON = {**OWNER, "kind": "DaemonSet", "name": "agent", "uid": "agent"}
 BUDGET = {
@@ -25,11 +25,11 @@ BUDGET = {
 ITEMS = [
     node("n1", "10"),
     node("n2", "2"),
-    replica("small", "1", "n1"),
-    replica("large", "4", "n1"),
-    replica("scratch", "1", "n1", volumes=[{"name": "tmp", "emptyDir": {}}], schedulerName="default-scheduler"),
-    labelled(replica("daemon", "1", "n1"), ownerReferences=[DAEMON]),
-    labelled(replica("kept", "1", "n1"), labels={"app": "kept"}),
+    running_replica("small", "1", "n1"),
+    running_replica("large", "4", "n1"),
+    running_replica("scratch", "1", "n1", volumes=[{"name": "tmp", "emptyDir": {}}], schedulerName="default-scheduler"),
+    labelled(running_replica("daemon", "1", "n1"), ownerReferences=[DAEMON]),
+    labelled(running_replica("kept", "1", "n1"), labels={"app": "kept"}),
     pod("waits", "1"),
     BUDGET,
 ]
@@ -92,7 +92,7 @@ def test_a_pod_is_movable_if_its_gang_is(tmp_path: Path, least: int | None, obst
         "metadata": {"name": "ring", "namespace": "a"},
         "spec": {"minMember": least},
     }
-    pods = [labelled(replica(name, "1", "n1"), annotations={GROUP: "ring"}) for name in ("one", "two")]
+    pods = [labelled(running_replica(name, "1", "n1"), annotations={GROUP: "ring"}) for name in ("one", "two")]
     path = tmp_path / "cluster.json"
     items = [*ITEMS, *pods, *([group] if least else [])]
     path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
@@ -113,7 +113,11 @@ def test_how_many_replicas_there_are_is_for_their_owner_to_say(tmp_path: Path, k
     version = "v1" if kind == "ReplicationController" else "apps/v1"
     owner = {"apiVersion": version, "kind": kind, "name": "old", "uid": "old", "controller": True}
     said = {"apiVersion": version, "kind": kind, "metadata": {"name": "old", "namespace": "a", "uid": "old"}}
-    items = [*ITEMS, labelled(replica("one", "1", "n1"), ownerReferences=[owner]), {**said, "spec": {"replicas": 2}}]
+    items = [
+        *ITEMS,
+        labelled(running_replica("one", "1", "n1"), ownerReferences=[owner]),
+        {**said, "spec": {"replicas": 2}},
+    ]
     path, config = tmp_path / "cluster.json", tmp_path / "restow.yaml"
     path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
     config.write_text("migration: {minReplicas: 2}")
@@ -188,13 +192,13 @@ def reservation(name: str, node: str) -> dict[str, Any]:
 
 def test_a_pod_hears_which_nodes_only_reservations_keep_it_from(tmp_path: Path) -> None:
     path = tmp_path / "cluster.json"
-    held = [reservation("first", "n1"), reservation("second", "n2"), replica("large", "1", "n2")]
+    held = [reservation("first", "n1"), reservation("second", "n2"), running_replica("large", "1", "n2")]
     items = [node("n1", "4"), node("n2", "3"), node("n3", "1"), pod("waiting", "3"), *held]
     path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
     asked = ("explain", "--snapshot", str(path), "pod", "a/waiting")
     assert _asked(*asked, "-o", "json")["held"] == [{"node": "n1", "reservations": ["a/first"]}]
     told = CliRunner().invoke(restow, asked).stdout
-    assert "could go there if reservations held nothing: n1 (a/first)" in told
+    assert "blocked only by reservations: n1 (a/first)" in told
 
 
 @pytest.mark.parametrize(
@@ -243,7 +247,7 @@ def test_where_a_pod_could_go_is_not_where_it_is(tmp_path: Path) -> None:
     path = tmp_path / "cluster.json"
     path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": ITEMS}))
     told = CliRunner().invoke(restow, ["explain", "--snapshot", str(path), "pod", "a/small"]).stdout
-    assert "could go to: n2" in told
+    assert "feasible nodes: n2" in told
 
 
 def _asked(*arguments: str) -> Any:
@@ -277,9 +281,11 @@ def test_a_pod_is_named_by(tmp_path: Path, words: list[str]) -> None:
 @pytest.mark.parametrize(
     ("name", "told"),
     [
-        pytest.param("a/web", "there is no pod a/web; there is a/web-1, a/web-2, b/web and 1 more", id="its workload"),
-        pytest.param("web-1", "there is no pod default/web-1; there is a/web-1", id="another namespace"),
-        pytest.param("a/nothing", "there is no pod a/nothing", id="nothing alike"),
+        pytest.param(
+            "a/web", "pod a/web not found; similar pods: a/web-1, a/web-2, b/web and 1 more", id="its workload"
+        ),
+        pytest.param("web-1", "pod default/web-1 not found; similar pods: a/web-1", id="another namespace"),
+        pytest.param("a/nothing", "pod a/nothing not found", id="nothing alike"),
     ],
 )
 def test_a_pod_that_is_not_there_is_looked_for(tmp_path: Path, name: str, told: str) -> None:

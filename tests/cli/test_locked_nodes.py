@@ -1,4 +1,4 @@
-"""Nodes that are locked for a queue, in snapshot files: plans leave them alone, and every command says why."""
+"""Nodes that are locked for a queue: plans do not use them for other queues, and every command says why."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from restow.cli import restow
-from tests.cli.clusters import QUEUE, labelled, node, pod, replica
+from tests.cli.snapshot_documents import QUEUE, labelled, node, pod, running_replica
 
 LOCKS: dict[str, Any] = {
     "apiVersion": "scheduling.volcano.sh/v1beta1",
@@ -52,7 +52,7 @@ def file(tmp_path: Path) -> File:
     return File(tmp_path)
 
 
-FOREIGN, OURS = replica("small", "1", "n1"), of(replica("small", "1", "n1"), queue="q")
+FOREIGN, OURS = running_replica("small", "1", "n1"), of(running_replica("small", "1", "n1"), queue="q")
 STRATEGIES = [("--strategy", "defragmentation"), ("--strategy", "optimal", "--work-limit", "2000")]
 
 
@@ -63,24 +63,26 @@ STRATEGIES = [("--strategy", "defragmentation"), ("--strategy", "optimal", "--wo
         pytest.param(FOREIGN, False, ["n2"], id="nothing is locked"),
         pytest.param(FOREIGN, True, [], id="of another queue"),
         pytest.param(OURS, True, ["n2"], id="of the queue"),
-        pytest.param(of(replica("small", "1", "n1"), group="g"), True, ["n2"], id="of a gang of the queue"),
+        pytest.param(of(running_replica("small", "1", "n1"), group="g"), True, ["n2"], id="of a gang of the queue"),
     ],
 )
-def test_a_plan_moves_nobody_onto_the_nodes_of_others(
+def test_plan_uses_locked_nodes_for_their_queue_only(
     file: File, strategy: tuple[str, ...], small: dict[str, Any], locked: bool, moves: list[str]
 ) -> None:
-    planned = file.write(small, of(replica("large", "8", "n2"), queue="q"), locked=locked).ask("plan", *strategy)
+    planned = file.write(small, of(running_replica("large", "8", "n2"), queue="q"), locked=locked).ask(
+        "plan", *strategy
+    )
     assert [one["to"] for one in planned["moves"] if one["pod"] == "small"] == moves
 
 
-def test_waiting_pods_get_no_place_there(file: File) -> None:
-    items = [replica("large", "8", "n1"), pod("waits", "9")]
+def test_pending_pod_gets_no_place_on_a_locked_node(file: File) -> None:
+    items = [running_replica("large", "8", "n1"), pod("waits", "9")]
     asked = ("plan", "--objective", "pending", "--work-limit", "2000")
     assert file.write(*items, locked=False).ask(*asked)["places"]
     assert file.write(*items).ask(*asked)["places"] == []
 
 
-def test_a_plan_that_does_is_not_valid(file: File, tmp_path: Path) -> None:
+def test_plan_onto_a_locked_node_is_invalid(file: File, tmp_path: Path) -> None:
     move = {"order": 1, "wave": 1, "namespace": "a", "pod": "small", "from": "n1", "to": "n2"}
     (tmp_path / "plan.json").write_text(json.dumps({"strategy": "s", "moves": [move]}))
     told = file.write(FOREIGN).ask("replay", "--plan", str(tmp_path / "plan.json"))
@@ -88,14 +90,16 @@ def test_a_plan_that_does_is_not_valid(file: File, tmp_path: Path) -> None:
     assert "node(s) were locked for queue q" in json.dumps(told["defects"])
 
 
-def test_schedule_says_it(file: File) -> None:
-    told = file.write(replica("full", "10", "n1"), pod("waits", "1"), of(pod("ours", "1"), queue="q")).ask("schedule")
+def test_schedule_names_the_lock(file: File) -> None:
+    told = file.write(running_replica("full", "10", "n1"), pod("waits", "1"), of(pod("ours", "1"), queue="q")).ask(
+        "schedule"
+    )
     assert told["placements"] == [{"namespace": "a", "pod": "ours", "node": "n2"}]
     (refusal,) = told["unschedulable"]
     assert refusal["message"] == "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) were locked for queue q."
 
 
-def test_explain_says_it(file: File) -> None:
+def test_explain_names_the_lock(file: File) -> None:
     told = file.write(FOREIGN).ask("explain", "pod", "a/small")
     assert told["refusals"] == [
         {"plugin": "NodeReservation", "reason": "node(s) were locked for queue q", "nodes": ["n2"]}

@@ -1,4 +1,4 @@
-"""`restow move`: one pod, on a cluster that lives."""
+"""`restow move` against a live cluster."""
 
 from __future__ import annotations
 
@@ -11,60 +11,62 @@ from click.testing import CliRunner
 
 from restow.cli import restow
 from restow.model.kinds import NAMESPACE, POD, POD_MIGRATION_JOB
-from restow.running import living, one_move
-from tests.cli.test_moving import invoke, scattered
+from restow.running import move_pod, one_shot_client
+from tests.cli.test_apply_and_deschedule import invoke, scattered
 from tests.sim.stage import pod
 
-MISTAKES = [
-    (["default/nobody"], "there is no pod default/nobody"),
-    (["default/anchor", "--to", "node-9"], "there is no node node-9"),
+BAD_INPUT = [
+    (["default/nobody"], "pod default/nobody not found"),
+    (["default/anchor", "--to", "node-9"], "node node-9 not found"),
     (["default/anchor", "--ttl", "soon"], "Invalid value for '--ttl'"),
     (["default/anchor", "--ttl=-5m"], "Invalid value for '--ttl': -5m is negative"),
-    (["default/web"], "there is no pod default/web; there is default/web-"),
+    (["default/web"], "pod default/web not found; similar pods: default/web-"),
     (
         ["deployment/web"],
-        "there is no pod deployment/web; restow move takes one pod, not a deployment; there is default/",
+        "pod deployment/web not found; restow move takes one pod, not a deployment; similar pods: default/",
     ),
-    (["deployment", "web"], "only pods can be named here"),
-    (["deployment.apps", "web"], "only pods can be named here"),
+    (["deployment", "web"], "only pods are accepted"),
+    (["deployment.apps", "web"], "only pods are accepted"),
     (["default/anchor", "default/web"], "name one pod: restow move pod NS/NAME"),
     (["pod", "default/anchor", "default/web"], "name one pod: restow move pod NS/NAME"),
-    ([], "name a pod: restow move pod NS/NAME"),
-    (["default/"], "name a pod: restow move pod NS/NAME"),
+    ([], "name one pod: restow move pod NS/NAME"),
+    (["default/"], "name one pod: restow move pod NS/NAME"),
 ]
 
 
-async def test_a_pod_is_moved_to_the_node_that_is_asked_for(tmp_path: Path) -> None:
+async def test_pod_moves_to_the_requested_node(tmp_path: Path) -> None:
     async with scattered(tmp_path) as (client, kubeconfig):
-        web = next(one for one in (await client.list(POD)).items if one.metadata.name.startswith("web"))
-        here = web.spec.node_name
-        there = next(name for name in ("node-1", "node-2", "node-3") if name != here)
-        done = await invoke(kubeconfig, "move", f"pod/{web.metadata.name}", "--to", there, "-o", "json")
-        told = json.loads(done.stdout)
-        assert (done.exit_code, told["phase"], told["from"], told["to"]) == (0, "Succeed", here, there), done.output
-        assert (await client.get(POD, told["successor"], "default")).spec.node_name == there
-        assert f"restow: {told['job']}: moves pod default/{web.metadata.name} to node {there}\n" in done.stderr
+        web = next(each for each in (await client.list(POD)).items if each.metadata.name.startswith("web"))
+        source = web.spec.node_name
+        target = next(name for name in ("node-1", "node-2", "node-3") if name != source)
+        done = await invoke(kubeconfig, "move", f"pod/{web.metadata.name}", "--to", target, "-o", "json")
+        result = json.loads(done.stdout)
+        assert (done.exit_code, result["phase"], result["from"], result["to"]) == (0, "Succeed", source, target), (
+            done.output
+        )
+        assert (await client.get(POD, result["successor"], "default")).spec.node_name == target
+        assert f"restow: {result['job']}: moving pod default/{web.metadata.name} to node {target}\n" in done.stderr
 
 
-async def test_what_cannot_be_moved_is_told_in_one_line(tmp_path: Path) -> None:
+async def test_pod_that_cannot_be_moved_is_one_error_line_and_leaves_no_job(tmp_path: Path) -> None:
     async with scattered(tmp_path) as (client, kubeconfig):
         await client.create(POD, pod("bare", nodeName="node-2"))
         done = await invoke(kubeconfig, "move", "default/bare")
         assert (done.exit_code, done.stdout) == (1, ""), done.output
         refused = done.stderr.splitlines()[-1]
-        assert refused.startswith("Error: pod default/bare cannot be moved: no controller would make a successor")
+        assert refused.startswith("Error: pod default/bare cannot be moved: no controller would create a successor")
         assert (await client.list(POD_MIGRATION_JOB)).items == []
 
 
-async def test_mistakes_change_nothing_and_exit_with_2(tmp_path: Path) -> None:
+async def test_bad_input_changes_nothing_and_exits_with_2(tmp_path: Path) -> None:
     async with scattered(tmp_path) as (client, kubeconfig):
-        for words, told in MISTAKES:
+        for words, message in BAD_INPUT:
             done = await invoke(kubeconfig, "move", *words)
-            assert (done.exit_code, told in done.stderr) == (2, True), done.output
+            assert (done.exit_code, message in done.stderr) == (2, True), done.output
         assert (await client.list(POD_MIGRATION_JOB)).items == []
 
 
-async def test_a_namespace_that_is_called_pod_is_one_to_whoever_explains_and_to_whoever_moves(tmp_path: Path) -> None:
+async def test_pod_slash_name_means_the_namespace_pod_if_it_has_such_a_pod(tmp_path: Path) -> None:
     async with scattered(tmp_path) as (client, kubeconfig):
         await client.create(NAMESPACE, {"metadata": {"name": "pod"}})
         for name, where in (("web", "pod"), ("api", "default")):
@@ -77,21 +79,24 @@ async def test_a_namespace_that_is_called_pod_is_one_to_whoever_explains_and_to_
             assert json.loads(explained.stdout)["namespace"] == json.loads(moved.stdout)["namespace"] == where
 
 
-def test_who_stops_waiting_hears_how_it_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def interrupted(client: object, rng: object, errand: object, tell: one_move.Tell) -> None:
-        tell("move-web", "moves pod default/web")
+def test_interrupted_move_prints_how_to_follow_the_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def interrupted(client: object, rng: object, request: object, report: move_pod.ReportStep) -> None:
+        report("move-web", "moving pod default/web")
         raise KeyboardInterrupt
 
-    async def ask(kubeconfig: object, question: Callable[[object], Awaitable[None]]) -> None:
-        await question(None)
+    async def with_client(kubeconfig: object, use: Callable[[object], Awaitable[None]]) -> None:
+        await use(None)
 
-    monkeypatch.setattr(living, "ask", ask)
-    monkeypatch.setattr(one_move, "move", interrupted)
+    monkeypatch.setattr(one_shot_client, "with_client", with_client)
+    monkeypatch.setattr(move_pod, "move_pod", interrupted)
     done = CliRunner().invoke(restow, ["move", "default/web"])
-    assert "the move goes on: kubectl get pmj move-web; kubectl delete pmj move-web ends it" in done.stderr
+    assert (
+        "the move continues; kubectl get pmj move-web shows its state, kubectl delete pmj move-web stops it"
+        in done.stderr
+    )
 
 
-async def test_a_pod_without_a_namespace_is_one_of_the_context(tmp_path: Path) -> None:
+async def test_pod_without_a_namespace_is_in_the_namespace_of_the_context(tmp_path: Path) -> None:
     async with scattered(tmp_path) as (client, kubeconfig):
         await client.create(NAMESPACE, {"metadata": {"name": "team"}})
         await client.create(POD, {**pod("bare", nodeName="node-2"), "metadata": {"name": "bare", "namespace": "team"}})

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.cli.clusters import node, pod
 from tests.cli.conftest import Run
+from tests.cli.snapshot_documents import node, pod
 
 
 @pytest.fixture
@@ -87,7 +87,7 @@ def test_schedule_includes_the_pods_of_schedulers_that_the_configuration_names(
 def test_schedule_prints_a_table_for_people(run: Run, snapshot: str) -> None:
     done = run("schedule", "--snapshot", snapshot)
     assert done.returncode == 0
-    assert done.stdout.startswith("1 pod would be placed, 2 would wait")
+    assert done.stdout.startswith("1 pod can be placed, 2 cannot")
 
 
 def test_explain_counts_what_keeps_a_pod_from_nodes(run: Run, snapshot: str) -> None:
@@ -131,10 +131,12 @@ def test_explain_says_where_else_a_running_pod_could_go(run: Run, snapshot: str)
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        pytest.param(["schedule"], "or name a file with --snapshot", id="no snapshot"),
+        pytest.param(["schedule"], "to read a file instead, use --snapshot", id="no snapshot"),
         pytest.param(["schedule", "--snapshot", "missing.json"], "File 'missing.json' does not exist.", id="no file"),
         pytest.param(["plan", "--snapshot", "-"], "stdin: there is nothing in it", id="an empty file"),
-        pytest.param(["explain", "--snapshot", "{snapshot}", "pod", "a/nobody"], "no pod a/nobody", id="no such pod"),
+        pytest.param(
+            ["explain", "--snapshot", "{snapshot}", "pod", "a/nobody"], "pod a/nobody not found", id="no such pod"
+        ),
     ],
 )
 def test_mistakes_are_one_line_and_exit_code_2(run: Run, snapshot: str, arguments: list[str], message: str) -> None:

@@ -17,8 +17,8 @@ from restow.cli import restow
 from restow.model.times import format_time
 from restow.planning.optimal.strategy import OBJECTIVES
 from restow.planning.strategies import STRATEGIES
-from tests.cli.clusters import node, replica
 from tests.cli.conftest import Run
+from tests.cli.snapshot_documents import node, running_replica
 
 
 @pytest.fixture
@@ -26,9 +26,9 @@ def snapshot(tmp_path: Path) -> str:
     items = [
         node("n1", "10"),
         node("n2", "10"),
-        replica("small", "1", "n1"),
-        replica("large", "8", "n2"),
-        replica("foreign", "1", "n1", schedulerName="default-scheduler"),
+        running_replica("small", "1", "n1"),
+        running_replica("large", "8", "n2"),
+        running_replica("foreign", "1", "n1", schedulerName="default-scheduler"),
     ]
     path = tmp_path / "cluster.json"
     path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
@@ -38,7 +38,7 @@ def snapshot(tmp_path: Path) -> str:
 @pytest.mark.parametrize(
     ("option", "known"), [("strategy", STRATEGIES), ("objective", OBJECTIVES)], ids=["strategies", "objectives"]
 )
-def test_all_there_are_can_be_asked_for(option: str, known: Iterable[str]) -> None:
+def test_option_accepts_all_registered_names(option: str, known: Iterable[str]) -> None:
     [found] = [one for one in restow.commands["plan"].params if one.name == option]
     assert isinstance(found.type, Choice) and {*found.type.choices} == {*known}
 
@@ -46,7 +46,7 @@ def test_all_there_are_can_be_asked_for(option: str, known: Iterable[str]) -> No
 MOVES = [{"order": 1, "wave": 1, "namespace": "a", "pod": "small", "from": "n1", "to": "n2"}]
 
 
-def test_the_plan_has_the_documented_shape(spawn: Run, snapshot: str) -> None:
+def test_json_has_the_documented_fields(spawn: Run, snapshot: str) -> None:
     done = spawn("plan", "--snapshot", snapshot, "--strategy", "defragmentation", "-o", "json")
     assert (done.returncode, done.stderr) == (0, "")
     result = json.loads(done.stdout)
@@ -66,32 +66,32 @@ def test_the_plan_has_the_documented_shape(spawn: Run, snapshot: str) -> None:
     assert refusal["reason"].startswith("1 pod belongs to other schedulers (default-scheduler): list the name under")
 
 
-def test_yaml_says_the_same(run: Run, snapshot: str) -> None:
+def test_yaml_has_the_same_moves(run: Run, snapshot: str) -> None:
     done = run("plan", "--snapshot", snapshot, "--strategy", "defragmentation", "-o", "yaml")
     assert yaml.safe_load(done.stdout)["moves"] == MOVES
 
 
-def test_a_table_is_for_people(run: Run, snapshot: str) -> None:
+def test_table_has_a_summary_and_no_trailing_spaces(run: Run, snapshot: str) -> None:
     done = run("plan", "--snapshot", snapshot, "--strategy", "defragmentation")
     assert done.stdout.startswith("defragmentation: 1 move in 1 wave\n")
     assert not [line for line in done.stdout.splitlines() if line != line.rstrip()]
 
 
-def test_an_objective_that_a_strategy_does_not_have_is_told(run: Run, snapshot: str) -> None:
+def test_objective_without_effect_is_noted(run: Run, snapshot: str) -> None:
     done = run("plan", "--snapshot", snapshot, "--strategy", "balance", "--objective", "pending")
     assert (done.returncode, done.stderr) == (
         0,
-        "restow: --objective is for the strategy optimal; balance goes by its own rules\n",
+        "restow: --objective has no effect with --strategy balance; it is for strategy optimal\n",
     )
 
 
-def test_no_line_is_wrapped_for_a_file(snapshot: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lines_are_not_wrapped_without_a_terminal(snapshot: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("COLUMNS", raising=False)
     done = CliRunner().invoke(restow, ["plan", "--snapshot", snapshot, "--strategy", "defragmentation"])
     assert "scheduler.schedulerNames in --config to include" in done.stdout
 
 
-def test_the_configuration_is_followed(run: Run, snapshot: str, tmp_path: Path) -> None:
+def test_plan_follows_the_configuration(run: Run, snapshot: str, tmp_path: Path) -> None:
     config = tmp_path / "restow.yaml"
     config.write_text(
         "scheduler: {schedulerNames: [restow, default-scheduler]}\n"
@@ -101,10 +101,10 @@ def test_the_configuration_is_followed(run: Run, snapshot: str, tmp_path: Path) 
     done = run("plan", "--snapshot", snapshot, "--strategy", "defragmentation", "--config", str(config), "-o", "json")
     result = json.loads(done.stdout)
     assert [one["pod"] for one in result["moves"]] == ["foreign"]
-    assert "0/1 target nodes take it" in result["refusals"][0]["reason"]
+    assert "0/1 target nodes are available" in result["refusals"][0]["reason"]
 
 
-def test_a_saved_plan_is_replayed(run: Run, snapshot: str, tmp_path: Path) -> None:
+def test_saved_plan_is_valid(run: Run, snapshot: str, tmp_path: Path) -> None:
     plan = tmp_path / "plan.json"
     run("plan", "--snapshot", snapshot, "--strategy", "defragmentation", "--save", str(plan))
     assert json.loads(plan.read_text())["moves"][0]["uid"] == "a/small"
@@ -115,25 +115,23 @@ def test_a_saved_plan_is_replayed(run: Run, snapshot: str, tmp_path: Path) -> No
     )
 
 
-def test_a_plan_that_another_configuration_does_not_allow_says_what_differs(
-    run: Run, snapshot: str, tmp_path: Path
-) -> None:
+def test_invalid_plan_of_another_configuration_says_so(run: Run, snapshot: str, tmp_path: Path) -> None:
     plan, config = tmp_path / "plan.json", tmp_path / "restow.yaml"
     run("plan", "--snapshot", snapshot, "--strategy", "defragmentation", "--save", str(plan))
     config.write_text("scheduler: {schedulerNames: [other]}\n")
     done = run("replay", "--snapshot", snapshot, "--plan", str(plan), "--config", str(config))
-    told = "restow: the plan was made with another configuration; name that one with --config\n"
-    assert (done.returncode, done.stderr) == (1, told)
+    message = "restow: the plan was made with another configuration; use --config to name that one\n"
+    assert (done.returncode, done.stderr) == (1, message)
 
 
-def test_an_invalid_plan_is_told_and_exits_with_1(run: Run, snapshot: str, tmp_path: Path) -> None:
+def test_invalid_plan_exits_with_1(run: Run, snapshot: str, tmp_path: Path) -> None:
     plan = tmp_path / "plan.yaml"
     plan.write_text(
         yaml.safe_dump({"strategy": "s", "moves": [{**MOVES[0], "pod": "large", "from": "n2", "to": "n1"}] * 2})
     )
     done = run("replay", "--snapshot", snapshot, "--plan", str(plan))
     assert (done.returncode, done.stderr) == (1, "")
-    assert done.stdout.startswith("not valid, 2 defects: 2 moves in 1 wave, 0 places\n")
+    assert done.stdout.startswith("invalid, 2 defects: 2 moves in 1 wave, 0 places\n")
 
 
 @pytest.mark.parametrize(
@@ -143,14 +141,16 @@ def test_an_invalid_plan_is_told_and_exits_with_1(run: Run, snapshot: str, tmp_p
             ["--objective", "slots", "--strategy", "defragmentation"], "Invalid value for '--shape'", id="slots"
         ),
         pytest.param(["--shape", "cpu=many"], "'--shape': cpu=many: ", id="a shape that cannot be read"),
-        pytest.param(["--shape", "16"], "'--shape': 16: name what a pod asks for, such as cpu=16", id="only an amount"),
+        pytest.param(
+            ["--shape", "16"], "'--shape': 16: expected the requests of a pod, such as cpu=16", id="only an amount"
+        ),
         pytest.param(["--time-limit", "soon"], "Invalid value for '--time-limit'", id="a time that cannot be read"),
         pytest.param(
             ["--config", "{broken}"], "lowThresholds.cpu: must be from 0 to 100 percent, is 300", id="arguments"
         ),
     ],
 )
-def test_mistakes_are_one_line_and_exit_code_2(
+def test_bad_input_is_one_line_and_exit_code_2(
     run: Run, snapshot: str, tmp_path: Path, arguments: list[str], message: str
 ) -> None:
     broken = tmp_path / "broken.yaml"
@@ -211,12 +211,14 @@ def job(phase: str, ended: float) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("phase", "ago", "moves", "told"),
     [
-        pytest.param("Succeed", 60, 0, "", id="nodes that jobs have touched rest"),
-        pytest.param("Succeed", 900, 1, "", id="until the cool-down is over"),
-        pytest.param("Running", 0, 0, "job earlier moves it already", id="pods on the move are left to their jobs"),
+        pytest.param("Succeed", 60, 0, "", id="nodes of a recent job cool down"),
+        pytest.param("Succeed", 900, 1, "", id="cool-down is over"),
+        pytest.param("Running", 0, 0, "job earlier moves it already", id="pod has a running job"),
     ],
 )
-def test_what_jobs_tell_counts(snapshot: str, tmp_path: Path, phase: str, ago: float, moves: int, told: str) -> None:
+def test_plan_respects_migration_jobs(
+    snapshot: str, tmp_path: Path, phase: str, ago: float, moves: int, told: str
+) -> None:
     items = json.loads(Path(snapshot).read_text())["items"]
     (tmp_path / "jobs.json").write_text(
         json.dumps({"apiVersion": "v1", "kind": "List", "items": [*items, job(phase, time.time() - ago)]})

@@ -1,4 +1,4 @@
-"""`restow run`, as processes of their own against a served API server."""
+"""`restow run` in processes of its own, against a served API server."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from restow.cli import restow
 from restow.client.verbs import Client
 from restow.model.crds import custom_resource_definitions
 from restow.model.kinds import CUSTOM_RESOURCE_DEFINITION, LEASE, NODE, POD
-from restow.running.parts import PARTS
+from restow.running.components import COMPONENTS
 from tests.cli.conftest import Run, Start
 from tests.sim.stage import node, pod
 
@@ -58,7 +58,7 @@ class Restow:
 
 @asynccontextmanager
 async def cluster(tmp_path: Path) -> AsyncIterator[tuple[Client, Path]]:
-    """Three nodes and nobody who schedules, and the kubeconfig to get there."""
+    """An API server with three nodes and no components, and its kubeconfig."""
     memory = MemoryApi(SystemClock(), random.Random(1))
     client = Client(memory)
     for definition in custom_resource_definitions():
@@ -78,7 +78,7 @@ async def eventually(holds: Callable[[], Awaitable[bool]], seconds: float = 40) 
             await asyncio.sleep(0.1)
 
 
-async def bound(client: Client, name: str) -> None:
+async def create_and_wait_until_bound(client: Client, name: str) -> None:
     await client.create(POD, pod(name, schedulerName="restow"))
 
     async def is_bound() -> bool:
@@ -93,16 +93,16 @@ async def holder(client: Client, component: str = "scheduler") -> str | None:
     return lease.spec.holder_identity if lease else None
 
 
-async def test_it_works_tells_how_it_stands_and_stops_when_asked(start: Start, tmp_path: Path) -> None:
+async def test_process_schedules_reports_ready_and_releases_its_leases_on_sigterm(start: Start, tmp_path: Path) -> None:
     async with cluster(tmp_path) as (client, kubeconfig):
         with start("run", "--kubeconfig", str(kubeconfig), "--port", "0") as child:
             process = Restow(child)
             port = await asyncio.to_thread(process.port)
-            await bound(client, "a")
+            await create_and_wait_until_bound(client, "a")
 
             async def is_ready() -> bool:
                 code, text = await asyncio.to_thread(process.fetch, "/readyz", port)
-                return (code, text) == (200, "".join(f"[+] {name}: at work\n" for name in PARTS))
+                return (code, text) == (200, "".join(f"[+] {name}: running\n" for name in COMPONENTS))
 
             await eventually(is_ready)
             assert await asyncio.to_thread(process.fetch, "/healthz", port) == (200, "ok\n")
@@ -111,15 +111,15 @@ async def test_it_works_tells_how_it_stands_and_stops_when_asked(start: Start, t
             assert 'leader_election_master_status{name="restow-scheduler"} 1.0' in metrics
             child.send_signal(signal.SIGTERM)
             assert await asyncio.to_thread(child.wait, 20) == 0
-        assert await holder(client) is None, "the lease is given back"
+        assert await holder(client) is None, "the lease is released"
 
 
-async def test_the_second_takes_over_from_the_first_and_a_frozen_one_stops_acting(start: Start, tmp_path: Path) -> None:
+async def test_second_process_takes_over_from_a_frozen_one_and_back(start: Start, tmp_path: Path) -> None:
     async with cluster(tmp_path) as (client, kubeconfig):
         arguments = ("run", "--kubeconfig", str(kubeconfig), "--port", "0", "--lease-duration", "2s")
         with start(*arguments) as first:
             port = await asyncio.to_thread(Restow(first).port)
-            await bound(client, "a")
+            await create_and_wait_until_bound(client, "a")
             leader = await holder(client)
             with start(*arguments) as second:
                 await asyncio.to_thread(Restow(second).port)
@@ -129,24 +129,24 @@ async def test_the_second_takes_over_from_the_first_and_a_frozen_one_stops_actin
                     return await holder(client) not in (leader, None)
 
                 await eventually(is_taken)
-                await bound(client, "b")
+                await create_and_wait_until_bound(client, "b")
                 first.send_signal(signal.SIGCONT)
 
-                async def stands_by() -> bool:
+                async def is_standby() -> bool:
                     code, text = await asyncio.to_thread(Restow(first).fetch, "/readyz", port)
-                    return code == 200 and text.startswith("[+] scheduler: standing by for ")
+                    return code == 200 and text.startswith("[+] scheduler: standby, the lease is held by ")
 
-                await eventually(stands_by)
+                await eventually(is_standby)
                 second.kill()
                 await eventually(lambda: _is(client, leader))
-                await bound(client, "c")
+                await create_and_wait_until_bound(client, "c")
 
 
 async def _is(client: Client, identity: str | None) -> bool:
     return await holder(client) == identity
 
 
-def test_embedded_needs_no_cluster(start: Start) -> None:
+def test_embedded_brings_its_own_cluster(start: Start) -> None:
     with start("run", "--embedded", "--port", "0", "--components", "scheduler") as child:
         assert child.stdout is not None
         assert Path(child.stdout.readline().rstrip("\n")).name == "kubeconfig"
@@ -159,19 +159,19 @@ def test_embedded_needs_no_cluster(start: Start) -> None:
     ("arguments", "line"),
     [
         (["--kubeconfig", "/nowhere"], "kubeconfig /nowhere: No such file or directory"),
-        (["--kubeconfig", "x", "--embedded"], "--kubeconfig and --embedded exclude each other"),
-        (["--components", "scheduler,cook"], "no component is called 'cook'; there are scheduler, "),
+        (["--kubeconfig", "x", "--embedded"], "--kubeconfig and --embedded cannot be used together"),
+        (["--components", "scheduler,cook"], "unknown component 'cook'; known are scheduler, "),
         (["--embedded", "--lease-duration", "1s"], "--lease-duration: must be at least 2s, is 1s"),
     ],
     ids=["no such file", "two clusters", "no such component", "a lease too short"],
 )
-def test_a_mistake_is_told(arguments: list[str], line: str) -> None:
+def test_bad_input_is_one_line_and_exit_code_2(arguments: list[str], line: str) -> None:
     done = CliRunner().invoke(restow, ["run", *arguments])
     assert (done.exit_code, done.stdout) == (2, "")
     assert line in done.stderr
 
 
-def test_a_wrong_configuration_is_told_before_anything_starts(spawn: Run, tmp_path: Path) -> None:
+def test_invalid_configuration_is_reported_before_anything_starts(spawn: Run, tmp_path: Path) -> None:
     (tmp_path / "c.yaml").write_text("migration: {evictBurst: 0, dry: true}\n")
     done = spawn("run", "--embedded", "--config", str(tmp_path / "c.yaml"))
     assert (done.returncode, done.stdout) == (2, "")
@@ -180,13 +180,12 @@ def test_a_wrong_configuration_is_told_before_anything_starts(spawn: Run, tmp_pa
     )
 
 
-def test_a_taken_port_is_one_line_and_exit_code_1(spawn: Run) -> None:
+def test_port_in_use_is_one_line_and_exit_code_1(spawn: Run) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
         done = spawn("run", "--embedded", "--port", str(port))
     assert done.returncode == 1
-    assert done.stderr.endswith(
-        f"restow: cannot serve on 127.0.0.1:{port}: Address already in use; choose another with --port\n"
-    )
+    message = f"cannot listen on 127.0.0.1:{port}: Address already in use; use --port to choose another"
+    assert done.stderr.endswith(f"restow: {message}\n")

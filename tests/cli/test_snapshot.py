@@ -22,9 +22,9 @@ from restow.model.crds import custom_resource_definitions
 from restow.model.inventory import read_inventory
 from restow.model.kinds import CONFIG_MAP, CUSTOM_RESOURCE_DEFINITION, NAMESPACE, NODE, POD, QUEUE, Kind
 from restow.ports import Api, ApiError, Request, Response
-from restow.sim.scenarios import documents, load
+from restow.sim.scenarios import generate_documents, load_documents
 from restow.snapshots import capture
-from tests.cli.living import SCENARIO, cluster, restow_on
+from tests.cli.live_cluster import SCENARIO, invoke_restow, served_cluster
 from tests.kubernetes.server import Script, say, serving
 
 
@@ -33,9 +33,9 @@ def ignored(*_: Any) -> None:
 
 
 async def test_the_whole_cluster_is_a_file_that_the_other_commands_read(tmp_path: Path) -> None:
-    async with cluster(tmp_path) as (api, kubeconfig):
-        await load(Client(api), documents(SCENARIO))
-        done = await restow_on("snapshot", "--kubeconfig", kubeconfig)
+    async with served_cluster(tmp_path) as (api, kubeconfig):
+        await load_documents(Client(api), generate_documents(SCENARIO))
+        done = await invoke_restow("snapshot", "--kubeconfig", kubeconfig)
         assert (done.exit_code, done.stderr) == (0, "")
         there = {one.metadata.name: one for one in (await Client(api).list(POD)).items}
     inventory = read_inventory(done.stdout.encode(), "snapshot")
@@ -45,29 +45,29 @@ async def test_the_whole_cluster_is_a_file_that_the_other_commands_read(tmp_path
 
 
 async def test_kinds_that_somebody_defined_are_in_it(tmp_path: Path) -> None:
-    async with cluster(tmp_path) as (api, kubeconfig):
+    async with served_cluster(tmp_path) as (api, kubeconfig):
         client = Client(api)
         for definition in custom_resource_definitions():
             await client.create(CUSTOM_RESOURCE_DEFINITION, definition)
         await client.create(QUEUE, {"metadata": {"name": "gold"}, "spec": {"weight": 3}})
-        done = await restow_on("snapshot", "--kubeconfig", kubeconfig)
+        done = await invoke_restow("snapshot", "--kubeconfig", kubeconfig)
     assert "gold" in [one["metadata"]["name"] for one in json.loads(done.stdout)["items"] if one["kind"] == "Queue"]
 
 
 async def test_an_empty_cluster_is_an_empty_list(tmp_path: Path) -> None:
-    async with cluster(tmp_path) as (_, kubeconfig):
-        done = await restow_on("snapshot", "--anonymise", "--kubeconfig", kubeconfig)
+    async with served_cluster(tmp_path) as (_, kubeconfig):
+        done = await invoke_restow("snapshot", "--anonymise", "--kubeconfig", kubeconfig)
     kinds = {one["kind"] for one in json.loads(done.stdout)["items"]}
     assert kinds <= {"Namespace", "PriorityClass"}
 
 
 async def test_a_living_cluster_is_planned_with_all_that_apply_needs(tmp_path: Path) -> None:
-    async with cluster(tmp_path) as (api, kubeconfig):
-        await load(Client(api), documents(SCENARIO))
+    async with served_cluster(tmp_path) as (api, kubeconfig):
+        await load_documents(Client(api), generate_documents(SCENARIO))
         saved = tmp_path / "plan.json"
-        done = await restow_on("plan", "--kubeconfig", kubeconfig, "--work-limit", "500", "--save", saved)
+        done = await invoke_restow("plan", "--kubeconfig", kubeconfig, "--work-limit", "500", "--save", saved)
         pods = {one.metadata.name: one.metadata for one in (await Client(api).list(POD)).items}
-    told = f"restow: the plan is in {saved}; restow apply {saved} carries it out\n"
+    told = f"restow: plan saved to {saved}; to carry it out: restow apply {saved}\n"
     assert (done.exit_code, done.stderr) == (0, told)
     plan = json.loads(saved.read_text())
     assert plan["moves"]
@@ -77,40 +77,40 @@ async def test_a_living_cluster_is_planned_with_all_that_apply_needs(tmp_path: P
 
 
 async def test_a_living_cluster_is_planned_by_the_configuration_that_is_installed_there(tmp_path: Path) -> None:
-    async with cluster(tmp_path) as (api, kubeconfig):
-        await load(Client(api), documents(SCENARIO))
+    async with served_cluster(tmp_path) as (api, kubeconfig):
+        await load_documents(Client(api), generate_documents(SCENARIO))
         await Client(api).create(NAMESPACE, {"metadata": {"name": "restow-system"}})
         written = {"restow.yaml": "scheduler: {schedulerNames: [somebody]}"}
         installed = {"metadata": {"name": "restow", "namespace": "restow-system"}, "data": written}
         await Client(api).create(CONFIG_MAP, installed)
-        done = await restow_on("plan", "--kubeconfig", kubeconfig, "--work-limit", "500")
+        done = await invoke_restow("plan", "--kubeconfig", kubeconfig, "--work-limit", "500")
         kept = tmp_path / "cluster.json"
-        kept.write_text((await restow_on("snapshot", "--kubeconfig", kubeconfig)).stdout)
-        from_file = await restow_on("plan", "--snapshot", kept, "--work-limit", "500")
-    assert done.stdout.startswith("optimal: nothing to move")
+        kept.write_text((await invoke_restow("snapshot", "--kubeconfig", kubeconfig)).stdout)
+        from_file = await invoke_restow("plan", "--snapshot", kept, "--work-limit", "500")
+    assert done.stdout.startswith("optimal: no moves")
     assert "pods belong to other schedulers (restow): " in " ".join(done.stdout.split())
     assert (from_file.stdout, from_file.stderr) == (done.stdout, "")
 
 
 async def test_every_question_may_be_put_to_a_living_cluster(tmp_path: Path) -> None:
-    async with cluster(tmp_path) as (api, kubeconfig):
-        await load(Client(api), documents(SCENARIO))
+    async with served_cluster(tmp_path) as (api, kubeconfig):
+        await load_documents(Client(api), generate_documents(SCENARIO))
         here = ("--kubeconfig", kubeconfig, "-o", "json")
         [pod, *_] = [one.metadata for one in (await Client(api).list(POD)).items]
-        explained = await restow_on("explain", *here, f"{pod.namespace}/{pod.name}")
-        scheduled = await restow_on("schedule", *here)
+        explained = await invoke_restow("explain", *here, f"{pod.namespace}/{pod.name}")
+        scheduled = await invoke_restow("schedule", *here)
         plan = tmp_path / "plan.json"
-        await restow_on("plan", *here, "--work-limit", "500", "--save", plan)
-        replayed = await restow_on("replay", *here, "--plan", plan)
+        await invoke_restow("plan", *here, "--work-limit", "500", "--save", plan)
+        replayed = await invoke_restow("replay", *here, "--plan", plan)
     assert json.loads(explained.stdout)["pod"] == pod.name
     assert "placements" in json.loads(scheduled.stdout)
     assert json.loads(replayed.stdout)["valid"]
 
 
 async def test_the_anonymised_cluster_tells_no_names(tmp_path: Path) -> None:
-    async with cluster(tmp_path) as (api, kubeconfig):
-        await load(Client(api), documents(SCENARIO))
-        done = await restow_on("snapshot", "--anonymise", "--kubeconfig", kubeconfig)
+    async with served_cluster(tmp_path) as (api, kubeconfig):
+        await load_documents(Client(api), generate_documents(SCENARIO))
+        done = await invoke_restow("snapshot", "--anonymise", "--kubeconfig", kubeconfig)
         names = [one.metadata.name for one in (await Client(api).list(POD)).items]
     assert done.exit_code == 0
     assert len(read_inventory(done.stdout.encode(), "snapshot").of(POD)) == len(names)
@@ -146,7 +146,7 @@ def error(code: int, reason: str) -> ApiError:
 
 async def small(errors: dict[tuple[str, int], ApiError]) -> Client:
     api = MemoryApi(SystemClock(), random.Random(1))
-    await load(Client(api), documents(SCENARIO))
+    await load_documents(Client(api), generate_documents(SCENARIO))
     return Client(Saying(api, errors))
 
 
@@ -202,7 +202,7 @@ def test_reading_that_takes_long_says_how_far_it_is(
 ) -> None:
     now = 0.0
     monkeypatch.setattr(inputs, "time", SimpleNamespace(monotonic=lambda: now))
-    progress = inputs.HowFar()
+    progress = inputs.ReadProgress()
     for now in (0.5, 1.2, 1.9, 2.3):
         progress(POD, int(now * 1000))
     assert capsys.readouterr().err == "restow: reading pods, 1200 so far\nrestow: reading pods, 2300 so far\n"
@@ -212,9 +212,9 @@ async def test_a_server_that_ails_in_the_end_is_told(tmp_path: Path, monkeypatch
     async def ails(*_: Any) -> None:
         raise error(500, "InternalError")
 
-    monkeypatch.setattr("restow.running.existing_installation.installed_document", ails)
-    async with cluster(tmp_path) as (_, kubeconfig):
-        done = await restow_on("snapshot", "--kubeconfig", kubeconfig)
+    monkeypatch.setattr("restow.running.existing_installation.installed_configuration_documents", ails)
+    async with served_cluster(tmp_path) as (_, kubeconfig):
+        done = await invoke_restow("snapshot", "--kubeconfig", kubeconfig)
     assert (done.exit_code, done.stderr) == (1, "Error: InternalError, said the server\n")
 
 
@@ -223,9 +223,9 @@ async def test_a_server_that_ails_in_the_end_is_told(tmp_path: Path, monkeypatch
     [
         pytest.param(["snapshot", "--kubeconfig", "/nowhere"], 2, "kubeconfig /nowhere: No such file", id="no file"),
         pytest.param(["plan", "--kubeconfig", "/nowhere"], 2, "kubeconfig /nowhere: No such file", id="plan, no file"),
-        pytest.param(["plan"], 2, "or name a file with --snapshot", id="plan, neither"),
+        pytest.param(["plan"], 2, "to read a file instead, use --snapshot", id="plan, neither"),
         pytest.param(
-            ["plan", "--kubeconfig", "x", "--snapshot", "/dev/null"], 2, "exclude each other", id="plan, both"
+            ["plan", "--kubeconfig", "x", "--snapshot", "/dev/null"], 2, "cannot be used together", id="plan, both"
         ),
         pytest.param(["snapshot", "--kubeconfig", "{nobody}"], 1, "cannot list namespaces: ", id="unreachable"),
     ],
@@ -249,7 +249,7 @@ def test_mistakes_are_one_line(
 async def test_what_is_no_api_server_is_no_empty_cluster(tmp_path: Path, words: list[str]) -> None:
     async with serving(Script(say("<p>File not found</p>", 404, content_type="text/html"))) as port:
         kubeconfig = write_kubeconfig(tmp_path / "kubeconfig", f"http://127.0.0.1:{port}")
-        done = await restow_on(*words, "--kubeconfig", kubeconfig)
+        done = await invoke_restow(*words, "--kubeconfig", kubeconfig)
     assert (done.exit_code, done.stdout) == (1, ""), done.output
     assert f"http://127.0.0.1:{port} is not a Kubernetes API server: /api/v1/" in done.stderr
     assert "is not there (404); check the server of the kubeconfig" in done.stderr

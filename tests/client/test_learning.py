@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from restow.client.cache import Change
-from restow.client.learning import Learner
+from restow.client.change_dispatcher import ChangeDispatcher
 from restow.model.objects import Node, ObjectMeta
 
 
@@ -14,7 +14,7 @@ def change(name: str) -> Change[Node]:
 
 
 def test_what_cannot_be_read_is_told_once_until_it_can_be(caplog: pytest.LogCaptureFixture) -> None:
-    learner, broken, learnt = Learner(), {"odd"}, []
+    learner, broken, learnt = ChangeDispatcher(), {"odd"}, []
 
     def handler(news: Change[Node]) -> None:
         if news.object.metadata.name in broken:
@@ -22,25 +22,25 @@ def test_what_cannot_be_read_is_told_once_until_it_can_be(caplog: pytest.LogCapt
         learnt.append(news.object.metadata.name)
 
     for name in ("odd", "even", "odd", "odd"):
-        learner.learn(handler, change(name))
+        learner.dispatch(handler, change(name))
     assert (learnt, len(caplog.records)) == (["even"], 1)
     broken.clear()
-    learner.learn(handler, change("odd"))
+    learner.dispatch(handler, change("odd"))
     broken.add("odd")
-    learner.learn(handler, change("odd"))
+    learner.dispatch(handler, change("odd"))
     assert (learnt, len(caplog.records)) == (["even", "odd"], 2)
 
 
 def test_news_waits_while_somebody_decides() -> None:
-    learner, learnt = Learner(), list[str]()
+    learner, learnt = ChangeDispatcher(), list[str]()
 
     def handler(news: Change[Node]) -> None:
         learnt.append(news.object.metadata.name)
 
-    with learner.held():
-        with learner.held():
-            learner.learn(handler, change("a"))
-        learner.learn(handler, change("b"))
-        assert (learnt, learner.is_up_to_date) == ([], False)
-    learner.learn(handler, change("c"))
-    assert (learnt, learner.is_up_to_date) == (["a", "b", "c"], True)
+    with learner.paused():
+        with learner.paused():
+            learner.dispatch(handler, change("a"))
+        learner.dispatch(handler, change("b"))
+        assert (learnt, learner.has_delivered_all) == ([], False)
+    learner.dispatch(handler, change("c"))
+    assert (learnt, learner.has_delivered_all) == (["a", "b", "c"], True)

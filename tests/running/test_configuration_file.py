@@ -1,3 +1,5 @@
+"""The configuration file: all problems at once, contradictions between sections, reload, and the examples in docs."""
+
 from __future__ import annotations
 
 import re
@@ -35,10 +37,10 @@ queues: 5
 """
 
 
-def test_all_mistakes_of_all_sections_are_told_at_once(tmp_path: Path) -> None:
-    with pytest.raises(WireError) as told:
+def test_all_problems_of_all_sections_are_reported_at_once(tmp_path: Path) -> None:
+    with pytest.raises(WireError) as error:
         file(tmp_path / "c.yaml", MISTAKES).read()
-    assert [problem.path for problem in told.value.problems] == [
+    assert [problem.path for problem in error.value.problems] == [
         "queues",
         "schedulers",
         "scheduler.schedulerNames",
@@ -64,9 +66,11 @@ descheduler:
 """
 
 
-@pytest.mark.parametrize("enabled", ["NodeResourceBalance", "Defragmentation"], ids=["a profile", "restow plan"])
-def test_ended_jobs_are_kept_as_long_as_nodes_rest_for(tmp_path: Path, enabled: str) -> None:
-    with pytest.raises(WireError, match=r"migration.finishedJobTTL: is 3600s, shorter than a coolDownTime of 7200s"):
+@pytest.mark.parametrize(
+    "enabled", ["NodeResourceBalance", "Defragmentation"], ids=["plugin of a profile", "strategy of restow plan"]
+)
+def test_finished_jobs_must_be_kept_as_long_as_the_cool_down_time(tmp_path: Path, enabled: str) -> None:
+    with pytest.raises(WireError, match=r"migration.finishedJobTTL: is 3600s, shorter than coolDownTime 7200s"):
         file(tmp_path / "c.yaml", RESTING.format(kept="1h", enabled=enabled)).read()
     file(tmp_path / "c.yaml", RESTING.format(kept="2h", enabled=enabled)).read()
 
@@ -92,26 +96,26 @@ descheduler:
     ],
     ids=["pods with local storage", "critical pods", "failed bare pods"],
 )
-def test_a_profile_allows_nothing_that_migrations_protect(tmp_path: Path, args: str, path: str, option: str) -> None:
-    told = f"descheduler.profiles[0].pluginConfig[0].args.{path}: is without effect unless migration.{option} is true"
+def test_profile_cannot_allow_pods_that_migrations_protect(tmp_path: Path, args: str, path: str, option: str) -> None:
+    message = f"descheduler.profiles[0].pluginConfig[0].args.{path}: has no effect unless migration.{option} is true"
     with pytest.raises(WireError) as error:
         file(tmp_path / "c.yaml", EVICTOR.format(allowed="", args=args)).read()
-    assert told in str(error.value)
+    assert message in str(error.value)
     everything = "evictLocalStoragePods: true, evictSystemCriticalPods: true, evictFailedBarePods: true"
     file(tmp_path / "c.yaml", EVICTOR.format(allowed=everything, args=args)).read()
 
 
-def test_an_unknown_section_is_refused(tmp_path: Path) -> None:
+def test_unknown_section_is_refused(tmp_path: Path) -> None:
     with pytest.raises(WireError, match="migrations: unknown field"):
         file(tmp_path / "c.yaml", "migrations: {}\n").read()
 
 
-def test_the_migrations_move_the_pods_of_the_schedulers_that_are_configured(tmp_path: Path) -> None:
+def test_migrations_default_to_the_scheduler_names_of_the_scheduler(tmp_path: Path) -> None:
     read = file(tmp_path / "c.yaml", "scheduler: {schedulerNames: [a, b]}\n").read()
     assert read.read_migration().protections.scheduler_names == frozenset({"a", "b"})
 
 
-def test_what_changes_is_read_again_and_a_wrong_file_changes_nothing(tmp_path: Path) -> None:
+def test_reload_returns_valid_changes_only(tmp_path: Path) -> None:
     path = tmp_path / "c.yaml"
     watched = file(path, "migration: {evictBurst: 1}\n")
     watched.read()
@@ -130,18 +134,18 @@ def test_what_changes_is_read_again_and_a_wrong_file_changes_nothing(tmp_path: P
     ("written", "problem"),
     [("1s", "must be at least 2s, is 1s"), ("soon", "duration 'soon'")],
 )
-def test_a_lease_that_cannot_be_kept(written: str, problem: str) -> None:
+def test_invalid_lease_duration_is_refused(written: str, problem: str) -> None:
     with pytest.raises(WireError, match=problem):
         lease_timing(written)
 
 
-def test_a_lease_is_kept_in_known_proportions() -> None:
+def test_lease_timing_has_the_proportions_of_client_go() -> None:
     timing = lease_timing("15s")
     assert (timing.renew_deadline, timing.retry_period, timing.request_timeout) == (10.0, 2.0, 5.0)
 
 
 DOCS = Path(__file__).parents[2] / "docs"
-WRITTEN = [
+EXAMPLES = [
     pytest.param(block, id=f"{page.name} {number}")
     for page in sorted(DOCS.glob("*.md"))
     for number, block in enumerate(re.findall(r"```yaml\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL))
@@ -149,10 +153,10 @@ WRITTEN = [
 ]
 
 
-@pytest.mark.parametrize("block", WRITTEN)
-def test_what_the_docs_configure_is_read(block: str) -> None:
+@pytest.mark.parametrize("block", EXAMPLES)
+def test_configuration_example_in_docs_is_valid(block: str) -> None:
     read_configuration(block.encode(), "docs")
 
 
-def test_the_docs_configure_something() -> None:
-    assert len(WRITTEN) >= 4
+def test_docs_have_configuration_examples() -> None:
+    assert len(EXAMPLES) >= 4

@@ -211,7 +211,7 @@ async def test_lease_lost_during_a_run_creates_no_more_jobs() -> None:
         stolen = {"spec": {"holderIdentity": "another", "renewTime": format_micro_time(it.clock.now())}}
         await it.client.patch(kinds.LEASE, "restow-descheduler", stolen, "restow-system")
         answer = await request
-        assert (answer.status, "the descheduler stopped meanwhile" in answer.document["message"]) == (409, True)
+        assert (answer.status, "the descheduler stopped" in answer.document["message"]) == (409, True)
         answer = await trigger.handle(PostedRequest("secret", {}))
         assert (answer.status, answer.document["message"]) == (
             503,
@@ -252,7 +252,12 @@ async def test_token_comes_from_the_authorization_header() -> None:
         return PostResponse(202, {"fine": True})
 
     server = await serve_health(
-        host="127.0.0.1", port=0, alive=lambda: (), ready=lambda: (), registry=CollectorRegistry(), post_handlers={"/x": door}
+        host="127.0.0.1",
+        port=0,
+        alive=lambda: (),
+        ready=lambda: (),
+        registry=CollectorRegistry(),
+        post_handlers={"/x": door},
     )
     async with server, aiohttp.ClientSession() as session:
         url = f"http://127.0.0.1:{server.port}/x"

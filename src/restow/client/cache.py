@@ -14,9 +14,9 @@ from typing import Generic, Literal, TypeVar
 
 import msgspec
 
-from restow.client.verbs import Event
-from restow.model.cluster.names import Key, key_of
-from restow.model.cluster.versions import version_number
+from restow.client.verbs import WatchEvent
+from restow.model.cluster.seen_versions import version_number
+from restow.model.object_key import Key, key_of
 from restow.model.objects import Object, Pod
 
 ChangeType = Literal["ADDED", "MODIFIED", "DELETED"]
@@ -120,7 +120,7 @@ class Cache(Generic[T]):
         self.advance(version)
         return changes
 
-    def apply(self, event: Event[T]) -> list[Change[T]]:
+    def apply(self, event: WatchEvent[T]) -> list[Change[T]]:
         """What a watch event changes: nothing if it is old news, two things if a namesake took an object's place."""
         meta = event.object.metadata
         old_news = is_older(meta.resource_version, self._listed, or_same=True)

@@ -23,14 +23,14 @@ from typing import Generic, TypeVar
 import msgspec
 
 from restow.client.cache import Cache, Change, IndexFunction, is_older
-from restow.client.rate import Backoff
-from restow.client.replies import Unreadable
+from restow.client.rate_limit import JitteredBackoff
 from restow.client.requests import Selector
-from restow.client.verbs import Client, Event
-from restow.model.cluster.names import Key, key_of
-from restow.model.cluster.versions import version_number
+from restow.client.responses import Unreadable
+from restow.client.verbs import Client, WatchEvent
+from restow.model.cluster.seen_versions import version_number
 from restow.model.interning import Interner
 from restow.model.kinds import Kind
+from restow.model.object_key import Key, key_of
 from restow.model.objects import Object
 from restow.model.wire import WireError
 from restow.ports import INITIAL_EVENTS_END, ApiError, Gone, Invalid, NotFound, OutcomeUnknown, TooManyRequests
@@ -91,7 +91,7 @@ class Informer(Generic[T]):
         self._page_size = self._limit = page_size
         self._pace = pace or Pace()
         self._rng = rng
-        self._backoff = Backoff(rng, base=self._pace.backoff, cap=self._pace.backoff_cap)
+        self._backoff = JitteredBackoff(rng, base=self._pace.backoff, cap=self._pace.backoff_cap)
         self._cache: Cache[T] = Cache(indexes)
         self._handlers: list[Handler[T]] = []
         self._synced = asyncio.Event()
@@ -285,7 +285,7 @@ class Informer(Generic[T]):
             staged.clear()
             return await self._consume(events)
 
-    async def _stage(self, events: AsyncIterator[Event[T]]) -> tuple[dict[Key, T], str]:
+    async def _stage(self, events: AsyncIterator[WatchEvent[T]]) -> tuple[dict[Key, T], str]:
         """The initial events of a watch-list, up to the bookmark that ends them."""
         staged: dict[Key, T] = {}
         loop = asyncio.get_running_loop()
@@ -343,7 +343,7 @@ class Informer(Generic[T]):
         async with aclosing(self._stream(self._cache.version)) as events:
             return await self._consume(events)
 
-    async def _consume(self, events: AsyncIterator[Event[T]]) -> bool:
+    async def _consume(self, events: AsyncIterator[WatchEvent[T]]) -> bool:
         """Apply events until the stream ends; whether it ended so soon without news that going on at once is unwise."""
         loop = asyncio.get_running_loop()
         started, version = loop.time(), self._cache.version
@@ -361,7 +361,7 @@ class Informer(Generic[T]):
             return False
         return self._silences > 0 or self._cache.version == version
 
-    async def _apply(self, events: AsyncIterator[Event[T]]) -> None:
+    async def _apply(self, events: AsyncIterator[WatchEvent[T]]) -> None:
         """Apply events until the stream ends, idles, or a list is wanted."""
         loop = asyncio.get_running_loop()
         noted, version = loop.time(), self._cache.version
@@ -390,7 +390,7 @@ class Informer(Generic[T]):
                 if self._following is idle:
                     self._following = None
 
-    def _stream(self, version: str | None) -> AsyncGenerator[Event[T], None]:
+    def _stream(self, version: str | None) -> AsyncGenerator[WatchEvent[T], None]:
         """A watch from `version`, or with the present state first."""
         longest = self._rng.randint(self._pace.watch_shortest, self._pace.watch_longest)
         if self._pace.relist is not None:

@@ -14,7 +14,6 @@ from typing import Any, Generic, Literal, TypeVar, cast
 
 import msgspec
 
-from restow.client.replies import Unreadable, read_page, read_status, unreadable_of
 from restow.client.requests import (
     Propagation,
     Selector,
@@ -27,6 +26,7 @@ from restow.client.requests import (
     resource_of,
     selector_text,
 )
+from restow.client.responses import Unreadable, read_page, read_status, unreadable_of
 from restow.model.kinds import POD, Kind
 from restow.model.objects import Document, MetadataOnly, ObjectList
 from restow.model.wire import WireError, decode
@@ -37,7 +37,7 @@ T = TypeVar("T")
 EventType = Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK"]
 
 
-class Event(msgspec.Struct, Generic[T], frozen=True):
+class WatchEvent(msgspec.Struct, Generic[T], frozen=True):
     """One change seen by a watch. A BOOKMARK's object carries nothing but `metadata`."""
 
     type: EventType
@@ -130,7 +130,7 @@ class Client:
         initial_events: bool = False,
         timeout_seconds: int | None = None,
         unreadable: Callable[[Unreadable], None] | None = None,
-    ) -> AsyncGenerator[Event[T], None]:
+    ) -> AsyncGenerator[WatchEvent[T], None]:
         """Changes after `resource_version`; with `initial_events`, first the present state as ADDED events, closed by
         a BOOKMARK annotated INITIAL_EVENTS_END. An ERROR event is raised as the ApiError of its Status.
         `unreadable` as in `pages`."""
@@ -161,7 +161,7 @@ class Client:
                         raise
                     unreadable(unreadable_of(raw.object, error))
                     continue
-                yield Event(cast(EventType, raw.type), item)
+                yield WatchEvent(cast(EventType, raw.type), item)
 
     # ---- writing
 

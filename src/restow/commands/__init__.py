@@ -1,1 +1,1 @@
-"""What is typed after `restow`: the commands, what they read first, how mistakes are told, what one sees who waits."""
+"""The commands of the command line: their options, what they read, how they report errors and progress."""

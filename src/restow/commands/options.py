@@ -1,4 +1,4 @@
-"""Options that several commands have, and what the file of `--config` says."""
+"""Options that several commands share, and the files that they name."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from restow.commands.notes import note
+from restow.commands.stderr import print_note
 from restow.defaults import HOME
 
 if TYPE_CHECKING:
@@ -15,59 +15,62 @@ if TYPE_CHECKING:
     from restow.running.configuration import Configuration
 
 KUBECONFIG = click.option(
-    "--kubeconfig", type=click.Path(dir_okay=False, path_type=Path), help="As kubectl's; in a pod, its own."
+    "--kubeconfig",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Path of the kubeconfig; by default as kubectl finds it, in a pod the service account.",
 )
 CONFIG = click.option(
     "--config",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="Configuration file; by default what is installed in the cluster.",
+    help="Configuration file; by default the configuration installed in the cluster.",
 )
-NAMESPACE = click.option("--namespace", default=HOME, show_default=True, help="Where Restow is installed.")
+NAMESPACE = click.option("--namespace", default=HOME, show_default=True, help="Namespace in which Restow is installed.")
 OUTPUT = click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
 PLAN_OUTPUT = click.option(
     "-o", "--output", type=click.Choice(["table", "json", "yaml"]), default="table", show_default=True
 )
 
 
-def seconds(text: str, option: str) -> float:
-    """What an option says that is a time span, such as 90s, 5m or 1h30m."""
+def parse_seconds(text: str, option: str) -> float:
+    """Parse the duration of an option, such as 90s, 5m or 1h30m."""
     from restow.model.times import TimeError, parse_duration
 
     try:
-        span = parse_duration(text)
+        duration = parse_duration(text)
     except TimeError as problem:
         raise click.BadParameter(str(problem), param_hint=f"'{option}'") from problem
-    if span < 0:
+    if duration < 0:
         raise click.BadParameter(f"{text} is negative", param_hint=f"'{option}'")
-    return span
+    return duration
 
 
-def named_configuration(config: Path | None) -> Configuration | None:
-    """What the file of --config says. Raises WireError and OSError."""
+def read_config_option(config: Path | None) -> Configuration | None:
+    """Read the file of --config; None without that option. Raises WireError and OSError."""
     from restow.running.configuration import read_configuration
 
     return read_configuration(config.read_bytes(), str(config)) if config is not None else None
 
 
-def saved_plan(written: Path) -> Plan:
-    """A plan that was saved, or printed. Raises WireError and OSError; of a file that is about something else it says
-    what."""
+def read_saved_plan(path: Path) -> Plan:
+    """Read a plan that was saved or printed. Raises WireError and OSError, and a UsageError that names the kinds if the
+    file has Kubernetes objects instead."""
     from restow.model.wire import WireError, read_documents
     from restow.planning.plan import read_plan
 
-    data = written.read_bytes()
+    data = path.read_bytes()
     try:
-        return read_plan(data, str(written))
+        return read_plan(data, str(path))
     except WireError:
-        kinds = dict.fromkeys(str(one["kind"]) for one in read_documents(data, str(written)) if "kind" in one)
+        documents = read_documents(data, str(path))
+        kinds = dict.fromkeys(str(document["kind"]) for document in documents if "kind" in document)
         if not kinds:
             raise
-    raise click.UsageError(f"{written} has a {', a '.join(kinds)}, not a plan; restow plan --save F writes one")
+    raise click.UsageError(f"{path} contains {', '.join(kinds)}, not a plan; create one with restow plan --save F")
 
 
-def tell_other_configuration(plan: Plan, configuration: Configuration) -> None:
-    """Why a plan does not hold, where not the cluster is what differs."""
-    from restow.planning.plan import fingerprint
+def note_other_configuration(plan: Plan, configuration: Configuration) -> None:
+    """If the plan was made with another configuration, say so: that may be why it is not valid."""
+    from restow.planning.plan import configuration_fingerprint
 
-    if plan.configuration and plan.configuration != fingerprint(configuration):
-        note("the plan was made with another configuration; name that one with --config")
+    if plan.configuration and plan.configuration != configuration_fingerprint(configuration):
+        print_note("the plan was made with another configuration; use --config to name that one")

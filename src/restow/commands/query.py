@@ -1,7 +1,7 @@
-"""The commands that ask about a cluster and change nothing: `schedule`, `explain`, `plan` and `replay`.
+"""The commands that answer questions about a cluster and change nothing: `schedule`, `explain`, `plan` and `replay`.
 
-Each asks about a snapshot file, or without one about the cluster that a kubeconfig names, as it is now. The
-configuration is the one that is named, else the one that is installed there or that the file has, else the defaults.
+Each reads a snapshot file or, without one, the cluster of a kubeconfig as it is now. The configuration is the file of
+`--config`, else the one that is installed in the cluster or contained in the snapshot, else the defaults.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ import msgspec
 from click.core import ParameterSource
 
 from restow.commands import inputs
-from restow.commands.errors import misfortunes, unwritable, user_mistakes
+from restow.commands.errors import as_failures, as_usage_errors, write_error
 from restow.commands.options import (
     CONFIG,
     KUBECONFIG,
     NAMESPACE,
     OUTPUT,
     PLAN_OUTPUT,
-    named_configuration,
-    saved_plan,
-    seconds,
-    tell_other_configuration,
+    note_other_configuration,
+    parse_seconds,
+    read_config_option,
+    read_saved_plan,
 )
-from restow.commands.pod_arguments import no_such_pod, pods_named
-from restow.commands.stderr import note
+from restow.commands.pod_arguments import parse_pod_argument, pod_not_found_message
+from restow.commands.stderr import print_note
 
 if TYPE_CHECKING:
-    from restow.commands.progress import Patience
+    from restow.commands.progress import ProgressLine
     from restow.model.inventory import Inventory
     from restow.model.objects import Pod
     from restow.model.resources import Vector
@@ -44,148 +44,162 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_SHAPE_ADVICE = "name what a pod asks for, such as cpu=16,memory=64Gi"
+_SHAPE_HINT = "expected the requests of a pod, such as cpu=16,memory=64Gi"
 
 SNAPSHOT = click.option(
     "--snapshot",
     type=click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path),
-    help="What `restow snapshot` or `kubectl get nodes,pods,… -A -o json` printed; .gz accepted, - reads stdin. "
-    "Without it, the cluster as it is now.",
+    help="A file written by `restow snapshot` or `kubectl get nodes,pods,… -A -o json` (.gz accepted, - reads stdin). "
+    "By default the live cluster is read.",
 )
 
 
-class Subject(msgspec.Struct, frozen=True):
-    """What a question is about, as the options say."""
+class ClusterSource(msgspec.Struct, frozen=True):
+    """Where to read the cluster from, as the options say."""
 
     snapshot: Path | None
     kubeconfig: Path | None
     config: Path | None
     namespace: str
 
-    def looked_at(self, waiting: Patience) -> tuple[OfflineCluster, Configuration]:
-        """The cluster and its configuration."""
+    def load(self, line: ProgressLine) -> tuple[OfflineCluster, Configuration]:
+        """Read the cluster and its configuration."""
         if self.snapshot is not None and self.kubeconfig is not None:
-            raise click.UsageError("--snapshot and --kubeconfig exclude each other")
-        gc.disable()  # what is read stays to the end, so that looking for garbage would only take time
+            raise click.UsageError("--snapshot and --kubeconfig cannot be used together")
+        gc.disable()  # everything that is read stays in use until the command ends: collecting would only cost time
         if self.snapshot is None:
-            sections, inventory = self._living(waiting)
+            configuration, inventory = self._load_live(line)
         else:
-            inventory = _read(self.snapshot, waiting)
-            sections = named_configuration(self.config) or inputs.kept_configuration(inventory, self.namespace)
-        return _cluster(inventory, waiting), sections
+            inventory = _read(self.snapshot, line)
+            configuration = read_config_option(self.config) or inputs.snapshot_configuration(inventory, self.namespace)
+        return _cluster(inventory, line), configuration
 
-    def here(self) -> str:
-        """The namespace that is meant where none is named: as kubectl has it, of a cluster that lives."""
+    def default_namespace(self) -> str:
+        """The namespace of a pod that is named without one: that of the kubeconfig's context, `default` for a
+        snapshot."""
         from restow.adapters.kubernetes import ConfigError, find_config
 
         try:
             return "default" if self.snapshot is not None else find_config(self.kubeconfig).namespace
-        except ConfigError:  # which is told when the cluster is looked at
+        except ConfigError:  # reported later, by `load`
             return "default"
 
-    def _living(self, waiting: Patience) -> tuple[Configuration, Inventory]:
+    def _load_live(self, line: ProgressLine) -> tuple[Configuration, Inventory]:
         from restow.adapters.kubernetes import ConfigError
         from restow.ports import ApiError
         from restow.snapshots.capture import CannotList
 
-        waiting.doing("reading the cluster")
-        with misfortunes(CannotList, ApiError):
+        line.begin("reading the cluster")
+        with as_failures(CannotList, ApiError):
             try:
-                written = named_configuration(self.config)
-                sections = written or inputs.living_configuration(self.kubeconfig, self.namespace)
-                return sections, inputs.living_inventory(self.kubeconfig, waiting.heed)
+                configuration = read_config_option(self.config)
+                configuration = configuration or inputs.read_live_configuration(self.kubeconfig, self.namespace)
+                return configuration, inputs.read_live_inventory(self.kubeconfig, line.on_objects_read)
             except ConfigError as problem:
-                advice = "" if self.kubeconfig else "; or name a file with --snapshot"
-                raise click.UsageError(f"{problem}{advice}") from problem
+                hint = "" if self.kubeconfig else "; to read a file instead, use --snapshot"
+                raise click.UsageError(f"{problem}{hint}") from problem
 
 
-def about_a_cluster(command: F) -> F:
-    """The options that a Subject is made of."""
+def cluster_options(command: F) -> F:
+    """Add the options of a ClusterSource to a command."""
     for option in (NAMESPACE, CONFIG, KUBECONFIG, SNAPSHOT):
         command = option(command)
     return command
 
 
-def subject(where: dict[str, Any]) -> Subject:
-    """Takes the options of `about_a_cluster` out of all that were given."""
-    return Subject(*(where.pop(name) for name in Subject.__struct_fields__))
+def take_cluster_source(options: dict[str, Any]) -> ClusterSource:
+    """Remove the options of `cluster_options` from `options` and make a ClusterSource of them."""
+    return ClusterSource(*(options.pop(name) for name in ClusterSource.__struct_fields__))
 
 
 # --- schedule and explain ---------------------------------------------------------------------------------------------
 
 
 @click.command()
-@about_a_cluster
+@cluster_options
 @OUTPUT
-def schedule(output: str, **where: Any) -> None:
-    """Where the pending pods would go, and why not."""
+def schedule(output: str, **options: Any) -> None:
+    """Show where pending pods would be placed, and why others cannot be."""
     from restow.commands import progress
     from restow.output import tables
     from restow.snapshots import offline
 
-    with user_mistakes(), progress.shown() as waiting:
-        cluster, sections = subject(where).looked_at(waiting)
-        profile = sections.read_scheduler()
-        waiting.doing("scheduling")
+    with as_usage_errors(), progress.progress_line() as line:
+        cluster, configuration = take_cluster_source(options).load(line)
+        profile = configuration.read_scheduler()
+        line.begin("scheduling")
         result = offline.schedule_offline(cluster, profile, time.time())
-    tables.show(result, tables.schedule_table, output)
+    tables.print_result(result, tables.schedule_table, output)
 
 
 @click.command()
-@about_a_cluster
+@cluster_options
 @OUTPUT
-@click.argument("named", metavar="pod NS/NAME", nargs=-1)
-def explain(output: str, named: tuple[str, ...], **where: Any) -> None:
-    """Why a pod waits or may not move, and where it could go."""
-    about = subject(where)  # what is wrong with what was written is told before much is imported
-    meant = pods_named(named, "explain", about.here)
+@click.argument("arguments", metavar="pod NS/NAME", nargs=-1)
+def explain(output: str, arguments: tuple[str, ...], **options: Any) -> None:
+    """Explain why a pod is pending or cannot be moved, and where it could go."""
+    source = take_cluster_source(options)  # report bad arguments before the slow imports
+    candidates = parse_pod_argument(arguments, "explain", source.default_namespace)
     from restow.commands import progress
     from restow.output import tables
     from restow.snapshots.explanation import explain_pod
 
-    with user_mistakes(), progress.shown() as waiting:
-        cluster, sections = about.looked_at(waiting)
-        waiting.doing("asking every node")
-        result = explain_pod(cluster, sections.read_scheduler(), sections, _find_pod(cluster, meant), time.time())
-    tables.show(result, tables.explanation_text, output)
+    with as_usage_errors(), progress.progress_line() as line:
+        cluster, configuration = source.load(line)
+        line.begin("checking all nodes")
+        result = explain_pod(
+            cluster, configuration.read_scheduler(), configuration, _find_pod(cluster, candidates), time.time()
+        )
+    tables.print_result(result, tables.explanation_text, output)
 
 
-def _find_pod(cluster: OfflineCluster, meant: Sequence[tuple[str, str]]) -> Pod:
-    """The first of those that may be meant that there is."""
+def _find_pod(cluster: OfflineCluster, candidates: Sequence[tuple[str, str]]) -> Pod:
+    """The first of the candidates that exists."""
     from restow.model.pods import full_name
 
     known = {full_name(pod): pod for pod in cluster.pods}
-    for one in meant:
-        if one in known:
-            return known[one]
-    raise click.UsageError(no_such_pod(meant, known, "explain"))
+    for name in candidates:
+        if name in known:
+            return known[name]
+    raise click.UsageError(pod_not_found_message(candidates, known, "explain"))
 
 
 # --- plan and replay --------------------------------------------------------------------------------------------------
 
 
 @click.command()
-@about_a_cluster
+@cluster_options
 @click.option(
     "--strategy",
     type=click.Choice(["optimal", "defragmentation", "balance", "load-aware"]),
-    help="By what rules; optimal by default.",
+    help="How moves are chosen. [default: optimal]",
 )
 @click.option(
     "--objective",
     type=click.Choice(["free-nodes", "slots", "pending"]),
     default="free-nodes",
     show_default=True,
-    help="What `optimal` is after.",
+    help="What strategy `optimal` maximises.",
 )
-@click.option("--shape", default="", metavar="cpu=16,memory=64Gi", help="The pod that `slots` makes room for.")
-@click.option("--max-moves", type=click.IntRange(0), default=50, show_default=True, help="How many pods move at most.")
-@click.option("--time-limit", help="How long `optimal` may take: 5s by default, an hour where --work-limit is given.")
-@click.option("--work-limit", type=click.IntRange(1), help="The same in steps, which are as many on every machine.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Same seed, same plan.")
+@click.option(
+    "--shape",
+    default="",
+    metavar="cpu=16,memory=64Gi",
+    help="Requests of the pod that objective `slots` makes room for.",
+)
+@click.option("--max-moves", type=click.IntRange(0), default=50, show_default=True, help="Maximum number of moves.")
+@click.option("--time-limit", help="Time limit of `optimal`. [default: 5s, with --work-limit 1h]")
+@click.option(
+    "--work-limit",
+    type=click.IntRange(1),
+    help="Limit of `optimal` in search steps, for the same plan on every machine.",
+)
+@click.option("--seed", type=int, default=0, show_default=True, help="Random seed; the same seed gives the same plan.")
 @PLAN_OUTPUT
-@click.option("--save", type=click.Path(dir_okay=False, path_type=Path), help="Also save it for replay and apply.")
-@click.option("--report", type=click.Path(dir_okay=False, path_type=Path), help="Also write it as one HTML page.")
+@click.option(
+    "--save", type=click.Path(dir_okay=False, path_type=Path), help="Also save the plan, for replay and apply."
+)
+@click.option("--report", type=click.Path(dir_okay=False, path_type=Path), help="Also write an HTML report.")
 def plan(
     strategy: str | None,
     shape: str,
@@ -193,141 +207,143 @@ def plan(
     output: str,
     save: Path | None,
     report: Path | None,
-    **asked: Any,
+    **options: Any,
 ) -> None:
-    """Which pods should move where, and what that brings."""
-    limit = seconds(time_limit or ("1h" if asked["work_limit"] else "5s"), "--time-limit")
-    wanted_shape = _shape(shape, asked["objective"])
+    """Plan which pods to move where, and show what that gains."""
+    limit = parse_seconds(time_limit or ("1h" if options["work_limit"] else "5s"), "--time-limit")
+    wanted_shape = _shape(shape, options["objective"])
     from restow.commands import progress
     from restow.output import tables
     from restow.planning.strategies import DEFAULT_STRATEGY, InvalidPlan
     from restow.snapshots import offline
 
-    where = subject(asked)
-    with user_mistakes(), misfortunes(InvalidPlan), progress.shown() as waiting:
-        wanted = offline.PlanOptions(
+    source = take_cluster_source(options)
+    with as_usage_errors(), as_failures(InvalidPlan), progress.progress_line() as line:
+        plan_options = offline.PlanOptions(
             strategy=strategy or DEFAULT_STRATEGY,
             shape=wanted_shape,
             time_limit=limit,
-            **asked,
+            **options,
         )
-        _tell_idle_objective(strategy)
-        cluster, sections = where.looked_at(waiting)
-        profile = sections.read_scheduler()
-        living = where.snapshot is None
-        cluster.usage_samples = inputs.measured_use(cluster, sections, wanted.strategy, living=living)
-        with waiting.search(wanted.time_limit):
-            result = offline.plan_offline(cluster, profile, sections, wanted, waiting.time, waiting.tell)
-    if waiting.is_over:
-        result = msgspec.structs.replace(result, seconds=round(waiting.passed, 3))
-    told = _kept(result, cluster, wanted.shape, save, report)
-    tables.show(result, tables.plan_table, output)
-    for line in told:
-        note(line)
+        _note_unused_objective(strategy)
+        cluster, configuration = source.load(line)
+        profile = configuration.read_scheduler()
+        is_live = source.snapshot is None
+        cluster.usage_samples = inputs.usage_samples(cluster, configuration, plan_options.strategy, is_live=is_live)
+        with line.search(plan_options.time_limit):
+            result = offline.plan_offline(cluster, profile, configuration, plan_options, line.time, line.update)
+    if line.is_cut_short:
+        result = msgspec.structs.replace(result, seconds=round(line.elapsed, 3))
+    messages = _write_files(result, cluster, plan_options.shape, save, report)
+    tables.print_result(result, tables.plan_table, output)
+    for message in messages:
+        print_note(message)
 
 
-def _kept(result: Plan, cluster: OfflineCluster, shape: Vector, save: Path | None, report: Path | None) -> list[str]:
-    """Write the files that were asked for, and say so."""
+def _write_files(
+    result: Plan, cluster: OfflineCluster, shape: Vector, save: Path | None, report: Path | None
+) -> list[str]:
+    """Write the files of --save and --report; returns a message about each."""
     from restow.planning.plan import encode_plan
 
-    told = []
+    messages = []
     try:
         if save:
             save.write_bytes(encode_plan(result))
-            apply = f"; restow apply {save} carries it out" if result.moves or result.places else ""
-            told.append(f"the plan is in {save}{apply}")
+            hint = f"; to carry it out: restow apply {save}" if result.moves or result.places else ""
+            messages.append(f"plan saved to {save}{hint}")
         if report:
-            report.write_text(_page(result, cluster, shape), encoding="utf-8")
-            told.append(f"the report is in {report}")
+            report.write_text(_render_report(result, cluster, shape), encoding="utf-8")
+            messages.append(f"report written to {report}")
     except OSError as problem:
-        raise unwritable(problem) from problem
-    return told
+        raise write_error(problem) from problem
+    return messages
 
 
 @click.command()
-@about_a_cluster
+@cluster_options
 @click.option(
     "--plan",
-    "written",
+    "path",
     required=True,
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="A plan that was saved, or printed as JSON or YAML.",
+    help="A plan that was saved with --save, or printed as JSON or YAML.",
 )
 @PLAN_OUTPUT
-def replay(written: Path, output: str, **where: Any) -> None:
-    """Whether a plan is valid, step by step. Exits with 1 if it is not."""
+def replay(path: Path, output: str, **options: Any) -> None:
+    """Check a plan step by step. Exits with 1 if it is not valid."""
     from restow.commands import progress
     from restow.output import tables
     from restow.snapshots import offline
 
-    with user_mistakes(), progress.shown() as waiting:
-        plan = saved_plan(written)
-        cluster, sections = subject(where).looked_at(waiting)
-        waiting.doing("replaying")
-        result = offline.replay_offline(cluster, sections.read_scheduler(), sections, plan, time.time())
-    tables.show(result, tables.replay_table, output)
+    with as_usage_errors(), progress.progress_line() as line:
+        plan = read_saved_plan(path)
+        cluster, configuration = take_cluster_source(options).load(line)
+        line.begin("replaying")
+        result = offline.replay_offline(cluster, configuration.read_scheduler(), configuration, plan, time.time())
+    tables.print_result(result, tables.replay_table, output)
     if not result.valid:
-        tell_other_configuration(plan, sections)
+        note_other_configuration(plan, configuration)
         sys.exit(1)
 
 
-def _page(plan: Plan, cluster: OfflineCluster, shape: Vector) -> str:
+def _render_report(plan: Plan, cluster: OfflineCluster, shape: Vector) -> str:
     from restow.model.kinds import NODE
     from restow.model.times import format_time
-    from restow.output.html_report import main_resource, page
+    from restow.output.html_report import main_resource, render_page
 
     nodes, pods = cluster.inventory.of(NODE), cluster.pods
     resource = main_resource(plan, nodes, pods, shape)
-    return page(plan, nodes, pods, resource=resource, made=format_time(time.time()))
+    return render_page(plan, nodes, pods, resource=resource, made=format_time(time.time()))
 
 
-def _tell_idle_objective(strategy: str | None) -> None:
-    """Only `optimal` has a choice of what it is after."""
-    given = click.get_current_context().get_parameter_source("objective") is ParameterSource.COMMANDLINE
-    if given and strategy not in (None, "optimal"):
-        note(f"--objective is for the strategy optimal; {strategy} goes by its own rules")
+def _note_unused_objective(strategy: str | None) -> None:
+    """Tell the user that only strategy `optimal` has objectives."""
+    is_given = click.get_current_context().get_parameter_source("objective") is ParameterSource.COMMANDLINE
+    if is_given and strategy not in (None, "optimal"):
+        print_note(f"--objective has no effect with --strategy {strategy}; it is for strategy optimal")
 
 
 def _shape(text: str, objective: str) -> dict[str, int]:
-    """The amounts of cpu=16,memory=64Gi."""
+    """Parse --shape, such as cpu=16,memory=64Gi, into base units."""
     from restow.model.quantity import QuantityError, amount
 
     shape: dict[str, int] = {}
     for part in filter(None, text.split(",")):
-        name, given, quantity = part.partition("=")
-        if not given:
-            raise click.BadParameter(f"{part}: {_SHAPE_ADVICE}", param_hint="'--shape'")
+        name, separator, quantity = part.partition("=")
+        if not separator:
+            raise click.BadParameter(f"{part}: {_SHAPE_HINT}", param_hint="'--shape'")
         try:
             shape[name.strip()] = amount(name.strip(), quantity.strip())
         except QuantityError as problem:
             raise click.BadParameter(f"{part}: {problem}", param_hint="'--shape'") from problem
     if any(not name or number <= 0 for name, number in shape.items()) or (objective == "slots" and not shape):
-        raise click.BadParameter(_SHAPE_ADVICE, param_hint="'--shape'")
+        raise click.BadParameter(_SHAPE_HINT, param_hint="'--shape'")
     return shape
 
 
 # --- reading ----------------------------------------------------------------------------------------------------------
 
 
-def _read(path: Path, waiting: Patience) -> Inventory:
+def _read(path: Path, line: ProgressLine) -> Inventory:
     from restow.model.inventory import read_inventory
     from restow.model.kinds import NODE
 
-    waiting.doing(f"reading {path}")
+    line.begin(f"reading {path}")
     data = sys.stdin.buffer.read() if str(path) == "-" else path.read_bytes()
     inventory = read_inventory(data, "stdin" if str(path) == "-" else str(path))
     if inventory.left_out:
-        counted = ", ".join(f"{count} {kind}" for kind, count in sorted(inventory.left_out.items()))
-        note(f"left out, because nothing here depends on them: {counted}")
+        counts = ", ".join(f"{count} {kind}" for kind, count in sorted(inventory.left_out.items()))
+        print_note(f"objects of kinds that Restow does not use were ignored: {counts}")
     if not inventory.of(NODE):
-        note("the snapshot has no nodes; get nodes,pods,… -A")
+        print_note("the snapshot has no nodes; create it with kubectl get nodes,pods,… -A")
     return inventory
 
 
-def _cluster(inventory: Inventory, waiting: Patience) -> OfflineCluster:
+def _cluster(inventory: Inventory, line: ProgressLine) -> OfflineCluster:
     from restow.snapshots.offline import OfflineCluster
 
-    waiting.doing("looking at every pod")
+    line.begin("indexing pods")
     return OfflineCluster(inventory)
 
 

@@ -1,1 +1,1 @@
-"""A process of Restow: configuration, parts and their posts, in a cluster of others or of its own."""
+"""A process of Restow: its configuration, its components and their runners, and commands that act on a cluster once."""

@@ -35,7 +35,7 @@ class SchedulerComponent:
     def build(self, dependencies: ComponentDependencies, configuration: Configuration) -> Controller:
         profile, arguments = configuration.read_scheduler(), configuration.read_reservations()
         settings = scheduler.SchedulerSettings(
-            expiry_check=arguments.expiry_check, namespace_share=arguments.namespace_share
+            reservation_check_period=arguments.expiry_check, namespace_share=arguments.namespace_share
         )
         return scheduler.Scheduler(
             dependencies.api,
@@ -87,7 +87,7 @@ class MigrationsComponent:
         return configuration.read_migration(), configuration.scheduler
 
     def build(self, dependencies: ComponentDependencies, configuration: Configuration) -> Controller:
-        return migrations.Migrations(
+        return migrations.MigrationController(
             dependencies.api,
             dependencies.clock,
             dependencies.rng,
@@ -99,7 +99,7 @@ class MigrationsComponent:
         )
 
     def reconfigure(self, controller: Controller, configuration: Configuration) -> bool:
-        cast(migrations.Migrations, controller).configure(
+        cast(migrations.MigrationController, controller).configure(
             configuration.read_migration(), configuration.read_scheduler()
         )
         return True

@@ -1,8 +1,8 @@
-"""The configuration file: one YAML document with a section per part.
+"""The configuration file: one YAML document with a section for each component.
 
-Goes in: the file. Comes out: the sections as written, each of which its own part can read; or everything that is wrong
-in any of them, at once, with paths. Unknown sections are refused, so that a misspelt one is not silently without
-effect.
+Takes the bytes of the file; returns the sections as written, which each component parses itself, or raises one error
+with every problem in all sections and its path. Unknown sections are refused, because a misspelt one would silently
+have no effect.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from typing import Any, Final
 import msgspec
 
 from restow.eviction.protections import Protections
-from restow.migration.arguments import Arguments as MigrationArguments
-from restow.migration.arguments import read_arguments as read_migration
+from restow.migration.arguments import MigrationArguments as MigrationArguments
+from restow.migration.arguments import read_migration_arguments as read_migration
 from restow.model.problems import Problem
+from restow.model.reservations.settings import ReservationSettings as ReservationArguments
+from restow.model.reservations.settings import read_reservation_settings as read_reservations
 from restow.model.wire import WireError, convert, locate_documents
-from restow.planning.descheduling.evictor import allowed
-from restow.planning.descheduling.policy import DEFAULT_EVICTOR, Policy, read_policy
-from restow.queues.arguments import Arguments as QueueArguments
-from restow.queues.arguments import read_arguments as read_queues
+from restow.planning.descheduling.default_evictor import allowed_options
+from restow.planning.descheduling.policy import DEFAULT_EVICTOR, DeschedulerPolicy, read_policy
+from restow.queues.arguments import QueueArguments as QueueArguments
+from restow.queues.arguments import read_queue_arguments as read_queues
 from restow.running.plugins import descheduling_plugins, scheduling_plugins
 from restow.scheduling.registry import Profile, SchedulerSection, read_profile
-from restow.scheduling.reservations.arguments import Arguments as ReservationArguments
-from restow.scheduling.reservations.arguments import read_arguments as read_reservations
 
 
 class Configuration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -38,18 +38,19 @@ class Configuration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def scheduler_names(self) -> frozenset[str]:
-        """Whose pods are ours; a section that cannot be read is the scheduler's to complain about."""
+        """The scheduler names whose pods Restow handles; empty if the section is invalid, which `read_scheduler`
+        reports."""
         try:
             return frozenset(convert(SchedulerSection, self.scheduler).scheduler_names)
         except WireError:
             return frozenset()
 
-    # What the sections say; each raises WireError.
+    # The parsed sections. Each raises WireError.
 
     def read_scheduler(self) -> Profile:
         return read_profile(self.scheduler, scheduling_plugins())
 
-    def read_descheduler(self) -> Policy:
+    def read_descheduler(self) -> DeschedulerPolicy:
         return read_policy(self.descheduler, descheduling_plugins())
 
     def read_migration(self) -> MigrationArguments:
@@ -72,10 +73,10 @@ _READERS: Final[tuple[Callable[[Configuration], object], ...]] = (
 
 
 def read_configuration(data: bytes, name: str) -> Configuration:
-    """Read the file, and see whether every part can read its section. Raises WireError."""
+    """Read the file and validate every section. Raises WireError with every problem."""
     located = locate_documents(data, name)
     if len(located) > 1:
-        raise WireError(name, [Problem("", f"one document is expected, {len(located)} are there")])
+        raise WireError(name, [Problem("", f"expected one document, found {len(located)}")])
     written = located[0].document if located else {}
     problems: list[Problem] = []
     try:
@@ -96,36 +97,36 @@ def _problems(configuration: Configuration) -> Iterator[Problem]:
         try:
             read(configuration)
         except WireError as error:
-            for one in error.problems:
-                yield Problem(f"{error.what}.{one.path}" if one.path else error.what, one.message)
+            for problem in error.problems:
+                yield Problem(f"{error.what}.{problem.path}" if problem.path else error.what, problem.message)
 
 
 def _problems_together(configuration: Configuration) -> Iterator[Problem]:
-    """What sections that make sense alone do not make together."""
+    """Sections that are valid by themselves and contradict each other."""
     migration = configuration.read_migration()
     kept, rest = migration.finished_ttl, configuration.read_descheduler().cool_down
     if rest > kept:
-        told = f"is {kept:g}s, shorter than a coolDownTime of {rest:g}s: ended jobs tell which nodes rest"
-        yield Problem("migration.finishedJobTTL", told)
-    yield from _vain_permissions(configuration.descheduler, migration.protections)
+        message = f"is {kept:g}s, shorter than coolDownTime {rest:g}s; cool-down is derived from finished jobs"
+        yield Problem("migration.finishedJobTTL", message)
+    yield from _ineffective_permissions(configuration.descheduler, migration.protections)
 
 
-def _vain_permissions(section: dict[str, Any], protections: Protections) -> Iterator[Problem]:
-    """What profiles allow to be evicted, and migrations do not."""
+def _ineffective_permissions(section: dict[str, Any], protections: Protections) -> Iterator[Problem]:
+    """Pods that a profile allows to evict although the section `migration` protects them."""
     options = {
         "evictLocalStoragePods": protections.evict_local_storage_pods,
         "evictSystemCriticalPods": protections.evict_system_critical_pods,
         "evictFailedBarePods": protections.evict_failed_bare_pods or protections.evict_all_bare_pods,
     }
     for path, arguments in _evictors(section):
-        for field, option in allowed(arguments):
+        for field, option in allowed_options(arguments):
             if not options[option]:
-                yield Problem(f"{path}.{field}", f"is without effect unless migration.{option} is true, too")
+                yield Problem(f"{path}.{field}", f"has no effect unless migration.{option} is true")
 
 
 def _evictors(section: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The arguments of every profile's default evictor, and where they are written."""
+    """The arguments of every profile's default evictor, with their paths."""
     for number, profile in enumerate(section.get("profiles") or ()):
-        for place, one in enumerate(profile.get("pluginConfig") or ()):
-            if one["name"] == DEFAULT_EVICTOR:
-                yield f"descheduler.profiles[{number}].pluginConfig[{place}].args", one.get("args") or {}
+        for index, plugin in enumerate(profile.get("pluginConfig") or ()):
+            if plugin["name"] == DEFAULT_EVICTOR:
+                yield f"descheduler.profiles[{number}].pluginConfig[{index}].args", plugin.get("args") or {}

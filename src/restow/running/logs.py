@@ -1,4 +1,4 @@
-"""Log lines on stderr: a constant message, then the facts, as key=value or each line as one JSON object."""
+"""Log lines on stderr: a constant message and fields, as text with key=value or as one JSON object per line."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ import msgspec
 
 from restow.model.times import format_micro_time
 
-_KNOWN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime"}
+_STANDARD_FIELDS = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime"}
 
 
-def _facts(record: logging.LogRecord) -> dict[str, Any]:
-    """What was given as `extra`."""
-    return {key: value for key, value in vars(record).items() if key not in _KNOWN}
+def _extra_fields(record: logging.LogRecord) -> dict[str, Any]:
+    """The fields that were passed as `extra`."""
+    return {key: value for key, value in vars(record).items() if key not in _STANDARD_FIELDS}
 
 
-class FactsFormatter(logging.Formatter):
-    """Adds the facts to the line."""
+class TextFormatter(logging.Formatter):
+    """Appends the fields to the line."""
 
     def __init__(self) -> None:
         super().__init__("%(asctime)s %(levelname)s %(name)s: %(message)s")
 
     def formatMessage(self, record: logging.LogRecord) -> str:
-        facts = [f"{key}={value!r}" for key, value in _facts(record).items()]
-        return " ".join([super().formatMessage(record), *facts])
+        fields = [f"{key}={value!r}" for key, value in _extra_fields(record).items()]
+        return " ".join([super().formatMessage(record), *fields])
 
 
 class JsonFormatter(logging.Formatter):
@@ -36,7 +36,7 @@ class JsonFormatter(logging.Formatter):
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": record.getMessage(),
-            **_facts(record),
+            **_extra_fields(record),
         }
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
@@ -45,5 +45,5 @@ class JsonFormatter(logging.Formatter):
 
 def log_to_stderr(level: int = logging.WARNING, *, as_json: bool = False) -> None:
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(JsonFormatter() if as_json else FactsFormatter())
+    handler.setFormatter(JsonFormatter() if as_json else TextFormatter())
     logging.basicConfig(level=level, handlers=[handler])

@@ -1,8 +1,7 @@
-"""`restow run`: components of Restow in one process, against an API server that others run.
+"""`restow run`: components of Restow in one process, against any API server.
 
-Goes in: which API server, which components, a configuration file. What comes out happens in that cluster. Each
-component has a Lease of its own, so two processes may share the work and take over from each other; the file is read
-again when it changes.
+Takes an API server, the names of components and a configuration. Each component has a Lease of its own, so that several
+processes can share the work and take over from each other.
 """
 
 from __future__ import annotations
@@ -21,76 +20,33 @@ import msgspec
 from prometheus_client import CollectorRegistry, Gauge, PlatformCollector, ProcessCollector
 
 from restow import __version__
-from restow.adapters.health import Check, Door, serve_health
-from restow.client.election import LeaderElection, LeaseTiming
+from restow.adapters.health_server import Check, PostHandler, serve_health
+from restow.client.leader_election import LeaderElection, LeaseTiming
 from restow.client.verbs import Client
 from restow.defaults import HOME
 from restow.model.problems import Problem
 from restow.model.times import TimeError, parse_duration
 from restow.model.wire import WireError
 from restow.ports import Api, Clock
-from restow.running.configuration import Configuration, read_configuration
-from restow.running.parts import PARTS, DeschedulerPart
-from restow.running.posts import Masters, Post, Station, hold_all
-from restow.running.reaching import CannotRun, find_namespace, missing_kinds, reach
-from restow.running.triggering import TRIGGER_PATH, Trigger
+from restow.running.component_runner import ComponentRunner, LeaderMetrics, SharedDependencies, run_all
+from restow.running.components import COMPONENTS, DeschedulerComponent
+from restow.running.configuration import Configuration
+from restow.running.configuration_file import ConfigurationFile
+from restow.running.preflight import CannotRun, ensure_namespace, missing_kinds, wait_for_api_server
+from restow.running.trigger_endpoint import TRIGGER_PATH, TriggerEndpoint
 
 log = logging.getLogger(__name__)
 
 SHORTEST_LEASE = 2.0
-LOOK_AGAIN = 2.0
-"""Seconds between two looks at the configuration file."""
 
 
-# --- the configuration file -------------------------------------------------------------------------------------------
-
-
-class ConfigurationFile:
-    """The file as it was read last."""
-
-    def __init__(self, path: Path | None) -> None:
-        self._path = path
-        self._data = b""
-
-    def read(self) -> Configuration:
-        """Read and check it. Raises WireError with every problem, and OSError."""
-        if self._path is None:
-            return Configuration()
-        self._data = self._path.read_bytes()
-        return read_configuration(self._data, str(self._path))
-
-    def read_again(self) -> Configuration | None:
-        """What it says now, if that is something else. A file that is wrong changes nothing, and is told once."""
-        try:
-            if self._path is None or self._path.read_bytes() == self._data:
-                return None
-            configuration = self.read()
-        except (OSError, WireError) as error:
-            log.error("the configuration stays as it was", extra={"err": str(error)})
-            return None
-        log.info("the configuration has changed", extra={"file": str(self._path)})
-        return configuration
-
-    async def follow(self, posts: Sequence[Post]) -> None:
-        """Tell the posts whenever the file says something else, until cancelled."""
-        while True:
-            await asyncio.sleep(LOOK_AGAIN)
-            configuration = self.read_again()
-            if configuration is not None:
-                for post in posts:
-                    post.configure(configuration)
-
-
-# --- running ----------------------------------------------------------------------------------------------------------
-
-
-class Options(msgspec.Struct, frozen=True, kw_only=True):
-    components: tuple[str, ...] = tuple(PARTS)
+class ProcessOptions(msgspec.Struct, frozen=True, kw_only=True):
+    components: tuple[str, ...] = tuple(COMPONENTS)
     config: Path | None = None
-    otherwise: Configuration = Configuration()
-    """What holds without a configuration file."""
+    default_configuration: Configuration = Configuration()
+    """Used if there is no configuration file."""
     namespace: str = HOME
-    """Where the Leases and the stop switch are."""
+    """The namespace of the Leases and of the stop switch."""
     leader_elect: bool = True
     timing: LeaseTiming = LeaseTiming()
     host: str = "127.0.0.1"
@@ -98,7 +54,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def lease_timing(duration: str) -> LeaseTiming:
-    """How a Lease of this duration is kept: with client-go's proportions. Raises WireError."""
+    """The timing for a Lease of this duration, in client-go's proportions. Raises WireError."""
     try:
         seconds = parse_duration(duration)
     except TimeError as error:
@@ -114,41 +70,46 @@ def lease_timing(duration: str) -> LeaseTiming:
 
 
 class Process:
-    """The components of one process. Its configuration is read at once: raises WireError with every problem."""
+    """The components of one process. The constructor reads the configuration: raises WireError with every problem."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: ProcessOptions) -> None:
         self._options = options
         self._registry = registry = CollectorRegistry()
-        parts = {name: make(registry, options.namespace) for name, make in PARTS.items()}
-        self._parts = [parts[name] for name in options.components]
+        components = {name: make(registry, options.namespace) for name, make in COMPONENTS.items()}
+        self._components = [components[name] for name in options.components]
         self._file = ConfigurationFile(options.config)
-        self._configuration = self._file.read() if options.config else options.otherwise
+        self._configuration = self._file.read() if options.config else options.default_configuration
 
-    async def run(self, api: Api, clock: Clock, rng: Random, where: str) -> None:
-        """Run them until cancelled. Raises CannotRun and PostLost."""
-        options, client, elect = self._options, Client(api), None
-        await reach(client, where)
+    async def run(self, api: Api, clock: Clock, rng: Random, server: str) -> None:
+        """Run the components until cancelled; `server` names the API server in messages. Raises CannotRun and
+        ComponentFailed."""
+        options, client = self._options, Client(api)
+        # 1. The cluster: does it answer, has it our kinds, is there a namespace for our Leases?
+        await wait_for_api_server(client, server)
         for kind in await missing_kinds(client):
-            log.warning("not installed; `restow install` prints its definition", extra={"kind": kind.qualified_name})
-        if options.leader_elect or DeschedulerPart.name in options.components:  # both need a place for Leases
-            await find_namespace(client, options.namespace)
-        if options.leader_elect:
-            elect = _elections(client, clock, rng, options)
-        around = Station(api, clock, rng, elect)
-        posts = [Post(part, around, self._configuration) for part in self._parts]
-        _describe(self._registry, posts)
-        async with _health(posts, self._registry, options, _doors(client, posts)):
-            following = asyncio.create_task(self._file.follow(posts))
+            log.warning("kind not installed, see restow install", extra={"kind": kind.qualified_name})
+        if options.leader_elect or DeschedulerComponent.name in options.components:
+            await ensure_namespace(client, options.namespace)  # the descheduler has a Lease for its cycles in any case
+        # 2. One runner for each component.
+        new_election = _election_factory(client, clock, rng, options) if options.leader_elect else None
+        shared = SharedDependencies(api, clock, rng, new_election)
+        runners = [ComponentRunner(component, shared, self._configuration) for component in self._components]
+        # 3. Serve health and metrics, follow the configuration file, and run until something fails.
+        _export_process_metrics(self._registry, runners)
+        async with _health_server(runners, self._registry, options, _endpoints(client, runners)):
+            file_watch = asyncio.create_task(self._file.watch_for_changes(runners))
             try:
-                await hold_all(posts)
+                await run_all(runners)
             finally:
-                following.cancel()
+                file_watch.cancel()
 
 
-def _elections(client: Client, clock: Clock, rng: Random, options: Options) -> Callable[[str], LeaderElection]:
+def _election_factory(
+    client: Client, clock: Clock, rng: Random, options: ProcessOptions
+) -> Callable[[str], LeaderElection]:
     identity = f"{socket.gethostname()}_{uuid.uuid4()}"
 
-    def elect(component: str) -> LeaderElection:
+    def new_election(component: str) -> LeaderElection:
         return LeaderElection(
             client,
             namespace=options.namespace,
@@ -159,41 +120,51 @@ def _elections(client: Client, clock: Clock, rng: Random, options: Options) -> C
             timing=options.timing,
         )
 
-    return elect
+    return new_election
 
 
-def _describe(registry: CollectorRegistry, posts: Iterable[Post]) -> None:
-    """The metrics of the process itself."""
+def _export_process_metrics(registry: CollectorRegistry, runners: Iterable[ComponentRunner]) -> None:
     ProcessCollector(registry=registry)
     PlatformCollector(registry=registry)
     build = Gauge("restow_build_info", "Which Restow this is.", ("version",), registry=registry)
     build.labels(__version__).set(1)
-    masters = Masters(registry)
-    for post in posts:
-        masters.watch(post)
+    leader_metrics = LeaderMetrics(registry)
+    for runner in runners:
+        leader_metrics.watch(runner)
 
 
-def _doors(client: Client, posts: Iterable[Post]) -> dict[str, Door]:
-    """What this process may be asked to do."""
-    found = next((post for post in posts if post.part.name == DeschedulerPart.name), None)
-    return {TRIGGER_PATH: Trigger(client, found).answer} if found is not None else {}
+def _endpoints(client: Client, runners: Iterable[ComponentRunner]) -> dict[str, PostHandler]:
+    """The POST endpoints of this process, by path: one if it has the descheduler."""
+    descheduler = next((runner for runner in runners if runner.component.name == DeschedulerComponent.name), None)
+    return {TRIGGER_PATH: TriggerEndpoint(client, descheduler).handle} if descheduler is not None else {}
 
 
 @asynccontextmanager
-async def _health(
-    posts: Sequence[Post], registry: CollectorRegistry, options: Options, doors: Mapping[str, Door]
+async def _health_server(
+    runners: Sequence[ComponentRunner],
+    registry: CollectorRegistry,
+    options: ProcessOptions,
+    endpoints: Mapping[str, PostHandler],
 ) -> AsyncIterator[None]:
-    def ready() -> Iterator[Check]:
-        return (Check(post.part.name, post.is_well, str(post)) for post in posts)
+    """Serve /healthz, /readyz, /metrics and `endpoints` until the context ends. Raises CannotRun if the port is
+    taken."""
+
+    def readiness() -> Iterator[Check]:
+        return (Check(runner.component.name, runner.is_ready, str(runner)) for runner in runners)
 
     try:
         server = await serve_health(
-            host=options.host, port=options.port, alive=lambda: (), ready=ready, registry=registry, doors=doors
+            host=options.host,
+            port=options.port,
+            alive=lambda: (),
+            ready=readiness,
+            registry=registry,
+            post_handlers=endpoints,
         )
     except OSError as error:
-        advice = "; choose another with --port" if options.port else ""
-        told = f"cannot serve on {options.host}:{options.port}: {os.strerror(error.errno or 0)}{advice}"
-        raise CannotRun(told) from error
+        hint = "; use --port to choose another" if options.port else ""
+        message = f"cannot listen on {options.host}:{options.port}: {os.strerror(error.errno or 0)}{hint}"
+        raise CannotRun(message) from error
     log.info("serving /healthz, /readyz and /metrics", extra={"host": server.host, "port": server.port})
     async with server:
         yield

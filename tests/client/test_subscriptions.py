@@ -1,0 +1,286 @@
+"""Components that share informers: one list and one watch for all, and everybody knows what a lone one would know."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from random import Random
+
+import pytest
+
+from restow.adapters.memory import MemoryApi
+from restow.client.cache import Change, by_namespace
+from restow.client.informer import Informer
+from restow.client.shared_informers import SharedInformers
+from restow.client.subscriptions import Subscriptions
+from restow.client.verbs import Client
+from restow.model.crds import custom_resource_definitions
+from restow.model.kinds import CUSTOM_RESOURCE_DEFINITION, POD, POD_UNAVAILABLE_BUDGET, QUEUE
+from restow.model.objects import Pod
+from restow.ports import Api
+from restow.sim.loop import VirtualClock
+from tests.client.wire import Wire
+from tests.client.world import play, workload
+
+
+class PodSubscriber:
+    """Subscribes to pods and records every event it gets; `after` is recorded after the handlers of each event."""
+
+    def __init__(self, informers: SharedInformers, after: str | None = None) -> None:
+        self.heard: list[str] = []
+        self.reader = Subscriptions(informers, after_event=lambda: self.heard.append(after) if after else None)
+        self.pods = self.reader.subscribe(POD, self.hear)
+
+    def hear(self, change: Change[Pod]) -> None:
+        self.heard.append(f"{change.type} {change.object.metadata.name}")
+
+    @asynccontextmanager
+    async def at_work(self) -> AsyncIterator[None]:
+        running = asyncio.create_task(self.reader.run())
+        try:
+            await self.reader.synced()
+            yield
+        finally:
+            running.cancel()
+            await asyncio.wait([running])
+
+
+def shared(api: Api) -> SharedInformers:
+    return SharedInformers(Client(api), Random(1))
+
+
+def test_all_read_through_one_watch_and_hold_the_same_objects() -> None:
+    async def story(api: MemoryApi, clock: VirtualClock) -> None:
+        wire, client = Wire(api), Client(api)
+        await client.create(POD, workload("a"))
+        informers = shared(wire)
+        one, two = PodSubscriber(informers), PodSubscriber(informers)
+        async with one.at_work(), two.at_work():
+            await client.create(POD, workload("b"))
+            await asyncio.sleep(1)
+            assert one.heard == two.heard == ["ADDED a", "ADDED b"]
+            assert (wire.open.total(), one.pods.get("b", "shop") is two.pods.get("b", "shop")) == (1, True)
+
+    play(story)
+
+
+def test_those_who_start_together_are_served_by_one_list() -> None:
+    async def story(api: MemoryApi, clock: VirtualClock) -> None:
+        wire = Wire(api)
+        informers = shared(wire)
+        components = [PodSubscriber(informers) for _ in range(4)]
+        running = [asyncio.create_task(one.reader.run()) for one in components]
+        await asyncio.gather(*(one.reader.synced() for one in components))
+        assert wire.lists == 1
+        for task in running:
+            task.cancel()
+        await asyncio.wait(running)
+
+    play(story)
+
+
+def test_a_newcomer_sees_what_was_written_before_it_came_although_the_watch_of_the_others_lags() -> None:
+    async def story(api: MemoryApi, clock: VirtualClock) -> None:
+        wire, client = Wire(api), Client(api)
+        informers = shared(wire)
+        one, two = PodSubscriber(informers), PodSubscriber(informers)
+        async with one.at_work():
+            await asyncio.sleep(700)  # it follows by a watch of its own, which does not begin with a list
+            wire.flowing.clear()
+            await client.create(POD, workload("a"))
+            await asyncio.sleep(1)
+            assert one.heard == []
+            async with two.at_work():
+                assert (one.heard, two.heard) == (["ADDED a"], ["ADDED a"])
+
+    play(story)
+
+
+def test_a_list_that_was_begun_before_a_newcomer_came_does_not_do_for_it() -> None:
+    async def story(api: MemoryApi, clock: VirtualClock) -> None:
+        wire, client = Wire(api), Client(api)
+        informers = shared(wire)
+        one, two = PodSubscriber(informers), PodSubscriber(informers)
+        await client.create(POD, workload("a"))
+        wire.listing.clear()
+        first = asyncio.create_task(one.reader.run())
+        await asyncio.sleep(1)
+        await client.create(POD, workload("b"))
+        second = asyncio.create_task(two.reader.run())
+        await asyncio.sleep(1)
+        wire.listing.set()
+        async with asyncio.timeout(5):
+            await asyncio.gather(one.reader.synced(), two.reader.synced())
+        assert (wire.lists, sorted(two.heard)) == (2, ["ADDED a", "ADDED b"])
+        for task in (first, second):
+            task.cancel()
+        await asyncio.wait((first, second))
+
+    play(story)
+
+
+def test_the_others_hear_news_while_a_newcomer_waits_for_its_list() -> None:
+    async def story(api: MemoryApi, clock: VirtualClock) -> None:
+        wire, client = Wire(api), Client(api)
+        informers = shared(wire)
+        one, two = PodSubscriber(informers), PodSubscriber(informers)
+        for name in ("a", "b"):
+            await client.create(POD, workload(name))
+        async with one.at_work():
+            await asyncio.sleep(700)  # as above
+            wire.listing.clear()
+            second = asyncio.create_task(two.reader.run())
+            await asyncio.sleep(1)
+            await client.create(POD, workload("c"))
+            await client.patch(POD, "a", {"metadata": {"labels": {"app": "web"}}}, "shop")
+            await asyncio.sleep(1)
+            assert one.heard[2:] == two.heard[2:] == ["ADDED c", "MODIFIED a"]
+            wire.listing.set()
+            async with asyncio.timeout(5):
+                await two.reader.synced()
+            assert (one.heard[4:], two.heard[4:], wire.lists, wire.open.total()) == ([], [], 2, 1)
+            second.cancel()
+            await asyncio.wait((second,))
+
+    play(story)
+
+
+def test_a_newcomer_is_not_put_off_by_news_that_comes_just_then() -> None:
+    async def story(api: MemoryApi, clock: VirtualClock) -> None:
+        one, listed = PodSubscriber(shared(api)), asyncio.Event()
+        async with one.at_work():
+            await asyncio.sleep(10)
+            await Client(api).create(POD, workload("a"))
+            one.pods.refresh(listed)
+            async with asyncio.timeout(5):
+                await listed.wait()
+
+    play(story)
+
+
+def test_a_newcomer_is_not_put_off_by_a_watch_that_is_given_up_just_then() -> None:
+    async def story(api: MemoryApi, clock: VirtualClock) -> None:
+        one, listed = PodSubscriber(shared(api)), asyncio.Event()
+        async with one.at_work():
+            await asyncio.sleep(10)
+            idle = one.pods._following
+            assert idle is not None
+            idle.reschedule(asyncio.get_running_loop().time())
+            await asyncio.sleep(0)
+            one.pods.refresh(listed)
+            async with asyncio.timeout(5):
+                await listed.wait()
+
+    play(story)
+
+
+@pytest.mark.parametrize("ticks", range(6))
+def test_a_kind_that_was_installed_meanwhile_is_not_missing_to_a_newcomer(ticks: int) -> None:
+    async def story(api: MemoryApi, clock: VirtualClock) -> None:
+        client, informers = Client(api), shared(api)
+        readers = [Subscriptions(informers), Subscriptions(informers)]
+        queues = [reader.subscribe(QUEUE) for reader in readers]
+        running = [asyncio.create_task(readers[0].run())]
+        await readers[0].synced()
+        await asyncio.sleep(100)
+        for one in custom_resource_definitions():
+            await client.create(CUSTOM_RESOURCE_DEFINITION, one)
+        await client.create(QUEUE, {"metadata": {"name": "late"}})
+        running.append(asyncio.create_task(readers[1].run()))
+        for _ in range(ticks):
+            await asyncio.sleep(0)
+        await readers[1].synced()
+        assert [one.metadata.name for one in queues[1]] == ["late"]
+        for task in running:
+            task.cancel()
+        await asyncio.wait(running)
+
+    play(story)
+
+
+def test_who_has_left_is_told_nothing_and_when_all_have_nothing_is_read() -> None:
+    async def story(api: MemoryApi, clock: VirtualClock) -> None:
+        wire, client = Wire(api), Client(api)
+        informers = shared(wire)
+        one, two = PodSubscriber(informers), PodSubscriber(informers)
+        async with one.at_work():
+            async with two.at_work():
+                pass
+            await client.create(POD, workload("a"))
+            await asyncio.sleep(1)
+            assert (one.heard, two.heard, wire.open.total()) == (["ADDED a"], [], 1)
+        assert wire.open.total() == 0
+        await client.create(POD, workload("b"))
+        three = PodSubscriber(informers)
+        assert three.pods is not one.pods, "what was known is let go of"
+        async with three.at_work():
+            assert (one.heard, sorted(three.heard)) == (["ADDED a"], ["ADDED a", "ADDED b"])
+
+    play(story)
+
+
+def test_an_informer_that_breaks_breaks_everybody_who_reads_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def broken(self: Informer[Pod]) -> None:
+        await asyncio.sleep(1)
+        raise RuntimeError("out of ideas")
+
+    async def story(api: MemoryApi, clock: VirtualClock) -> None:
+        monkeypatch.setattr(Informer, "run", broken)
+        informers = shared(api)
+        readers = [PodSubscriber(informers).reader for _ in range(2)]
+        ends = await asyncio.gather(*(reader.run() for reader in readers), return_exceptions=True)
+        assert all(isinstance(end, ExceptionGroup) for end in ends)
+
+    play(story)
+
+
+def test_a_kind_that_is_not_installed_is_told_once_for_all(caplog: pytest.LogCaptureFixture) -> None:
+    async def story(api: MemoryApi, clock: VirtualClock) -> None:
+        informers = shared(api)
+        for _ in range(3):
+            reader = Subscriptions(informers)
+            reader.subscribe(POD_UNAVAILABLE_BUDGET)
+            tasks.append(asyncio.create_task(reader.run()))
+            await reader.synced()
+            await asyncio.sleep(100)
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+
+    tasks: list[asyncio.Task[None]] = []
+    with caplog.at_level(logging.INFO):
+        play(story)
+    assert [record.getMessage() for record in caplog.records] == ["kind not installed, so there are none"]
+
+
+def test_handlers_are_told_in_order_and_one_that_fails_is_the_last() -> None:
+    async def story(api: MemoryApi, clock: VirtualClock) -> None:
+        one = PodSubscriber(shared(api), after="after event")
+
+        def fail(change: Change[Pod]) -> None:
+            raise ValueError("unreadable")
+
+        one.reader.subscribe(POD, fail, lambda change: one.heard.append("never"))
+        await Client(api).create(POD, workload("a"))
+        async with one.at_work():
+            assert one.heard == ["ADDED a", "after event"]
+
+    play(story)
+
+
+def test_an_index_that_comes_later_knows_what_came_before() -> None:
+    async def story(api: MemoryApi, clock: VirtualClock) -> None:
+        client, informers = Client(api), shared(api)
+        await client.create(POD, workload("a"))
+        one, two = PodSubscriber(informers), Subscriptions(informers)
+        async with one.at_work():
+            pods = two.subscribe(POD, indexes={"namespace": by_namespace})
+            await client.create(POD, workload("b"))
+            await asyncio.sleep(1)
+            assert [pod.metadata.name for pod in pods.find("namespace", "shop")] == ["a", "b"]
+            with pytest.raises(ValueError, match="index namespace is another one"):
+                two.subscribe(POD, indexes={"namespace": lambda pod: ()})
+
+    play(story)

@@ -31,12 +31,28 @@ SET = {
     ("items", "name", "expected"),
     [
         (
-            [CLAIM, running_replica("one", "1", "n1", volumes=SHARED), running_replica("two", "1", "n1", volumes=SHARED)],
+            [
+                CLAIM,
+                running_replica("one", "1", "n1", volumes=SHARED),
+                running_replica("two", "1", "n1", volumes=SHARED),
+            ],
             "one",
             "pod two",
         ),
-        ([CLAIM, running_replica("one", "1", "n1", volumes=SHARED), running_replica("two", "1", "n2", volumes=SHARED)], "one", None),
-        ([SET, labelled(running_replica("db-1", "1", "n1"), ownerReferences=[OF_SET])], "db-1", "while db-0 is not Ready"),
+        (
+            [
+                CLAIM,
+                running_replica("one", "1", "n1", volumes=SHARED),
+                running_replica("two", "1", "n2", volumes=SHARED),
+            ],
+            "one",
+            None,
+        ),
+        (
+            [SET, labelled(running_replica("db-1", "1", "n1"), ownerReferences=[OF_SET])],
+            "db-1",
+            "while db-0 is not Ready",
+        ),
     ],
     ids=["beside another that uses its volume", "on another node than that", "out of its order"],
 )

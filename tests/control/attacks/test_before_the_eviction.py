@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from restow.control.migrations import Migrations
+from restow.control.migrations import MigrationController
 from restow.model import kinds
 from restow.model.cluster import Mask, Which
 from restow.model.objects import Document, Pod, Reservation
@@ -380,7 +380,9 @@ class Broken(FilterPlugin):
 async def test_nobody_is_evicted_while_a_plugin_breaks_and_that_is_told() -> None:
     plugin = Broken()
     async with cluster_with_scheduler() as it:
-        made = Migrations(it.api, it.clock, Random(1), arguments=migration_arguments(), scheduler=profile(plugin))
+        made = MigrationController(
+            it.api, it.clock, Random(1), arguments=migration_arguments(), scheduler=profile(plugin)
+        )
         async with running(made):
             [old] = await it.start(1)
             await it.move(old)

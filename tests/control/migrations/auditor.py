@@ -33,7 +33,7 @@ from restow.model.reservations.reservation_annotations import migrating_pod
 from restow.model.resources import fits, pod_requests, template_requests
 from restow.model.times import parse_time
 from restow.ports import Api, ApiError, Clock, NotFound, Request, Response
-from restow.sim.writes import is_write, name_of
+from restow.sim.write_log import is_write, name_of
 
 _TYPES: dict[str, Any] = {
     "pods": Pod,

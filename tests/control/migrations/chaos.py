@@ -15,7 +15,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from restow.control.migrations import Migrations
+from restow.control.migrations import MigrationController
 from restow.migration.conditions import is_evicting, is_job_ended
 from restow.migration.reservation import is_made_for_job
 from restow.model import kinds
@@ -90,7 +90,7 @@ class Leaders:
         self._section = section
         self._rng = rng
         self._plan = plan
-        self._leading: set[Migrations] = set()
+        self._leading: set[MigrationController] = set()
 
     async def run(self) -> None:
         while True:

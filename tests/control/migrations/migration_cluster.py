@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from restow.client.verbs import Client
-from restow.control.migrations import Migrations, Settings
+from restow.control.migrations import MigrationController, MigrationSettings
 from restow.migration.arguments import MigrationArguments, read_migration_arguments
 from restow.model import kinds
 from restow.model.affinity import node_constraint
@@ -241,9 +241,15 @@ async def cluster_with_stub_scheduler(
 
 
 @asynccontextmanager
-async def running_controller(api: Api, clock: Clock, *, seed: int = 1, **section: Any) -> AsyncIterator[Migrations]:
-    made = Migrations(
-        api, clock, random.Random(seed), arguments=migration_arguments(**section), settings=Settings(sweep=30.0)
+async def running_controller(
+    api: Api, clock: Clock, *, seed: int = 1, **section: Any
+) -> AsyncIterator[MigrationController]:
+    made = MigrationController(
+        api,
+        clock,
+        random.Random(seed),
+        arguments=migration_arguments(**section),
+        settings=MigrationSettings(sweep=30.0),
     )
     async with running(made):
         yield made

@@ -153,7 +153,7 @@ async def test_a_seat_whose_node_would_not_take_its_successor(web: Any, other: A
         await pass_time(60)
         phase, reason, message = await it.told()
         assert (phase, reason) == ("Running", "Waiting"), message
-        assert f"node {free} would not take its successor" in (message or "") and why in (message or ""), message
+        assert f"node {free} does not fit its successor" in (message or "") and why in (message or ""), message
         assert await pod_stays(it, old)
         await it.delete(kinds.POD, "loud", "default")
         await pass_time(60)

@@ -19,7 +19,7 @@ from restow.model import kinds
 from restow.model.reservations.reservation_annotations import migrating_pod
 from restow.ports import Api, ApiError, Request, Response
 from restow.sim.loop import run_virtual
-from restow.sim.writes import is_write
+from restow.sim.write_log import is_write
 from tests.control.migrations.auditor import Auditor
 from tests.control.migrations.deeds import DEEDS, SECTION, SHORT, Deed
 from tests.control.migrations.migration_cluster import MigrationCluster, cluster_with_scheduler, running_controller

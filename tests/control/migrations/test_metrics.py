@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
-from restow.control.migrations import Metrics, Migrations, Settings
+from restow.control.migrations import MigrationController, MigrationMetrics, MigrationSettings
 from restow.model import kinds
 from restow.ports import Api, ApiError, OutcomeUnknown, Request
 from tests.control.migrations.migration_cluster import (
@@ -43,13 +43,13 @@ class Counts:
 @asynccontextmanager
 async def counted(it: MigrationCluster, api: Api | None = None, **section: Any) -> AsyncIterator[Counts]:
     counts = Counts()
-    made = Migrations(
+    made = MigrationController(
         api or it.api,
         it.clock,
         random.Random(1),
         arguments=migration_arguments(**section),
-        settings=Settings(sweep=30.0),
-        metrics=Metrics(counts.registry),
+        settings=MigrationSettings(sweep=30.0),
+        metrics=MigrationMetrics(counts.registry),
     )
     async with running(made):
         yield counts

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 
-from restow.control.migrations import Migrations
+from restow.control.migrations import MigrationController
 from restow.model import kinds
 from restow.ports import ApiError, Request, Response
 from restow.sim.faults import FaultyApi
@@ -59,7 +59,7 @@ async def test_whoever_is_stopped_while_it_reads_is_stopped_whatever_fails() -> 
     async with cluster_with_stub_scheduler() as it:
         await it.start(2)
         api = Abrupt(it.api, random.Random(1))
-        made = Migrations(api, it.clock, random.Random(1))
+        made = MigrationController(api, it.clock, random.Random(1))
         running = asyncio.create_task(made.run())
         await made.ready()
         for one in await it.pods():

@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from restow.control.migrations import Migrations
+from restow.control.migrations import MigrationController
 from restow.model import kinds
 from tests.control.attacks.test_before_the_eviction import Broken
 from tests.control.migrations.migration_cluster import (
@@ -60,7 +60,9 @@ async def test_where_the_seat_would_be(
 async def test_a_plugin_that_breaks_is_told() -> None:
     async with cluster_with_scheduler() as it:
         section = migration_arguments(dryRun=True)
-        async with running(Migrations(it.api, it.clock, Random(1), arguments=section, scheduler=profile(Broken()))):
+        async with running(
+            MigrationController(it.api, it.clock, Random(1), arguments=section, scheduler=profile(Broken()))
+        ):
             [old] = await it.start(1)
             await it.move(old)
             await pass_time(10)

@@ -251,15 +251,15 @@ async def test_who_sat_down_between_an_eviction_that_was_not_sent_and_the_next_i
         await it.move(old, reservationOptions=GIVEN)
         await pass_time(3)
         job, rivals = await it.job(), made._feed.rivals
-        with rivals.evicting(made._feed.facts(job, migration_arguments()), again=False):
+        with rivals.recording_eviction(made._feed.facts(job, migration_arguments()), again=False):
             pass
         await it.patch(kinds.DEPLOYMENT, "web", {"spec": {"replicas": 2}})
         await pass_time(3)
         [sibling] = [one for one in await it.pods() if one.metadata.uid != old.metadata.uid]
         for again, counts in ((True, False), (False, True)):
             facts = made._feed.facts(job, migration_arguments())
-            with rivals.evicting(facts, again=again):
-                assert (sibling.metadata.uid in rivals.takers(facts)) is counts
+            with rivals.recording_eviction(facts, again=again):
+                assert (sibling.metadata.uid in rivals.foreign_consumers(facts)) is counts
 
 
 @pytest.mark.parametrize("kept", [False, True], ids=["gone at once", "kept by a finalizer"])

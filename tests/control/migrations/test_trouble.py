@@ -15,7 +15,7 @@ from restow.model import kinds
 from restow.model.objects import Document, Pod
 from restow.ports import Request, Response
 from restow.sim.faults import FaultyApi
-from restow.sim.writes import is_write
+from restow.sim.write_log import is_write
 from tests.control.migrations.migration_cluster import (
     MigrationCluster,
     cluster_with_controller,

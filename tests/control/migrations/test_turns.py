@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from restow.control.migrations import Migrations
+from restow.control.migrations import MigrationController
 from restow.migration.conditions import is_evicting
 from restow.model import kinds
 from restow.model.objects import Pod
@@ -24,11 +24,11 @@ from tests.control.migrations.migration_cluster import (
 from tests.sim.stage import pass_time, pod, virtual
 
 PACE: dict[str, Any] = {"evictQPS": 0.25, "evictBurst": 1, "maxConcurrentReconciles": 4}
-Deed = Callable[[MigrationCluster, Migrations], Awaitable[Any]]
+Deed = Callable[[MigrationCluster, MigrationController], Awaitable[Any]]
 
 
 @asynccontextmanager
-async def about_to_evict() -> AsyncIterator[tuple[MigrationCluster, Migrations, Pod]]:
+async def about_to_evict() -> AsyncIterator[tuple[MigrationCluster, MigrationController, Pod]]:
     """Another pod was evicted, and job b has written down that it evicts the next one, in half a second."""
     async with cluster_with_scheduler(nodes=4) as it, running_controller(it.api, it.clock, **PACE) as made:
         first, second = await it.start(2)
@@ -42,39 +42,39 @@ async def about_to_evict() -> AsyncIterator[tuple[MigrationCluster, Migrations, 
         yield it, made, second
 
 
-async def stop(it: MigrationCluster, made: Migrations) -> None:
+async def stop(it: MigrationCluster, made: MigrationController) -> None:
     await it.stop()
 
 
-async def pause(it: MigrationCluster, made: Migrations) -> None:
+async def pause(it: MigrationCluster, made: MigrationController) -> None:
     await it.patch(kinds.POD_MIGRATION_JOB, "b", {"spec": {"paused": True}})
 
 
-async def abort(it: MigrationCluster, made: Migrations) -> None:
+async def abort(it: MigrationCluster, made: MigrationController) -> None:
     await it.set_status("b", phase="Aborted")
 
 
-async def delete_job(it: MigrationCluster, made: Migrations) -> None:
+async def delete_job(it: MigrationCluster, made: MigrationController) -> None:
     await it.delete(kinds.POD_MIGRATION_JOB, "b")
 
 
-async def rehearse(it: MigrationCluster, made: Migrations) -> None:
+async def rehearse(it: MigrationCluster, made: MigrationController) -> None:
     made.configure(migration_arguments(**PACE, dryRun=True))
 
 
-async def switch_off(it: MigrationCluster, made: Migrations) -> None:
+async def switch_off(it: MigrationCluster, made: MigrationController) -> None:
     made.configure(replace(migration_arguments(**PACE), enabled=False))
 
 
-async def remove_seat(it: MigrationCluster, made: Migrations) -> None:
+async def remove_seat(it: MigrationCluster, made: MigrationController) -> None:
     await it.delete(kinds.RESERVATION, (await seat(it))[0])
 
 
-async def cordon(it: MigrationCluster, made: Migrations) -> None:
+async def cordon(it: MigrationCluster, made: MigrationController) -> None:
     await it.patch(kinds.NODE, (await seat(it))[1], {"spec": {"unschedulable": True}})
 
 
-async def take_room(it: MigrationCluster, made: Migrations) -> None:
+async def take_room(it: MigrationCluster, made: MigrationController) -> None:
     where = (await seat(it))[1]
     await it.create(kinds.POD, pod("thief", "3800m", app="thief", nodeName=where, schedulerName="other"))
 

@@ -1,7 +1,7 @@
 """Migrations as a running loop. Start reading at `migrations`."""
 
-from restow.control.migrations.controller import Migrations
-from restow.control.migrations.metrics import Metrics
-from restow.control.migrations.settings import Settings
+from restow.control.migrations.controller import MigrationController
+from restow.control.migrations.metrics import MigrationMetrics
+from restow.control.migrations.settings import MigrationSettings
 
-__all__ = ["Metrics", "Migrations", "Settings"]
+__all__ = ["MigrationController", "MigrationMetrics", "MigrationSettings"]

@@ -15,9 +15,9 @@ from contextlib import suppress
 
 from restow.client.leader_election import Fenced
 from restow.control.migrations.event_handlers import Feed
-from restow.control.migrations.job_writer import Effects
-from restow.control.migrations.lease_gate import Fence
-from restow.control.migrations.settings import Settings
+from restow.control.migrations.job_writer import JobWriter
+from restow.control.migrations.lease_gate import LeaseGate
+from restow.control.migrations.settings import MigrationSettings
 from restow.migration.arbitration import ArbitrationVerdict, JobAdmitted, JobRefused, JobWaiting, arbitrate
 from restow.migration.arguments import MigrationArguments
 from restow.migration.conditions import admitted_status, ended_status, find_condition, is_job_ended, waiting_status
@@ -34,17 +34,17 @@ _LITTLE_WORDS = frozenset({"its", "the"})
 Told = Callable[[PodMigrationJob, PodMigrationJob], None]
 
 
-class Admission:
+class Arbitrator:
     """`told` hears of every job whose status was written, as it was and as it is."""
 
     def __init__(
         self,
         feed: Feed,
-        effects: Effects,
+        effects: JobWriter,
         clock: Clock,
-        settings: Settings,
+        settings: MigrationSettings,
         arguments: Callable[[], MigrationArguments],
-        fence: Fence,
+        fence: LeaseGate,
     ) -> None:
         self.told: Told = lambda before, after: None
         self._feed = feed
@@ -81,7 +81,7 @@ class Admission:
             with suppress(TimeoutError):
                 async with asyncio.timeout(None if again is None else max(again - self._clock.now(), 0.0)):
                     await self._news.wait()
-            await self._fence.opened()
+            await self._fence.wait_until_open()
             self._news.clear()
             again = await self._judge_safely() if self._line else None
             await asyncio.sleep(self._arguments().arbitration_interval)
@@ -134,7 +134,7 @@ class Admission:
             try:
                 await self._effects.learn(name)
             except (ApiError, WireError) as error:
-                self._fence.note(error)
+                self._fence.record_error(error)
                 log.info("verdicts put off", extra={"job": name, "err": str(error)})
                 return False
             self._unsure.discard(name)
@@ -170,7 +170,7 @@ class Admission:
 
     async def _record(self, job: PodMigrationJob, status: PodMigrationJobStatus) -> None:
         async with self._writers:
-            if self._fence.is_down:
+            if self._fence.is_closed:
                 self._news.set()
                 return
             unsure = {job.metadata.name} if status.phase == JobPhase.RUNNING else set()
@@ -178,7 +178,7 @@ class Admission:
             try:
                 written = await self._effects.record(job, status)
             except (ApiError, WireError) as error:  # it moved on, or will be judged again
-                self._fence.note(error)
+                self._fence.record_error(error)
                 log.info("verdict not written", extra={"job": job.metadata.name, "err": str(error)})
                 if isinstance(error, Fenced):  # which was never sent
                     self._unsure -= unsure

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 from restow.client.informer import Informer
 from restow.client.mutation_cache import MutationCache
-from restow.control.migrations.indexes import pod_name
+from restow.control.migrations.indexes import pod_index_key
 from restow.eviction.workloads import Workloads
 from restow.migration.conditions import EVICTION_SETTLES_AFTER, is_evicting, is_job_ended, is_job_running, job_ended_at
 from restow.migration.facts import Facts
@@ -22,7 +22,7 @@ from restow.model.pods import is_terminating
 from restow.ports import Clock
 
 
-class Rivals:
+class ConflictingJobs:
     def __init__(
         self, jobs: MutationCache[PodMigrationJob], pods: Informer[Pod], workloads: Workloads, clock: Clock
     ) -> None:
@@ -36,21 +36,21 @@ class Rivals:
         self._seated: dict[str, frozenset[str]] = {}
         """UIDs of pods that had taken seats before the pod of a job was evicted, by the UIDs of jobs."""
 
-    def mover_of(self, job: PodMigrationJob) -> str | None:
+    def job_moving_same_pod(self, job: PodMigrationJob) -> str | None:
         """The job that moves the same pod and comes first: admitted ones do, then older ones."""
         reference = job.spec.pod_ref
         same = [
             other
-            for other in self._jobs.find("pod", pod_name(reference))
+            for other in self._jobs.find("pod", pod_index_key(reference))
             if other.metadata.uid != job.metadata.uid
             and _is_active(other)
             and other.spec.pod_ref.name == reference.name
             and (other.spec.pod_ref.uid or reference.uid) == (reference.uid or other.spec.pod_ref.uid)
         ]
-        first = min(same, key=_precedence, default=None)
-        return first.metadata.name if first is not None and _precedence(first) < _precedence(job) else None
+        first = min(same, key=_job_order, default=None)
+        return first.metadata.name if first is not None and _job_order(first) < _job_order(job) else None
 
-    def takers(self, facts: Facts) -> frozenset[str]:
+    def foreign_consumers(self, facts: Facts) -> frozenset[str]:
         """UIDs of pods that are the successors of other jobs, or of other workloads, or sat there before."""
         before = self._seated.get(facts.job.metadata.uid, frozenset())
         return frozenset((*self._successors(facts.job), *self._strangers(facts), *before))
@@ -69,7 +69,7 @@ class Rivals:
             if its and workload is not None and workload.uid != its:
                 yield pod.metadata.uid
 
-    def ahead(self, job: PodMigrationJob) -> tuple[str, ...]:
+    def jobs_ahead(self, job: PodMigrationJob) -> tuple[str, ...]:
         """The jobs whose successors will take seats of the same reservation before this one's: also one that has ended,
         as long as the pod is there that it has evicted."""
         others = self._jobs.find("reservation", "/".join(reservation_key(job)))
@@ -93,10 +93,10 @@ class Rivals:
     def _turn(self, job: PodMigrationJob) -> tuple[bool, tuple[bool, str, str]]:
         """Whoever may have evicted its pod comes first."""
         evicts = is_evicting(job.status) or job.metadata.uid in self._evicting
-        return not evicts, _precedence(job)
+        return not evicts, _job_order(job)
 
     @contextmanager
-    def evicting(self, facts: Facts, *, again: bool) -> Iterator[None]:
+    def recording_eviction(self, facts: Facts, *, again: bool) -> Iterator[None]:
         """While it is being written down that a job evicts its pod, its rivals for a seat know. Whoever has taken a
         seat by then is not its successor, unless an eviction may have been sent before, and this is done `again`."""
         job = facts.job
@@ -114,7 +114,7 @@ class Rivals:
         self._seated.pop(job.metadata.uid, None)
 
     @contextmanager
-    def taking(self, job: PodMigrationJob, status: PodMigrationJobStatus) -> Iterator[None]:
+    def recording_successor(self, job: PodMigrationJob, status: PodMigrationJobStatus) -> Iterator[None]:
         """While it is being written down who took a pod's place, other jobs do not take that one for their own."""
         if status.pod_ref is not None:
             self._taking[job.metadata.uid] = status.pod_ref.uid or ""
@@ -129,5 +129,5 @@ def _is_active(job: PodMigrationJob) -> bool:
     return not is_job_ended(job) and (is_job_running(job) or not job.spec.paused)
 
 
-def _precedence(job: PodMigrationJob) -> tuple[bool, str, str]:
+def _job_order(job: PodMigrationJob) -> tuple[bool, str, str]:
     return not is_job_running(job), job.metadata.creation_timestamp or "", job.metadata.name

@@ -22,15 +22,15 @@ from restow.client.event_recorder import EventRecorder, about
 from restow.client.shared_informers import SharedInformers
 from restow.client.verbs import Client
 from restow.client.workqueue import WorkQueue
-from restow.control.migrations.arbitrator import Admission
+from restow.control.migrations.arbitrator import Arbitrator
 from restow.control.migrations.event_handlers import Feed
-from restow.control.migrations.eviction_rate_limit import Pacing
-from restow.control.migrations.garbage_collector import Sweeping
-from restow.control.migrations.job_writer import Effects
-from restow.control.migrations.lease_gate import Fence
-from restow.control.migrations.live_facts import Reading
-from restow.control.migrations.metrics import REHEARSED, Metrics
-from restow.control.migrations.settings import Settings
+from restow.control.migrations.eviction_rate_limit import EvictionRateLimit
+from restow.control.migrations.garbage_collector import MigrationGarbageCollector
+from restow.control.migrations.job_writer import JobWriter
+from restow.control.migrations.lease_gate import LeaseGate
+from restow.control.migrations.live_facts import LiveFacts
+from restow.control.migrations.metrics import REHEARSED, MigrationMetrics
+from restow.control.migrations.settings import MigrationSettings
 from restow.migration.arguments import MigrationArguments
 from restow.migration.conditions import is_job_ended, job_seconds_used
 from restow.migration.facts import Facts, Permission
@@ -69,7 +69,7 @@ class _Unsettled(Exception):
     """What to do about a job cannot be told now: later, and later each time."""
 
 
-class Migrations:
+class MigrationController:
     """`run()` it until it is cancelled; one at a time per cluster, which leader election sees to."""
 
     def __init__(
@@ -80,26 +80,26 @@ class Migrations:
         *,
         arguments: MigrationArguments | None = None,
         scheduler: Profile | None = None,
-        settings: Settings | None = None,
-        metrics: Metrics | None = None,
+        settings: MigrationSettings | None = None,
+        metrics: MigrationMetrics | None = None,
         informers: SharedInformers | None = None,
     ) -> None:
-        self._settings = settings or Settings()
+        self._settings = settings or MigrationSettings()
         self._arguments = arguments or MigrationArguments()
         self._clock = clock
-        self._metrics = metrics = metrics or Metrics()
+        self._metrics = metrics = metrics or MigrationMetrics()
         client = Client(api, manager="restow-migrations")
         engine = (scheduler or read_profile({})).engine
         self._feed = Feed(informers or SharedInformers(client, rng), clock, self._settings.namespace, engine)
         self._recorder = EventRecorder(client, clock, Random(rng.getrandbits(64)))
-        self._reading = Reading(client, clock, self._feed, self._settings.namespace)
-        self._effects = Effects(client, self._feed, metrics)
-        self._fence = Fence()
-        self._pacing = Pacing(self._arguments.evictions_per_second, self._arguments.eviction_burst)
-        self._admission = Admission(
+        self._reading = LiveFacts(client, clock, self._feed, self._settings.namespace)
+        self._effects = JobWriter(client, self._feed, metrics)
+        self._fence = LeaseGate()
+        self._pacing = EvictionRateLimit(self._arguments.evictions_per_second, self._arguments.eviction_burst)
+        self._admission = Arbitrator(
             self._feed, self._effects, clock, self._settings, lambda: self._arguments, self._fence
         )
-        self._sweeping = Sweeping(client, clock, self._feed, lambda: self._arguments, metrics)
+        self._sweeping = MigrationGarbageCollector(client, clock, self._feed, lambda: self._arguments, metrics)
         self._queue: WorkQueue[str] = WorkQueue(base=0.1, cap=30.0)
         self._feed.on_job = self._queue.add
         self._feed.on_news = self._admission.tell
@@ -118,7 +118,7 @@ class Migrations:
             for number in range(self._settings.event_writers):
                 tasks.create_task(self._recorder.run(), name=f"migrations events {number}")
             await self._feed.synced()
-            self._pacing.remember(self._evictions(), asyncio.get_running_loop().time())
+            self._pacing.record_earlier_evictions(self._evictions(), asyncio.get_running_loop().time())
             self._ready.set()
             tasks.create_task(self._admission.run(), name="migrations admission")
             tasks.create_task(self._sweeping.run(self._settings.sweep), name="migrations sweeping")
@@ -156,7 +156,7 @@ class Migrations:
     async def _work(self, number: int) -> None:
         while number < self._arguments.workers:
             async with self._queue.next() as name:
-                await self._fence.opened()
+                await self._fence.wait_until_open()
                 await self._attend(name)
         self._workers.discard(number)
         self._staff.set()  # by now it may be wanted again
@@ -166,7 +166,7 @@ class Migrations:
         try:
             await self._pass(name)
         except (ApiError, WireError) as error:
-            self._fence.note(error)
+            self._fence.record_error(error)
             delay = error.retry_after if isinstance(error, TooManyRequests) else None
             if delay:
                 self._queue.add_after(name, delay)
@@ -214,10 +214,10 @@ class Migrations:
     def _in_turn(self, facts: Facts, step: Evict) -> tuple[Facts, Act]:
         """The eviction, if it is nearly this job's turn; else waiting for it, which is told only if it takes long."""
         uid, now = facts.job.metadata.uid, asyncio.get_running_loop().time()
-        put_off = self._pacing.put_off(uid, now)
+        put_off = self._pacing.refusal_backoff(uid, now)
         if put_off > 0:
             return facts, Wait(facts.job.status, facts.now + put_off)
-        delay = self._pacing.delay(uid, now)
+        delay = self._pacing.seconds_until_turn(uid, now)
         until = delay - _EARLY
         if until <= 0:
             return facts, step
@@ -235,7 +235,11 @@ class Migrations:
         intended, rivals = self._feed.may_be_evicted(facts), self._feed.rivals
         if isinstance(step, Evict) and not intended:
             self._feed.note_intent(job)
-        with rivals.evicting(facts, again=intended) if isinstance(step, Evict) else rivals.taking(job, step.status):
+        with (
+            rivals.recording_eviction(facts, again=intended)
+            if isinstance(step, Evict)
+            else rivals.recording_successor(job, step.status)
+        ):
             after, answer = await self._effects.carry_out(facts, step)
         self._tell(job, after.job)
         if isinstance(step, Evict):
@@ -250,7 +254,7 @@ class Migrations:
                 answer = None
             if answer is not None:
                 self._feed.note_sent(job, sent=intended)
-                self._pacing.refused(job.metadata.uid, asyncio.get_running_loop().time())
+                self._pacing.record_refusal(job.metadata.uid, asyncio.get_running_loop().time())
             else:
                 self._pacing.forget(job.metadata.uid)
         if answer is not None and not (intended and isinstance(step, Evict)):
@@ -273,7 +277,7 @@ class Migrations:
             late = not 0 <= self._clock.now() - facts.now <= _FRESH
             if late or self._reading.contradicts(facts) or not self._still_evicts(facts):
                 return False
-            delay = self._pacing.send(facts.job.metadata.uid, asyncio.get_running_loop().time())
+            delay = self._pacing.try_send(facts.job.metadata.uid, asyncio.get_running_loop().time())
             if delay <= 0:
                 return True
             if delay > _FRESH:

@@ -18,9 +18,9 @@ from restow.client.informer import Informer
 from restow.client.mutation_cache import MutationCache
 from restow.client.shared_informers import SharedInformers
 from restow.client.subscriptions import Subscriptions
-from restow.control.migrations.conflicting_jobs import Rivals
-from restow.control.migrations.indexes import JOB_INDEXES, POD_INDEXES, by_gang, by_seat, pod_name
-from restow.control.migrations.successor_fit import Arrivals
+from restow.control.migrations.conflicting_jobs import ConflictingJobs
+from restow.control.migrations.indexes import JOB_INDEXES, POD_INDEXES, by_gang, by_seat, pod_index_key
+from restow.control.migrations.successor_fit import SuccessorFit
 from restow.control.view import EvictionView, StopSwitch
 from restow.migration.arbitration import objections_to_eviction
 from restow.migration.arguments import MigrationArguments
@@ -77,7 +77,7 @@ class Feed:
         self.on_news: Callable[[], None] = lambda: None
         self._clock = clock
         self._reader = reader = Subscriptions(informers, after_event=self._heard)
-        self.arrivals = Arrivals(reader, engine)
+        self.arrivals = SuccessorFit(reader, engine)
         self._evictions = EvictionView(reader)
         self._workloads = self._evictions.workloads
         self._switch = StopSwitch(reader, namespace, self._switched)
@@ -90,7 +90,7 @@ class Feed:
         self._made = MutationCache(self._reservations, clock)
         self._seen = reader.subscribe(kinds.POD_MIGRATION_JOB, self._job, indexes=JOB_INDEXES)
         self._jobs = MutationCache(self._seen, clock)
-        self.rivals = Rivals(self._jobs, self._pods, self._workloads, clock)
+        self.rivals = ConflictingJobs(self._jobs, self._pods, self._workloads, clock)
         self._sent: dict[str, bool] = {}
         """Whether evictions that this process wrote down were sent, by the UIDs of their jobs."""
 
@@ -237,9 +237,9 @@ class Feed:
             gang_problem=self._stranded(comes) if comes is not None else None,
             named_reservation=requested_reservation(comes, self._group_of) if comes is not None else None,
             objections=stands,
-            conflicting_job=self.rivals.mover_of(job),
-            foreign_consumers=self.rivals.takers(facts) if given else frozenset(),
-            jobs_ahead=self.rivals.ahead(job) if given else (),
+            conflicting_job=self.rivals.job_moving_same_pod(job),
+            foreign_consumers=self.rivals.foreign_consumers(facts) if given else frozenset(),
+            jobs_ahead=self.rivals.jobs_ahead(job) if given else (),
             eviction_unsent=self._is_unsent(job),
         )
         if facts.migrating_pod is None or facts.reservation is None:
@@ -253,7 +253,9 @@ class Feed:
 
     def _takes(self, pod: Pod, reservation: Reservation, seats: Sequence[Placement]) -> bool:
         """Whether whoever comes, and is like a pod, would get one of these seats, were it to come now."""
-        kept_from = self.arrivals.shut_out(reservation, seats, self.arrival(pod), (), spare=0, now=self._clock.now())
+        kept_from = self.arrivals.rejected_seats(
+            reservation, seats, self.arrival(pod), (), spare=0, now=self._clock.now()
+        )
         return len(kept_from) < len(seats)
 
     def _outlook(self, facts: Facts) -> PredictedSeat | None:
@@ -273,7 +275,7 @@ class Feed:
             queue=facts.successor_queue,
             successor_template=facts.successor_template,
         )
-        return self.arrivals.outlook(made, pod.metadata.uid, now=facts.now)
+        return self.arrivals.predict_seat(made, pod.metadata.uid, now=facts.now)
 
     def arrival(self, pod: Pod) -> Arrival:
         """Whoever comes in a pod's place, and is like this."""
@@ -337,7 +339,7 @@ class Feed:
         if change.type == "DELETED" or is_job_ended(change.object):
             self.rivals.forget(change.object)
         if change.type == "DELETED" or (is_job_ended(change.object) and change.old and not is_job_ended(change.old)):
-            for other in self._seen.find("pod", pod_name(change.object.spec.pod_ref)):
+            for other in self._seen.find("pod", pod_index_key(change.object.spec.pod_ref)):
                 self.on_job(other.metadata.name)
 
     def _pod(self, change: Change[Pod]) -> None:

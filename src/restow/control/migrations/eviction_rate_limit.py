@@ -17,13 +17,13 @@ from restow.client.rate_limit import TokenBucket
 
 _SHORTEST, _LONGEST = 1.0, 30.0
 """Seconds that a job is put off."""
-LATE = 5.0
+TURN_EXPIRES_AFTER = 5.0
 """Seconds after its time that a job may still come; many that were held up until then would all come at once."""
 _KEPT = 600.0
 """Seconds that a time is kept in mind after it has come."""
 
 
-class Pacing:
+class EvictionRateLimit:
     def __init__(self, rate: float, burst: int) -> None:
         self._bucket = TokenBucket(rate, burst)
         self._sent = TokenBucket(rate, burst)
@@ -35,7 +35,7 @@ class Pacing:
     def rate(self) -> float:
         return self._bucket.rate
 
-    def remember(self, ages: Iterable[float], now: float) -> None:
+    def record_earlier_evictions(self, ages: Iterable[float], now: float) -> None:
         """Evictions of others before us, so many seconds ago, have used up their share."""
         for age in sorted(ages, reverse=True):
             for bucket in (self._bucket, self._sent):
@@ -48,42 +48,42 @@ class Pacing:
             return
         self._sent.configure(rate, burst)
         self._bucket = copy(self._sent)
-        waiting = sorted((turn, uid) for uid, turn in self._turns.items() if turn >= now - LATE)
+        waiting = sorted((turn, uid) for uid, turn in self._turns.items() if turn >= now - TURN_EXPIRES_AFTER)
         self._turns = {uid: now + self._bucket.take(now) for _, uid in waiting}
 
-    def delay(self, uid: str, now: float) -> float:
+    def seconds_until_turn(self, uid: str, now: float) -> float:
         """The seconds until it is a job's turn."""
         turn = self._turns.get(uid)
-        if turn is None or turn < now - LATE:
-            self.used(uid)
+        if turn is None or turn < now - TURN_EXPIRES_AFTER:
+            self.give_up_turn(uid)
             self._clear_away(now)
             turn = self._turns[uid] = now + self._bucket.take(now)
         return max(turn - now, self._sent.delay(now))
 
-    def send(self, uid: str, now: float) -> float:
+    def try_send(self, uid: str, now: float) -> float:
         """A job sends its eviction, if as many as were sent allow that; the seconds until then, else 0."""
         if not self._sent.try_take(now):
             return self._sent.delay(now)
-        self.used(uid)
+        self.give_up_turn(uid)
         return 0.0
 
-    def used(self, uid: str) -> None:
+    def give_up_turn(self, uid: str) -> None:
         self._turns.pop(uid, None)
 
-    def refused(self, uid: str, now: float) -> None:
+    def record_refusal(self, uid: str, now: float) -> None:
         """A job's eviction was refused."""
         self._clear_away(now)
         times, _ = self._refused.pop(uid, (0, 0.0))
         self._refused[uid] = times + 1, now + min(_SHORTEST * 2 ** min(times, 10), _LONGEST)
 
-    def put_off(self, uid: str, now: float) -> float:
+    def refusal_backoff(self, uid: str, now: float) -> float:
         """The seconds that a job has to wait because it was refused."""
         _, until = self._refused.get(uid, (0, now))
         return max(until - now, 0.0)
 
     def forget(self, uid: str) -> None:
         """A job has evicted its pod, or has ended."""
-        self.used(uid)
+        self.give_up_turn(uid)
         self._refused.pop(uid, None)
 
     def _clear_away(self, now: float) -> None:

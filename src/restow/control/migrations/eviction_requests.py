@@ -15,14 +15,14 @@ from restow.model.objects import Document, Pod
 from restow.model.wire import WireError
 from restow.ports import ApiError, Forbidden, Invalid, NotFound, OutcomeUnknown, TooManyRequests, Unauthorized
 
-FORBIDDEN_FOR = 30.0
+RETRY_FORBIDDEN_AFTER = 30.0
 """Seconds after which something is tried again that was not allowed."""
 _BUDGET = "DisruptionBudget"
 _DENIED = "denied the request"
 """Whatever code a webhook answers with, the API server says this."""
 
 
-async def is_deleted(client: Client, pod: Pod, terms: EffectiveOptions) -> bool:
+async def should_delete(client: Client, pod: Pod, terms: EffectiveOptions) -> bool:
     """Whether a pod is to be deleted, and not evicted. One that a budget covers, or may cover, never is: a deletion
     takes nothing from budgets, and others would be told that they may go as well."""
     if terms.eviction_policy != "Delete":
@@ -36,7 +36,7 @@ async def is_deleted(client: Client, pod: Pod, terms: EffectiveOptions) -> bool:
     return not any(disruption_budget(one).covers(pod, ()) for one in budgets.items)
 
 
-async def take_away(client: Client, pod: Pod, terms: EffectiveOptions, *, delete: bool) -> None:
+async def send_eviction(client: Client, pod: Pod, terms: EffectiveOptions, *, delete: bool) -> None:
     """Evict or delete this very pod."""
     meta = pod.metadata
     how: Document = {"uid": meta.uid, "grace_seconds": terms.grace_seconds, "propagation": terms.propagation_policy}
@@ -46,25 +46,25 @@ async def take_away(client: Client, pod: Pod, terms: EffectiveOptions, *, delete
         await client.evict(meta.namespace or "", meta.name, **how)
 
 
-async def try_to_evict(client: Client, namespace: str, name: str, uid: str, terms: EffectiveOptions) -> None:
+async def dry_run_eviction(client: Client, namespace: str, name: str, uid: str, terms: EffectiveOptions) -> None:
     """Whether this very pod may be evicted now. Whoever deletes pods asks it, too: a deletion heeds no budget."""
     how: Document = {"uid": uid, "grace_seconds": terms.grace_seconds, "propagation": terms.propagation_policy}
     await client.evict(namespace, name, **how, dry_run=True)
 
 
-def is_trouble(error: ApiError) -> bool:
+def is_server_trouble(error: ApiError) -> bool:
     """Whether an error is about the server, or about who asks, and says nothing about what was only tried."""
     if isinstance(error, OutcomeUnknown):
         return error.status.reason != "InternalError"
     return isinstance(error, TooManyRequests | Unauthorized)
 
 
-def refusal(error: ApiError) -> Permission | None:
+def refusal_in(error: ApiError) -> Permission | None:
     """The certain no in an error: a budget, a webhook, or a lack of permission. None if the error says nothing of the
     kind."""
     if _DENIED in str(error):
         wait = error.retry_after if isinstance(error, TooManyRequests) else None
-        return Permission(False, str(error), wait or FORBIDDEN_FOR)
+        return Permission(False, str(error), wait or RETRY_FORBIDDEN_AFTER)
     if isinstance(error, TooManyRequests):
         details = error.status.details
         causes = [one.message or "" for one in (details.causes if details else None) or () if one.reason == _BUDGET]
@@ -74,5 +74,5 @@ def refusal(error: ApiError) -> Permission | None:
             False, f"{error}: {'; '.join(causes)}" if any(causes) else str(error), error.retry_after or 0.0
         )
     if isinstance(error, Forbidden | Invalid):
-        return Permission(False, str(error), FORBIDDEN_FOR)
+        return Permission(False, str(error), RETRY_FORBIDDEN_AFTER)
     return None

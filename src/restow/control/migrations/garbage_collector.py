@@ -15,7 +15,7 @@ import msgspec
 
 from restow.client.verbs import Client
 from restow.control.migrations.event_handlers import Feed
-from restow.control.migrations.metrics import Metrics
+from restow.control.migrations.metrics import MigrationMetrics
 from restow.migration.arguments import MigrationArguments
 from restow.migration.conditions import job_ended_at
 from restow.migration.reservation import job_uid_of_reservation, reservation_key
@@ -30,9 +30,14 @@ from restow.ports import ApiError, Clock, Conflict, NotFound
 log = logging.getLogger(__name__)
 
 
-class Sweeping:
+class MigrationGarbageCollector:
     def __init__(
-        self, client: Client, clock: Clock, feed: Feed, arguments: Callable[[], MigrationArguments], metrics: Metrics
+        self,
+        client: Client,
+        clock: Clock,
+        feed: Feed,
+        arguments: Callable[[], MigrationArguments],
+        metrics: MigrationMetrics,
     ) -> None:
         self._client = client
         self._clock = clock

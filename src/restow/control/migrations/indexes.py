@@ -11,7 +11,7 @@ from restow.model.objects import ObjectReference, Pod, PodMigrationJob
 from restow.model.reservations.reservation_annotations import named_seat
 
 
-def pod_name(reference: ObjectReference) -> str:
+def pod_index_key(reference: ObjectReference) -> str:
     return f"{reference.namespace}/{reference.name}"
 
 

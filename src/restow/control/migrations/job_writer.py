@@ -17,8 +17,8 @@ from msgspec.structs import replace
 
 from restow.client.verbs import Client
 from restow.control.migrations.event_handlers import Feed
-from restow.control.migrations.eviction_requests import is_deleted, refusal, take_away
-from restow.control.migrations.metrics import EVICTED, REFUSED, UNKNOWN, Metrics
+from restow.control.migrations.eviction_requests import refusal_in, send_eviction, should_delete
+from restow.control.migrations.metrics import EVICTED, REFUSED, UNKNOWN, MigrationMetrics
 from restow.migration.facts import Facts, Permission
 from restow.migration.history import WORKLOAD_ANNOTATION
 from restow.migration.steps import Act, Evict, Extend, PinPod, RecordReservation, Release, Reserve
@@ -34,10 +34,10 @@ log = logging.getLogger(__name__)
 _STATUS = ("phase", "status", "reason", "message", "conditions", "nodeName", "podRef")
 
 
-class Effects:
+class JobWriter:
     """Each returns what the API server answered, if that asks for another decision."""
 
-    def __init__(self, client: Client, feed: Feed, metrics: Metrics) -> None:
+    def __init__(self, client: Client, feed: Feed, metrics: MigrationMetrics) -> None:
         self._client = client
         self._feed = feed
         self._metrics = metrics
@@ -124,7 +124,7 @@ class Effects:
 
     async def is_deleted(self, facts: Facts, step: Evict) -> bool:
         """Whether the pod that is to leave is deleted, and not evicted."""
-        return await is_deleted(self._client, step.pod, facts.options)
+        return await should_delete(self._client, step.pod, facts.options)
 
     async def evict(self, facts: Facts, step: Evict, *, delete: bool) -> Permission | None:
         """Send the eviction, once it is recorded; None if the pod was gone already. An answer that leaves open what
@@ -136,11 +136,11 @@ class Effects:
             "node": step.pod.spec.node_name,
         }
         try:
-            await take_away(self._client, step.pod, facts.options, delete=delete)
+            await send_eviction(self._client, step.pod, facts.options, delete=delete)
         except NotFound:
             return None  # gone already
         except ApiError as error:
-            answer = refusal(error)
+            answer = refusal_in(error)
             self._metrics.eviction(REFUSED if answer else UNKNOWN)
             if answer is None:
                 raise

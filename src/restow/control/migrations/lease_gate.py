@@ -10,24 +10,24 @@ import asyncio
 
 from restow.client.leader_election import Fenced
 
-MOMENT = 1.0
+CLOSED_SECONDS = 1.0
 """Seconds."""
 
 
-class Fence:
+class LeaseGate:
     def __init__(self) -> None:
         self._until = 0.0
 
-    def note(self, error: Exception) -> None:
+    def record_error(self, error: Exception) -> None:
         """What became of a write."""
         if isinstance(error, Fenced):
-            self._until = asyncio.get_running_loop().time() + MOMENT
+            self._until = asyncio.get_running_loop().time() + CLOSED_SECONDS
 
     @property
-    def is_down(self) -> bool:
+    def is_closed(self) -> bool:
         return asyncio.get_running_loop().time() < self._until
 
-    async def opened(self) -> None:
+    async def wait_until_open(self) -> None:
         """Wait until it is worth trying again."""
-        while self.is_down:
+        while self.is_closed:
             await asyncio.sleep(self._until - asyncio.get_running_loop().time())

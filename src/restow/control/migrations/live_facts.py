@@ -15,7 +15,7 @@ from typing import Any, Protocol, TypeVar
 
 from restow.client.verbs import Client
 from restow.control.migrations.event_handlers import Feed
-from restow.control.migrations.eviction_requests import is_trouble, refusal, try_to_evict
+from restow.control.migrations.eviction_requests import dry_run_eviction, is_server_trouble, refusal_in
 from restow.migration.arguments import MigrationArguments
 from restow.migration.effective_options import effective_options
 from restow.migration.facts import Facts, Permission
@@ -55,7 +55,7 @@ _REMEMBERED = 60.0
 """Seconds after which nobody goes by what was read for another job."""
 
 
-class Reading:
+class LiveFacts:
     def __init__(self, client: Client, clock: Clock, feed: Feed, namespace: str) -> None:
         self._client = client
         self._clock = clock
@@ -125,7 +125,7 @@ class Reading:
         """What the API server says to evicting the pod; None if it is not there to be evicted."""
         reference = job.spec.pod_ref
         try:
-            await try_to_evict(
+            await dry_run_eviction(
                 self._client,
                 reference.namespace or "",
                 reference.name or "",
@@ -135,8 +135,8 @@ class Reading:
         except NotFound:
             return None
         except ApiError as error:
-            answer = refusal(error)
-            if answer is None and is_trouble(error):
+            answer = refusal_in(error)
+            if answer is None and is_server_trouble(error):
                 raise
             return answer or Permission(False, str(error), _ODD_FOR)
         return Permission(True)
@@ -159,7 +159,7 @@ class Reading:
         if reservation is None or pod is None:
             return nodes, shut_out
         likely = possible_successors(pod, self._feed.template(pod))
-        seats, ahead = usable_seats(reservation, likely), self._feed.rivals.ahead(job)
+        seats, ahead = usable_seats(reservation, likely), self._feed.rivals.jobs_ahead(job)
         enough = len(ahead) + count_unreliable_seats(reservation, seats)
         suited: list[Placement] = []
         for seat in seats:
@@ -187,7 +187,7 @@ class Reading:
         last = self._feed.arrival(pod)
         before = [self._feed.arrival_of(name) or last for name in ahead]
         spare, now = count_unreliable_seats(reservation, seats), self._clock.now()
-        return self._feed.arrivals.shut_out(reservation, seats, last, before, spare=spare, now=now)
+        return self._feed.arrivals.rejected_seats(reservation, seats, last, before, spare=spare, now=now)
 
     async def _node(self, name: str) -> Node | None:
         node, now = await self._get(NODE, name), self._clock.now()

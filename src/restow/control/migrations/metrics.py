@@ -10,7 +10,7 @@ EVICTED, REFUSED, UNKNOWN, REHEARSED = "evicted", "refused", "unknown", "dry-run
 _SECONDS = (1.0, 5.0, 15.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0)
 
 
-class Metrics:
+class MigrationMetrics:
     """Without a registry nobody sees them."""
 
     def __init__(self, registry: CollectorRegistry | None = None) -> None:

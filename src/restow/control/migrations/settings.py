@@ -7,7 +7,7 @@ import msgspec
 from restow.defaults import HOME
 
 
-class Settings(msgspec.Struct, frozen=True, kw_only=True):
+class MigrationSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Times in seconds."""
 
     namespace: str = HOME

@@ -40,7 +40,7 @@ _KINDS: Final[tuple[Kind[Any], ...]] = (
 )
 
 
-class Arrivals:
+class SuccessorFit:
     def __init__(self, reader: Subscriptions, engine: Engine) -> None:
         self._cluster = ClusterView(reader, _KINDS)
         self._engine = engine
@@ -49,7 +49,7 @@ class Arrivals:
         """Ask other filters from now on."""
         self._engine = engine
 
-    def outlook(self, reservation: Reservation, instead_of: str, *, now: float) -> PredictedSeat:
+    def predict_seat(self, reservation: Reservation, instead_of: str, *, now: float) -> PredictedSeat:
         """Where the scheduler would keep the seat of a reservation for whoever comes instead of a pod, as it is now."""
         meta, spec = reservation.metadata, reservation.spec
         [task] = spec.tasks or []
@@ -65,7 +65,7 @@ class Arrivals:
             log.exception("filters failed", extra={"reservation": f"{meta.namespace}/{meta.name}"})
             return PredictedSeat(reason=describe_plugin_failure(error))
 
-    def shut_out(
+    def rejected_seats(
         self,
         reservation: Reservation,
         placements: Sequence[Placement],

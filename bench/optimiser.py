@@ -32,7 +32,7 @@ from restow.planning.strategies import make_plan
 from restow.running.configuration import Configuration
 from restow.scheduling.framework import Cycle
 from restow.scheduling.registry import read_profile
-from restow.sim.scenarios import Scenario, snapshot
+from restow.sim.scenarios import Scenario, generate_snapshot
 from restow.snapshots.offline import OfflineCluster, PlanOptions, offline_plan_request
 
 DATA = Path(os.environ.get("RESTOW_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
@@ -77,7 +77,7 @@ def planning(name: str, objective: str, moves: str, seconds: str) -> Callable[[]
 
 def large(objective: str, seconds: str, steps: str = "") -> Callable[[], dict[str, float]]:
     """Empty nodes, or slots, of a generated cluster."""
-    document = snapshot(Scenario(seed=1, nodes=LARGE, pods=10 * LARGE))
+    document = generate_snapshot(Scenario(seed=1, nodes=LARGE, pods=10 * LARGE))
     inventory = read_inventory(msgspec.json.encode(document), "generated")
     del document
     asked = PlanOptions(

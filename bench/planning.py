@@ -18,7 +18,7 @@ from bench.report import Claim, Report, Row
 from restow.model.inventory import Inventory, read_inventory
 from restow.running.configuration import Configuration
 from restow.scheduling.registry import read_profile
-from restow.sim.scenarios import Scenario, snapshot
+from restow.sim.scenarios import Scenario, generate_snapshot
 from restow.snapshots.offline import OfflineCluster, PlanOptions, plan_offline
 
 NODES, PODS = 5_000, 50_000
@@ -29,7 +29,7 @@ SECONDS, MEGABYTES = 5.0, 1_500.0
 
 def file() -> bytes:
     """A generated cluster, unevenly filled, with budgets, spread, anti-affinity, DaemonSets."""
-    return msgspec.json.encode(snapshot(Scenario(nodes=NODES, pods=PODS, skew=1.0)))
+    return msgspec.json.encode(generate_snapshot(Scenario(nodes=NODES, pods=PODS, skew=1.0)))
 
 
 def read() -> Inventory:

@@ -6,14 +6,14 @@ from typing import Any
 
 from restow.model import kinds
 from restow.model.objects import Document, Pod
-from tests.sim.stage import Stage
+from tests.sim.simulated_cluster import SimulatedCluster
 
 
 def names(pods: list[Pod]) -> list[str]:
     return [each.metadata.name for each in pods]
 
 
-async def status(it: Stage, kind: kinds.Kind[Any], name: str) -> Document:
+async def status(it: SimulatedCluster, kind: kinds.Kind[Any], name: str) -> Document:
     found: Document = (await it.document(kind, name))["status"]
     return found
 

@@ -7,7 +7,7 @@ import pytest
 from restow.model import kinds
 from restow.model.objects import Document
 from restow.model.times import format_time
-from tests.sim.stage import pass_time, ready, stage, virtual, workload
+from tests.sim.simulated_cluster import is_pod_ready, on_virtual_time, pass_time, simulated_cluster, workload
 from tests.sim.statuses import conditions, names, status
 
 
@@ -21,9 +21,9 @@ from tests.sim.statuses import conditions, names, status
     ],
 )
 def test_a_budget_counts(spec: Document, expected: int, desired: int, allowed: int) -> None:
-    @virtual
+    @on_virtual_time
     async def story() -> None:
-        async with stage() as it:
+        async with simulated_cluster() as it:
             await it.create(kinds.DEPLOYMENT, workload("web", 4))
             selector = {"matchLabels": {"app": "web"}}
             budget = {"metadata": {"name": "web", "namespace": "default"}, "spec": spec | {"selector": selector}}
@@ -38,9 +38,9 @@ def test_a_budget_counts(spec: Document, expected: int, desired: int, allowed: i
     story()
 
 
-@virtual
+@on_virtual_time
 async def test_a_budget_lets_evictions_through_one_after_the_other() -> None:
-    async with stage() as it:
+    async with simulated_cluster() as it:
         await it.create(kinds.DEPLOYMENT, workload("web", 3))
         spec = {"maxUnavailable": 1, "selector": {"matchLabels": {"app": "web"}}}
         budget = {"metadata": {"name": "web", "namespace": "default"}, "spec": spec}
@@ -53,12 +53,12 @@ async def test_a_budget_lets_evictions_through_one_after_the_other() -> None:
         await pass_time(30)
         await it.client.evict("default", second.metadata.name, uid=second.metadata.uid)
         await pass_time(30)
-        assert [ready(each) for each in await it.pods()] == [True] * 3
+        assert [is_pod_ready(each) for each in await it.pods()] == [True] * 3
 
 
-@virtual
+@on_virtual_time
 async def test_a_disruption_that_never_happened_is_forgotten_after_two_minutes() -> None:
-    async with stage() as it:
+    async with simulated_cluster() as it:
         await it.create(kinds.REPLICA_SET, workload("web", 3))
         spec = {"maxUnavailable": 1, "selector": {"matchLabels": {"app": "web"}}}
         budget = {"metadata": {"name": "web", "namespace": "default"}, "spec": spec}
@@ -73,9 +73,9 @@ async def test_a_disruption_that_never_happened_is_forgotten_after_two_minutes()
         assert (found["disruptionsAllowed"], found.get("disruptedPods")) == (1, None)
 
 
-@virtual
+@on_virtual_time
 async def test_a_budget_over_pods_nobody_scales_allows_nothing_and_says_why() -> None:
-    async with stage() as it:
+    async with simulated_cluster() as it:
         await it.create(kinds.DAEMON_SET, workload("agent", None))
         spec = {"maxUnavailable": 1, "selector": {"matchLabels": {"app": "agent"}}}
         budget = {"metadata": {"name": "agent", "namespace": "default"}, "spec": spec}

@@ -13,7 +13,16 @@ from restow.model.objects import Document, Pod
 from restow.ports import ApiError
 from restow.sim.faults import FaultPlan, FaultyApi
 from restow.sim.loop import run_virtual
-from tests.sim.stage import Stage, job, node, pass_time, ready, stage, template, workload
+from tests.sim.simulated_cluster import (
+    SimulatedCluster,
+    is_pod_ready,
+    job,
+    node,
+    pass_time,
+    simulated_cluster,
+    template,
+    workload,
+)
 
 CLAIM = {
     "metadata": {"name": "data"},
@@ -30,7 +39,7 @@ WEB, DB, NODES = 6, 3, 5
 class Accidents:
     """What may happen to a cluster; each picks its victim by chance and may be refused."""
 
-    def __init__(self, it: Stage, rng: random.Random) -> None:
+    def __init__(self, it: SimulatedCluster, rng: random.Random) -> None:
         self.it = it
         self.rng = rng
         self.changes = 0
@@ -91,7 +100,7 @@ class Accidents:
             await self.it.patch(kinds.NODE, each.metadata.name, calm)
 
 
-async def _populate(it: Stage) -> None:
+async def _populate(it: SimulatedCluster) -> None:
     budget = {"maxUnavailable": 1, "selector": {"matchLabels": {"app": "web"}}}
     named: Document = {"metadata": {"name": "web", "namespace": "default"}, "spec": budget}
     await it.create(kinds.STORAGE_CLASS, CLASS)
@@ -108,7 +117,9 @@ def test_a_cluster_recovers_from_whatever_happens(seed: int, rate: float) -> Non
     async def story() -> None:
         rng = random.Random(seed)
         plan = FaultPlan(dropped=rate, late=rate, conflict=rate, busy=rate, refused=rate, unknown=rate, slow=rate)
-        async with stage(nodes=NODES, seed=seed, around=lambda api: FaultyApi(api, random.Random(seed), plan)) as it:
+        async with simulated_cluster(
+            nodes=NODES, seed=seed, around=lambda api: FaultyApi(api, random.Random(seed), plan)
+        ) as it:
             await _populate(it)
             accidents = Accidents(it, rng)
             for _ in range(20):
@@ -117,7 +128,7 @@ def test_a_cluster_recovers_from_whatever_happens(seed: int, rate: float) -> Non
             await accidents.end()
             await pass_time(3600)
             pods = await it.pods()
-            serving = [(each.metadata.labels or {})["app"] for each in pods if ready(each)]
+            serving = [(each.metadata.labels or {})["app"] for each in pods if is_pod_ready(each)]
             assert {app: serving.count(app) for app in ("web", "db", "agent")} == {"web": WEB, "db": DB, "agent": NODES}
             assert not [each for each in pods if (each.status.reason or "").startswith("OutOf")]
             assert (await it.document(kinds.JOB, "etl"))["status"]["succeeded"] == 4

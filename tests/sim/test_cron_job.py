@@ -13,8 +13,8 @@ from restow.model import kinds
 from restow.model.cron import CronError, parse_schedule
 from restow.model.objects import Document
 from restow.model.times import format_time, parse_time
-from restow.sim.world.objects import CRON_JOB
-from tests.sim.stage import Stage, job, pass_time, stage, virtual
+from restow.sim.world.raw_objects import CRON_JOB
+from tests.sim.simulated_cluster import SimulatedCluster, job, on_virtual_time, pass_time, simulated_cluster
 
 START = "2026-01-31T12:34:56Z"  # a Saturday
 
@@ -129,7 +129,7 @@ def cron(schedule: str = "*/10 * * * *", *, run: float = 30, exit_code: int = 0,
     return {"metadata": {"name": "tick", "namespace": "default"}, "spec": own}
 
 
-async def jobs(it: Stage) -> list[Document]:
+async def jobs(it: SimulatedCluster) -> list[Document]:
     found = (await it.client.list(kinds.JOB.whole, "default")).items
     return sorted(found, key=lambda each: str(each["metadata"]["name"]))
 
@@ -141,9 +141,9 @@ def ended(found: list[Document]) -> list[str]:
 ENDS = ("Complete", "Failed")
 
 
-@virtual
+@on_virtual_time
 async def test_a_job_is_made_at_every_time_and_named_after_it() -> None:
-    async with stage() as it:
+    async with simulated_cluster() as it:
         await it.create(CRON_JOB, cron())
         await pass_time(1500)
         made = await jobs(it)
@@ -165,9 +165,9 @@ async def test_a_job_is_made_at_every_time_and_named_after_it() -> None:
     ],
 )
 def test_finished_jobs_are_kept(spec: Document, kept: list[str]) -> None:
-    @virtual
+    @on_virtual_time
     async def story() -> None:
-        async with stage() as it:
+        async with simulated_cluster() as it:
             await it.create(CRON_JOB, cron(**spec))
             await pass_time(2 * 3600 + 300)
             assert ended(await jobs(it)) == kept
@@ -184,9 +184,9 @@ def test_finished_jobs_are_kept(spec: Document, kept: list[str]) -> None:
     ],
 )
 def test_jobs_that_take_longer_than_the_schedule(policy: str, active: int) -> None:
-    @virtual
+    @on_virtual_time
     async def story() -> None:
-        async with stage() as it:
+        async with simulated_cluster() as it:
             await it.create(CRON_JOB, cron(run=100_000, concurrencyPolicy=policy))
             await pass_time(3660)
             made = await jobs(it)
@@ -199,9 +199,9 @@ def test_jobs_that_take_longer_than_the_schedule(policy: str, active: int) -> No
     story()
 
 
-@virtual
+@on_virtual_time
 async def test_a_suspended_cron_job_makes_up_for_one_time_at_most() -> None:
-    async with stage() as it:
+    async with simulated_cluster() as it:
         await it.create(CRON_JOB, cron(suspend=True))
         await pass_time(3600)
         assert await jobs(it) == []
@@ -210,9 +210,9 @@ async def test_a_suspended_cron_job_makes_up_for_one_time_at_most() -> None:
         assert len(await jobs(it)) == 1
 
 
-@virtual
+@on_virtual_time
 async def test_what_is_later_than_its_deadline_is_left_out() -> None:
-    async with stage() as it:
+    async with simulated_cluster() as it:
         await it.create(CRON_JOB, cron(suspend=True, startingDeadlineSeconds=20))
         now = it.clock.now()
         await pass_time(1200 - now % 600 + 60)
@@ -223,18 +223,18 @@ async def test_what_is_later_than_its_deadline_is_left_out() -> None:
         assert len(await jobs(it)) == 1
 
 
-@virtual
+@on_virtual_time
 async def test_a_schedule_nobody_can_read_is_said() -> None:
-    async with stage() as it:
+    async with simulated_cluster() as it:
         await it.create(CRON_JOB, cron("61 * * * *"))
         await pass_time(3600)
         [event] = [each for each in (await it.client.list(kinds.EVENT)).items if each.reason == "BadSchedule"]
         assert event.message == "'61': expected numbers from 0 to 59, ranges, steps"
 
 
-@virtual
+@on_virtual_time
 async def test_a_deleted_cron_job_takes_its_jobs_along() -> None:
-    async with stage() as it:
+    async with simulated_cluster() as it:
         await it.create(CRON_JOB, cron())
         await pass_time(1500)
         await it.delete(CRON_JOB, "tick")

@@ -27,7 +27,17 @@ from restow.sim.world.deployment import Deployments
 from restow.sim.world.job import Jobs
 from restow.sim.world.replica_set import ReplicaSets
 from restow.sim.world.stateful_set import StatefulSets
-from tests.sim.stage import Stage, job, node, pass_time, ready, scheduler, stage, virtual, workload
+from tests.sim.simulated_cluster import (
+    SimulatedCluster,
+    is_pod_ready,
+    job,
+    node,
+    on_virtual_time,
+    pass_time,
+    running_scheduler,
+    simulated_cluster,
+    workload,
+)
 from tests.sim.troubles import PHASES, plans
 
 ALWAYS = 1.0
@@ -60,7 +70,7 @@ def faulty(api: Api, **plan: Any) -> tuple[FaultyApi, Client]:
     ],
 )
 def test_a_write_may_fail(plan: dict[str, Any], error: type[BaseException], written: bool) -> None:
-    @virtual
+    @on_virtual_time
     async def story() -> None:
         api = server()
         wrapped, client = faulty(api, **plan)
@@ -73,7 +83,7 @@ def test_a_write_may_fail(plan: dict[str, Any], error: type[BaseException], writ
     story()
 
 
-@virtual
+@on_virtual_time
 async def test_a_conflict_changes_nothing() -> None:
     api = server()
     await Client(api).create(kinds.CONFIG_MAP, config_map(a="1"))
@@ -83,7 +93,7 @@ async def test_a_conflict_changes_nothing() -> None:
     assert (await Client(api).get(kinds.CONFIG_MAP, "c", "default")).data == {"a": "1"}
 
 
-@virtual
+@on_virtual_time
 async def test_bindings_and_evictions_meet_conflicts_too() -> None:
     _, client = faulty(server(), conflict=ALWAYS)
     for call in (client.bind("default", "p", uid="u", node="n"), client.evict("default", "p", uid="u")):
@@ -91,7 +101,7 @@ async def test_bindings_and_evictions_meet_conflicts_too() -> None:
             await call
 
 
-@virtual
+@on_virtual_time
 async def test_the_dead_neither_write_nor_read() -> None:
     wrapped, client = faulty(server(), crash_after=0)
     with pytest.raises(Crash):
@@ -102,7 +112,7 @@ async def test_the_dead_neither_write_nor_read() -> None:
     assert len(wrapped.writes) == 1
 
 
-@virtual
+@on_virtual_time
 async def test_stale_reads_show_the_past() -> None:
     api = server()
     _, client = faulty(api, stale=ALWAYS)
@@ -114,7 +124,7 @@ async def test_stale_reads_show_the_past() -> None:
     assert (await client.get(kinds.CONFIG_MAP, "c", "default")).metadata.name == "c"
 
 
-@virtual
+@on_virtual_time
 async def test_only_so_much_of_the_past_is_remembered() -> None:
     api = server()
     _, client = faulty(api, stale=ALWAYS)
@@ -125,7 +135,7 @@ async def test_only_so_much_of_the_past_is_remembered() -> None:
     assert (await client.get(kinds.CONFIG_MAP, "c", "default", resource_version="0")).metadata.name == "c"
 
 
-@virtual
+@on_virtual_time
 async def test_repeated_and_late_events_keep_their_order() -> None:
     api = server()
     _, client = faulty(api, repeated=0.5, late=0.5, delay=3)
@@ -174,12 +184,12 @@ def test_an_informer_recovers_from_everything_a_stream_can_do(
 NEW_TEMPLATE = {"spec": {"template": {"metadata": {"labels": {"v": "2"}}}}}
 
 
-async def _apps(it: Stage) -> dict[str, list[tuple[str | None, bool]]]:
+async def _apps(it: SimulatedCluster) -> dict[str, list[tuple[str | None, bool]]]:
     """Per app the version and readiness of its pods."""
     apps: dict[str, list[tuple[str | None, bool]]] = defaultdict(list)
     for each in await it.pods():
         labels = each.metadata.labels or {}
-        apps[labels["app"]].append((labels.get("v"), ready(each)))
+        apps[labels["app"]].append((labels.get("v"), is_pod_ready(each)))
     return apps
 
 
@@ -187,7 +197,9 @@ async def _apps(it: Stage) -> dict[str, list[tuple[str | None, bool]]]:
 @settings(max_examples=12, deadline=None, phases=PHASES)
 def test_a_deployment_converges_behind_faults_of_every_kind(seed: int, plan: FaultPlan) -> None:
     async def story() -> None:
-        async with stage(nodes=2, seed=seed, around=lambda api: FaultyApi(api, random.Random(seed), plan)) as it:
+        async with simulated_cluster(
+            nodes=2, seed=seed, around=lambda api: FaultyApi(api, random.Random(seed), plan)
+        ) as it:
             await it.create(kinds.DEPLOYMENT, workload("web", 4))
             await pass_time(60)
             await it.patch(kinds.DEPLOYMENT, "web", NEW_TEMPLATE)
@@ -205,7 +217,9 @@ def test_a_deployment_converges_behind_faults_of_every_kind(seed: int, plan: Fau
 @settings(max_examples=6, deadline=None, phases=PHASES)
 def test_everything_else_converges_too(seed: int, plan: FaultPlan) -> None:
     async def story() -> None:
-        async with stage(nodes=3, seed=seed, around=lambda api: FaultyApi(api, random.Random(seed), plan)) as it:
+        async with simulated_cluster(
+            nodes=3, seed=seed, around=lambda api: FaultyApi(api, random.Random(seed), plan)
+        ) as it:
             await it.create(kinds.STATEFUL_SET, workload("db", 3, serviceName="db"))
             await it.create(kinds.JOB, job("etl", run=20, completions=4, parallelism=2))
             await it.create(kinds.DAEMON_SET, workload("agent", None))
@@ -249,9 +263,9 @@ class Forgetful:
             yield event
 
 
-@virtual
+@on_virtual_time
 async def test_a_job_runs_no_pod_too_many_though_it_is_not_told_that_they_were_made() -> None:
-    async with stage(nodes=2, around=Forgetful) as it:
+    async with simulated_cluster(nodes=2, around=Forgetful) as it:
         await it.create(kinds.JOB, job("etl", run=20, completions=4, parallelism=2))
         await pass_time(600)
         assert (await it.document(kinds.JOB, "etl"))["status"]["succeeded"] == len(await it.pods()) == 4
@@ -344,7 +358,7 @@ async def _live(life: Life, plan: FaultPlan) -> FaultyApi:
     """One life of the controller, perhaps cut short; then its successor has time to put everything right."""
     it = Cluster(life.rule)
     await it.client.create(kinds.NODE, node("n1"))
-    async with it.world(it.api, it.others), scheduler(it.api, it.clock):
+    async with it.world(it.api, it.others), running_scheduler(it.api, it.clock):
         await it.client.create(life.kind, life.document)
         mortal = FaultyApi(it.api, random.Random(3), plan)
 
@@ -406,7 +420,7 @@ def test_of_tasks_that_nobody_asked_only_those_that_failed_are_told(
     assert ("never retrieved" in caplog.text) is told
 
 
-@virtual
+@on_virtual_time
 async def test_who_stops_a_process_is_heard_even_while_it_crashes() -> None:
     mortal, _ = faulty(server())
 
@@ -425,7 +439,7 @@ async def test_who_stops_a_process_is_heard_even_while_it_crashes() -> None:
         await whole
 
 
-@virtual
+@on_virtual_time
 async def test_who_stops_a_process_that_lives_has_stopped_it() -> None:
     mortal, _ = faulty(server())
     beats: list[int] = []

@@ -6,8 +6,15 @@ import pytest
 
 from restow.model import kinds
 from restow.model.objects import Event, ObjectMeta, Pod
-from restow.sim.world.instructions import told
-from tests.sim.stage import Stage, pass_time, pod, ready, stage, virtual
+from restow.sim.world.instructions import instruction
+from tests.sim.simulated_cluster import (
+    SimulatedCluster,
+    is_pod_ready,
+    on_virtual_time,
+    pass_time,
+    pod,
+    simulated_cluster,
+)
 
 
 @pytest.mark.parametrize(
@@ -30,25 +37,25 @@ from tests.sim.stage import Stage, pass_time, pod, ready, stage, virtual
 )
 def test_an_annotation_says(key: str, text: str, value: float | None) -> None:
     made = Pod(metadata=ObjectMeta(annotations={f"sim.restow.sh/{key}": text}))
-    assert told(made, f"sim.restow.sh/{key}") == value
-    assert told(Pod(), f"sim.restow.sh/{key}") is None
+    assert instruction(made, f"sim.restow.sh/{key}") == value
+    assert instruction(Pod(), f"sim.restow.sh/{key}") is None
 
 
-async def complaints(it: Stage, name: str) -> list[Event]:
+async def complaints(it: SimulatedCluster, name: str) -> list[Event]:
     events = (await it.client.list(kinds.EVENT)).items
     return [each for each in events if each.reason == "BadAnnotation" and each.involved_object.name == name]
 
 
-@virtual
+@on_virtual_time
 async def test_a_silence_since_nobody_knows_when_is_ignored_and_said_once() -> None:
-    async with stage(nodes=1) as it:
+    async with simulated_cluster(nodes=1) as it:
         annotations = {"sim.restow.sh/silent-since": "yesterday"}
         await it.patch(kinds.NODE, "n1", {"metadata": {"annotations": annotations}})
         await it.create(kinds.POD, pod("a"))
         await pass_time(100)
         await it.patch(kinds.NODE, "n1", {"metadata": {"labels": {"touched": "yes"}}})
         await pass_time(10)
-        assert ready((await it.pods())[0])
+        assert is_pod_ready((await it.pods())[0])
         [event] = await complaints(it, "n1")
         assert (event.type, event.count) == ("Warning", 1)
         assert event.message == (
@@ -57,9 +64,9 @@ async def test_a_silence_since_nobody_knows_when_is_ignored_and_said_once() -> N
         )
 
 
-@virtual
+@on_virtual_time
 async def test_every_unreadable_annotation_of_a_pod_is_said_once_for_each_value() -> None:
-    async with stage(nodes=1) as it:
+    async with simulated_cluster(nodes=1) as it:
         bad = {
             "sim.restow.sh/start-seconds": "abc",
             "sim.restow.sh/exit-code": "many",
@@ -67,7 +74,7 @@ async def test_every_unreadable_annotation_of_a_pod_is_said_once_for_each_value(
         }
         await it.create(kinds.POD, pod("a", annotations=bad))
         await pass_time(10)
-        assert ready((await it.pods())[0])
+        assert is_pod_ready((await it.pods())[0])
         assert [each.count for each in await complaints(it, "a")] == [1, 1]
         await it.patch(kinds.POD, "a", {"metadata": {"annotations": {"sim.restow.sh/start-seconds": "soon"}}})
         await pass_time(10)

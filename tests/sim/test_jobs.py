@@ -6,7 +6,7 @@ import pytest
 
 from restow.model import kinds
 from restow.model.objects import Document
-from tests.sim.stage import job, pass_time, stage, virtual
+from tests.sim.simulated_cluster import job, on_virtual_time, pass_time, simulated_cluster
 from tests.sim.statuses import conditions, status
 
 
@@ -22,9 +22,9 @@ from tests.sim.statuses import conditions, status
     ],
 )
 def test_a_job_ends(spec: Document, exit_code: int, end: str, succeeded: int, failed: int) -> None:
-    @virtual
+    @on_virtual_time
     async def story() -> None:
-        async with stage() as it:
+        async with simulated_cluster() as it:
             await it.create(kinds.JOB, job("etl", exit_code=exit_code, **spec))
             await pass_time(200)
             found = await status(it, kinds.JOB, "etl")
@@ -36,9 +36,9 @@ def test_a_job_ends(spec: Document, exit_code: int, end: str, succeeded: int, fa
     story()
 
 
-@virtual
+@on_virtual_time
 async def test_a_job_replaces_an_evicted_pod_and_counts_it_as_failed() -> None:
-    async with stage() as it:
+    async with simulated_cluster() as it:
         await it.create(kinds.JOB, job("etl", run=60))
         await pass_time(10)
         [first] = await it.pods()
@@ -49,18 +49,18 @@ async def test_a_job_replaces_an_evicted_pod_and_counts_it_as_failed() -> None:
         assert (found["succeeded"], found["failed"]) == (1, 1)
 
 
-@virtual
+@on_virtual_time
 async def test_a_job_over_its_deadline_fails_and_stops_its_pods() -> None:
-    async with stage() as it:
+    async with simulated_cluster() as it:
         await it.create(kinds.JOB, job("etl", run=1000, activeDeadlineSeconds=30))
         await pass_time(60)
         assert conditions(await status(it, kinds.JOB, "etl"))["Failed"] == ("True", "DeadlineExceeded")
         assert not [each for each in await it.pods() if each.status.phase == "Running"]
 
 
-@virtual
+@on_virtual_time
 async def test_a_finished_job_goes_when_its_time_to_live_is_over() -> None:
-    async with stage() as it:
+    async with simulated_cluster() as it:
         await it.create(kinds.JOB, job("etl", ttlSecondsAfterFinished=100))
         await pass_time(60)
         assert len((await it.client.list(kinds.JOB, "default")).items) == 1

@@ -14,18 +14,29 @@ from restow.model import kinds
 from restow.model.times import format_time
 from restow.ports import NotFound
 from restow.sim.world import Settings, World
-from tests.sim.stage import node, pass_time, pod, ready, reason, scheduler, stage, template, virtual, workload
+from tests.sim.simulated_cluster import (
+    condition_message,
+    is_pod_ready,
+    node,
+    on_virtual_time,
+    pass_time,
+    pod,
+    running_scheduler,
+    simulated_cluster,
+    template,
+    workload,
+)
 
 
-@virtual
+@on_virtual_time
 async def test_a_bound_pod_runs_after_its_delay_and_then_serves() -> None:
-    async with stage(settings=Settings(start=5, ready=3)) as it:
+    async with simulated_cluster(settings=Settings(start=5, ready=3)) as it:
         await it.create(kinds.POD, pod("a"))
         seen = []
         for wait in (4, 2, 3):
             await pass_time(wait)
             [a] = await it.pods()
-            seen.append((a.spec.node_name, a.status.phase, ready(a)))
+            seen.append((a.spec.node_name, a.status.phase, is_pod_ready(a)))
         assert seen == [("n1", "Pending", False), ("n1", "Running", False), ("n1", "Running", True)]
         status = (await it.document(kinds.POD, "a"))["status"]
         assert status["podIP"].startswith("10.")
@@ -43,9 +54,9 @@ async def test_a_bound_pod_runs_after_its_delay_and_then_serves() -> None:
     ],
 )
 def test_a_deleted_pod_goes_after(grace: int, annotations: dict[str, str], seconds: float) -> None:
-    @virtual
+    @on_virtual_time
     async def story() -> None:
-        async with stage(settings=Settings(stop=2)) as it:
+        async with simulated_cluster(settings=Settings(stop=2)) as it:
             await it.create(kinds.POD, pod("a", annotations=annotations, terminationGracePeriodSeconds=grace))
             await pass_time(10)
             await it.delete(kinds.POD, "a")
@@ -69,10 +80,10 @@ def test_a_deleted_pod_goes_after(grace: int, annotations: dict[str, str], secon
     ],
 )
 def test_containers_that_exit(policy: str, exit_code: int, phase: str, restarts: int) -> None:
-    @virtual
+    @on_virtual_time
     async def story() -> None:
         annotations = {"sim.restow.sh/run-seconds": "10", "sim.restow.sh/exit-code": str(exit_code)}
-        async with stage() as it:
+        async with simulated_cluster() as it:
             await it.create(kinds.POD, pod("a", annotations=annotations, restartPolicy=policy))
             await pass_time(35)
             [a] = await it.pods()
@@ -82,18 +93,18 @@ def test_containers_that_exit(policy: str, exit_code: int, phase: str, restarts:
     story()
 
 
-@virtual
+@on_virtual_time
 async def test_a_pod_that_exits_at_once_is_restarted_at_a_measured_pace() -> None:
-    async with stage() as it:
+    async with simulated_cluster() as it:
         await it.create(kinds.POD, pod("a", annotations={"sim.restow.sh/run-seconds": "0"}))
         await pass_time(10)
         [container] = (await it.pods())[0].status.container_statuses or []
         assert 5 < (container.restart_count or 0) <= 10
 
 
-@virtual
+@on_virtual_time
 async def test_a_pod_is_failed_when_its_deadline_is_over() -> None:
-    async with stage() as it:
+    async with simulated_cluster() as it:
         await it.create(kinds.POD, pod("a", activeDeadlineSeconds=60))
         await pass_time(59)
         assert (await it.pods())[0].status.phase == "Running"
@@ -102,9 +113,9 @@ async def test_a_pod_is_failed_when_its_deadline_is_over() -> None:
         assert (a.status.phase, a.status.reason) == ("Failed", "DeadlineExceeded")
 
 
-@virtual
+@on_virtual_time
 async def test_containers_for_debugging_end_at_once_and_say_why() -> None:
-    async with stage() as it:
+    async with simulated_cluster() as it:
         await it.create(kinds.POD, pod("a"))
         await pass_time(5)
         for names in (["look"], ["look", "again"]):
@@ -114,12 +125,12 @@ async def test_containers_for_debugging_end_at_once_and_say_why() -> None:
             statuses = (await it.document(kinds.POD, "a"))["status"]["ephemeralContainerStatuses"]
             ends = {each["name"]: each["state"]["terminated"]["reason"] for each in statuses}
             assert ends == dict.fromkeys(names, "ContainersDoNotRun")
-        assert ready((await it.pods())[0])
+        assert is_pod_ready((await it.pods())[0])
 
 
-@virtual
+@on_virtual_time
 async def test_a_kubelet_refuses_a_pod_that_does_not_fit() -> None:
-    async with stage(nodes=1) as it:
+    async with simulated_cluster(nodes=1) as it:
         await it.create(kinds.POD, pod("a", cpu="3", nodeName="n1"))
         await it.create(kinds.POD, pod("b", cpu="3", nodeName="n1"))
         await pass_time(5)
@@ -127,10 +138,10 @@ async def test_a_kubelet_refuses_a_pod_that_does_not_fit() -> None:
         assert outcomes == {("Failed", "OutOfcpu"), ("Running", None)}
 
 
-@virtual
+@on_virtual_time
 async def test_a_kubelet_takes_in_first_who_came_to_it_first() -> None:
     """Whenever they were made, and in whichever order their names or UIDs are."""
-    async with stage(nodes=1) as it:
+    async with simulated_cluster(nodes=1) as it:
         for number in range(6):
             old, new = f"bound-{number}", f"made-{number}"
             made = await it.create(kinds.POD, pod(old, cpu="3", schedulerName="nobody"))
@@ -142,17 +153,17 @@ async def test_a_kubelet_takes_in_first_who_came_to_it_first() -> None:
             await it.delete(kinds.POD, old, grace_seconds=0)
 
 
-@virtual
+@on_virtual_time
 async def test_refused_pods_are_replaced_at_a_measured_pace() -> None:
-    async with stage(nodes=1, settings=Settings(start=0)) as it:
+    async with simulated_cluster(nodes=1, settings=Settings(start=0)) as it:
         await it.create(kinds.REPLICA_SET, workload("web", 1, pods=template("64", app="web", nodeName="n1")))
         await pass_time(20)
         assert len(await it.pods()) == 5  # after 0, 1, 3, 7 and 15 seconds
 
 
-@virtual
+@on_virtual_time
 async def test_a_silent_node_is_tainted_its_pods_stop_serving_and_are_evicted_after_five_minutes() -> None:
-    async with stage(nodes=2) as it:
+    async with simulated_cluster(nodes=2) as it:
         await it.create(kinds.POD, pod("a"))
         await pass_time(10)
         await it.world.silence("n1")
@@ -163,17 +174,17 @@ async def test_a_silent_node_is_tainted_its_pods_stop_serving_and_are_evicted_af
             ("node.kubernetes.io/unreachable", "NoExecute"),
         }
         [a] = await it.pods()
-        assert not ready(a)
+        assert not is_pod_ready(a)
         assert a.metadata.deletion_timestamp is None
         await pass_time(300)
         [a] = await it.pods()
         assert a.metadata.deletion_timestamp is not None
-        assert reason(a, "DisruptionTarget") == "Taint manager: deleting due to NoExecute taint"
+        assert condition_message(a, "DisruptionTarget") == "Taint manager: deleting due to NoExecute taint"
 
 
-@virtual
+@on_virtual_time
 async def test_a_node_that_reports_itself_not_ready_keeps_its_pods_from_serving() -> None:
-    async with stage(nodes=1) as it:
+    async with simulated_cluster(nodes=1) as it:
         await it.create(kinds.POD, pod("a"))
         await pass_time(10)
         for status, key in (("False", "node.kubernetes.io/not-ready"), ("True", None)):
@@ -182,12 +193,12 @@ async def test_a_node_that_reports_itself_not_ready_keeps_its_pods_from_serving(
             await pass_time(30)
             taints = (await it.document(kinds.NODE, "n1"))["spec"].get("taints", ())
             assert {each["key"] for each in taints} == ({key} if key else set())
-            assert ready((await it.pods())[0]) == (status == "True")
+            assert is_pod_ready((await it.pods())[0]) == (status == "True")
 
 
-@virtual
+@on_virtual_time
 async def test_a_node_that_speaks_again_is_forgiven() -> None:
-    async with stage(nodes=1) as it:
+    async with simulated_cluster(nodes=1) as it:
         await it.create(kinds.POD, pod("a"))
         await pass_time(10)
         await it.world.silence("n1")
@@ -195,12 +206,12 @@ async def test_a_node_that_speaks_again_is_forgiven() -> None:
         await it.world.revive("n1")
         await pass_time(10)
         assert "taints" not in (await it.document(kinds.NODE, "n1"))["spec"]
-        assert ready((await it.pods())[0])
+        assert is_pod_ready((await it.pods())[0])
 
 
-@virtual
+@on_virtual_time
 async def test_pods_of_a_deleted_node_are_collected() -> None:
-    async with stage(nodes=2) as it:
+    async with simulated_cluster(nodes=2) as it:
         await it.create(kinds.POD, pod("a"))
         await pass_time(10)
         await it.delete(kinds.NODE, "n1")
@@ -210,9 +221,9 @@ async def test_pods_of_a_deleted_node_are_collected() -> None:
         assert await it.pods() == []
 
 
-@virtual
+@on_virtual_time
 async def test_cordon_and_conditions_become_taints() -> None:
-    async with stage(nodes=1) as it:
+    async with simulated_cluster(nodes=1) as it:
         await it.patch(kinds.NODE, "n1", {"spec": {"unschedulable": True}})
         await pass_time(1)
         [taint] = (await it.document(kinds.NODE, "n1"))["spec"]["taints"]
@@ -225,9 +236,9 @@ async def test_cordon_and_conditions_become_taints() -> None:
         assert taint["key"] == "node.kubernetes.io/memory-pressure"
 
 
-@virtual
+@on_virtual_time
 async def test_heartbeats_renew_leases() -> None:
-    async with stage(nodes=2, settings=Settings(heartbeat=10)) as it:
+    async with simulated_cluster(nodes=2, settings=Settings(heartbeat=10)) as it:
         await pass_time(60)
         leases = (await it.client.list(kinds.LEASE, "kube-node-lease")).items
         assert [lease.metadata.name for lease in leases] == ["n1", "n2"]
@@ -244,12 +255,12 @@ async def test_in_real_time_pods_are_ready_and_gone_within_a_second() -> None:
     await client.create(kinds.NODE, node("n1"))
     async with (
         World(api, clock, random.Random(2), settings=settings) as world,
-        scheduler(api, clock),
+        running_scheduler(api, clock),
         asyncio.timeout(10),
     ):
         await client.create(kinds.POD, pod("a"))
         started = clock.now()
-        await world.until(lambda view: (a := view.get(kinds.POD, ("default", "a"))) and ready(a))
+        await world.until(lambda view: (a := view.get(kinds.POD, ("default", "a"))) and is_pod_ready(a))
         assert clock.now() - started <= 1.0
         await client.delete(kinds.POD, "a", "default")
         deleted = clock.now()

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from restow.sim.loop import EPOCH, Deadlock, VirtualClock, run_virtual
-from tests.sim.stage import virtual
+from tests.sim.simulated_cluster import on_virtual_time
 
 delays = st.floats(min_value=0, max_value=1e6, allow_nan=False)
 
@@ -42,7 +42,7 @@ def test_sleepers_wake_in_the_order_of_their_delays_and_on_time(waits: list[floa
     assert all(at == pytest.approx(delay, abs=1e-6) for delay, at in woken)
 
 
-@virtual
+@on_virtual_time
 async def test_time_stands_still_while_anything_is_ready() -> None:
     timer = asyncio.create_task(asyncio.sleep(0.001))
     for _ in range(1000):
@@ -51,7 +51,7 @@ async def test_time_stands_still_while_anything_is_ready() -> None:
     assert VirtualClock().now() == EPOCH
 
 
-@virtual
+@on_virtual_time
 async def test_timeouts_are_virtual() -> None:
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(3600):

@@ -8,17 +8,17 @@ import pytest
 
 from restow.model import kinds
 from restow.ports import STRATEGIC_PATCH
-from restow.sim.world.objects import CONTROLLER_REVISION
+from restow.sim.world.raw_objects import CONTROLLER_REVISION
 from restow.sim.world.template import REVISION_HASH
-from tests.sim.stage import pass_time, stage, virtual, workload
+from tests.sim.simulated_cluster import on_virtual_time, pass_time, simulated_cluster, workload
 from tests.sim.statuses import status
 
 
 @pytest.mark.parametrize("kind", [kinds.STATEFUL_SET, kinds.DAEMON_SET], ids=["StatefulSet", "DaemonSet"])
 def test_templates_are_revisions_and_one_that_returns_is_the_newest(kind: kinds.Kind[Any]) -> None:
-    @virtual
+    @on_virtual_time
     async def story() -> None:
-        async with stage(nodes=2) as it:
+        async with simulated_cluster(nodes=2) as it:
             await it.create(kind, workload("x", 2 if kind is kinds.STATEFUL_SET else None, revisionHistoryLimit=1))
             for label in ("2", None, "3", None):
                 await pass_time(30)
@@ -37,9 +37,9 @@ def test_templates_are_revisions_and_one_that_returns_is_the_newest(kind: kinds.
     story()
 
 
-@virtual
+@on_virtual_time
 async def test_going_back_to_a_revision_of_a_daemon_set_removes_what_it_did_not_have() -> None:
-    async with stage(nodes=2) as it:
+    async with simulated_cluster(nodes=2) as it:
         await it.create(kinds.DAEMON_SET, workload("x", None))
         await pass_time(10)
         [first] = (await it.client.list(CONTROLLER_REVISION.whole, "default")).items
@@ -52,9 +52,9 @@ async def test_going_back_to_a_revision_of_a_daemon_set_removes_what_it_did_not_
         assert (await status(it, kinds.DAEMON_SET, "x"))["updatedNumberScheduled"] == 2
 
 
-@virtual
+@on_virtual_time
 async def test_a_set_made_again_takes_over_the_revisions_its_namesake_left() -> None:
-    async with stage(nodes=1) as it:
+    async with simulated_cluster(nodes=1) as it:
         await it.create(kinds.DAEMON_SET, workload("x", None))
         await pass_time(10)
         await it.delete(kinds.DAEMON_SET, "x", propagation="Orphan")

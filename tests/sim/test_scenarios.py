@@ -15,7 +15,7 @@ from restow.model.affinity import node_constraint, volume_constraint
 from restow.model.objects import Node, PersistentVolume, Pod
 from restow.model.resources import PODS, add, amounts, fits, pod_requests
 from restow.model.taints import untolerated
-from restow.sim.scenarios import Scenario, documents, snapshot
+from restow.sim.scenarios import Scenario, generate_documents, generate_snapshot
 
 share = st.floats(0, 0.5)
 scenarios = st.builds(
@@ -61,7 +61,7 @@ class Cluster:
 @given(scenarios)
 @settings(max_examples=30, deadline=None)
 def test_generated_clusters_are_valid(scenario: Scenario) -> None:
-    cluster = Cluster(documents(scenario))
+    cluster = Cluster(generate_documents(scenario))
     _nothing_over_committed(cluster)
     _node_constraints_hold(cluster)
     _apart_and_spread_hold(cluster)
@@ -143,7 +143,7 @@ def _names_are_unique(cluster: Cluster) -> None:
 
 
 def test_the_same_seed_gives_the_same_cluster() -> None:
-    texts = [msgspec.json.encode(snapshot(Scenario(seed=seed))) for seed in (5, 5, 6)]
+    texts = [msgspec.json.encode(generate_snapshot(Scenario(seed=seed))) for seed in (5, 5, 6)]
     assert texts[0] == texts[1] != texts[2]
 
 
@@ -151,7 +151,7 @@ def test_the_same_seed_gives_the_same_cluster() -> None:
     ("utilisation", "skew"), [pytest.param(0.3, 0.2, id="quiet and even"), pytest.param(0.7, 0.9, id="busy and skewed")]
 )
 def test_utilisation_is_about_what_was_asked(utilisation: float, skew: float) -> None:
-    cluster = Cluster(documents(Scenario(nodes=200, pods=3000, utilisation=utilisation, skew=skew, gpu=0)))
+    cluster = Cluster(generate_documents(Scenario(nodes=200, pods=3000, utilisation=utilisation, skew=skew, gpu=0)))
     asked = sum(pod_requests(pod)["cpu"] for pod in cluster.placed)
     there = sum(amounts(node.status.allocatable)["cpu"] for node in cluster.nodes.values())
     assert asked / there == pytest.approx(utilisation, abs=0.12)
@@ -159,7 +159,7 @@ def test_utilisation_is_about_what_was_asked(utilisation: float, skew: float) ->
 
 def test_skew_scatters_the_free_room() -> None:
     def spread(skew: float) -> float:
-        cluster = Cluster(documents(Scenario(nodes=100, pods=1000, skew=skew, gpu=0, spread=0)))
+        cluster = Cluster(generate_documents(Scenario(nodes=100, pods=1000, skew=skew, gpu=0, spread=0)))
         used: Counter[str] = Counter()
         for pod in cluster.placed:
             used[pod.spec.node_name or ""] += pod_requests(pod)["cpu"]
@@ -170,7 +170,7 @@ def test_skew_scatters_the_free_room() -> None:
 
 
 def test_pending_pods_fit_no_node_now_but_some_node_when_empty() -> None:
-    cluster = Cluster(documents(Scenario(nodes=40, pods=400, pending=4)))
+    cluster = Cluster(generate_documents(Scenario(nodes=40, pods=400, pending=4)))
     free = {name: amounts(node.status.allocatable) for name, node in cluster.nodes.items()}
     for pod in cluster.placed:
         requests = {**pod_requests(pod), PODS: 1}

@@ -4,16 +4,24 @@ from __future__ import annotations
 
 from restow.model import kinds
 from restow.model.objects import Document
-from tests.sim.stage import new_claim, pass_time, pod, ready, stage, storage_class, virtual
+from tests.sim.simulated_cluster import (
+    is_pod_ready,
+    new_claim,
+    on_virtual_time,
+    pass_time,
+    pod,
+    simulated_cluster,
+    storage_class,
+)
 
 
 def _with_claim(name: str, claim: str) -> Document:
     return pod(name, volumes=[{"name": "data", "persistentVolumeClaim": {"claimName": claim}}])
 
 
-@virtual
+@on_virtual_time
 async def test_an_immediate_claim_gets_its_volume_at_once_and_returns_it() -> None:
-    async with stage() as it:
+    async with simulated_cluster() as it:
         await it.create(kinds.STORAGE_CLASS, storage_class("fast", "Immediate"))
         await it.create(kinds.PERSISTENT_VOLUME_CLAIM, new_claim("data"))
         await pass_time(2)
@@ -28,9 +36,9 @@ async def test_an_immediate_claim_gets_its_volume_at_once_and_returns_it() -> No
         assert (await it.client.list(kinds.PERSISTENT_VOLUME)).items == []
 
 
-@virtual
+@on_virtual_time
 async def test_a_claim_that_waits_for_its_pod_gets_a_volume_in_the_pods_zone() -> None:
-    async with stage(nodes=1) as it:
+    async with simulated_cluster(nodes=1) as it:
         await it.patch(kinds.NODE, "n1", {"metadata": {"labels": {"topology.kubernetes.io/zone": "z1"}}})
         await it.create(kinds.STORAGE_CLASS, storage_class("fast", "WaitForFirstConsumer"))
         await it.create(kinds.PERSISTENT_VOLUME_CLAIM, new_claim("data"))
@@ -45,12 +53,12 @@ async def test_a_claim_that_waits_for_its_pod_gets_a_volume_in_the_pods_zone() -
         document = await it.document(kinds.PERSISTENT_VOLUME, volume.metadata.name)
         terms = document["spec"]["nodeAffinity"]["required"]["nodeSelectorTerms"]
         assert terms == [{"matchExpressions": [zone]}]
-        assert ready((await it.pods())[0])
+        assert is_pod_ready((await it.pods())[0])
 
 
-@virtual
+@on_virtual_time
 async def test_a_static_volume_is_matched_smallest_first() -> None:
-    async with stage() as it:
+    async with simulated_cluster() as it:
         for name, size in (("large", "5Gi"), ("small", "2Gi"), ("tiny", "10Mi")):
             spec = {"capacity": {"storage": size}, "accessModes": ["ReadWriteOnce"], "storageClassName": "manual"}
             spec |= {"hostPath": {"path": "/data"}, "persistentVolumeReclaimPolicy": "Retain"}

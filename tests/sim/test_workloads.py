@@ -6,15 +6,23 @@ from typing import Any
 
 from restow.model import kinds
 from restow.sim.world import Settings
-from tests.sim.stage import pass_time, pod, ready, stage, template, virtual, workload
+from tests.sim.simulated_cluster import (
+    is_pod_ready,
+    on_virtual_time,
+    pass_time,
+    pod,
+    simulated_cluster,
+    template,
+    workload,
+)
 from tests.sim.statuses import conditions, names, status
 
 # ---- ReplicaSet
 
 
-@virtual
+@on_virtual_time
 async def test_a_replica_set_keeps_its_number_through_scaling_deletion_and_failure() -> None:
-    async with stage() as it:
+    async with simulated_cluster() as it:
         await it.create(kinds.REPLICA_SET, workload("web", 3))
         await pass_time(5)
         first = names(await it.pods())
@@ -24,13 +32,13 @@ async def test_a_replica_set_keeps_its_number_through_scaling_deletion_and_failu
         for replicas in (5, 1, 0):
             await it.patch(kinds.REPLICA_SET, "web", {"spec": {"replicas": replicas}})
             await pass_time(10)
-            assert [ready(each) for each in await it.pods()] == [True] * replicas
+            assert [is_pod_ready(each) for each in await it.pods()] == [True] * replicas
         assert (await status(it, kinds.REPLICA_SET, "web"))["replicas"] == 0
 
 
-@virtual
+@on_virtual_time
 async def test_a_replica_set_adopts_what_fits_and_releases_what_no_longer_does() -> None:
-    async with stage() as it:
+    async with simulated_cluster() as it:
         await it.create(kinds.POD, pod("stray", app="web"))
         await it.create(kinds.REPLICA_SET, workload("web", 2))
         await pass_time(5)
@@ -44,9 +52,9 @@ async def test_a_replica_set_adopts_what_fits_and_releases_what_no_longer_does()
         assert "stray" not in owned
 
 
-@virtual
+@on_virtual_time
 async def test_deleting_a_replica_set_takes_its_pods_along() -> None:
-    async with stage() as it:
+    async with simulated_cluster() as it:
         await it.create(kinds.REPLICA_SET, workload("web", 3))
         await pass_time(5)
         await it.delete(kinds.REPLICA_SET, "web")
@@ -54,9 +62,9 @@ async def test_deleting_a_replica_set_takes_its_pods_along() -> None:
         assert await it.pods() == []
 
 
-@virtual
+@on_virtual_time
 async def test_scaling_down_gives_up_the_cheapest_pod() -> None:
-    async with stage() as it:
+    async with simulated_cluster() as it:
         await it.create(kinds.REPLICA_SET, workload("web", 3))
         await pass_time(5)
         cheap = names(await it.pods())[1]
@@ -70,9 +78,9 @@ async def test_scaling_down_gives_up_the_cheapest_pod() -> None:
 # ---- Deployment
 
 
-@virtual
+@on_virtual_time
 async def test_a_rolling_update_never_leaves_its_bounds() -> None:
-    async with stage(settings=Settings(start=2, ready=1)) as it:
+    async with simulated_cluster(settings=Settings(start=2, ready=1)) as it:
         limits = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 2, "maxUnavailable": 1}}
         await it.create(kinds.DEPLOYMENT, workload("web", 6, strategy=limits))
         await pass_time(20)
@@ -80,9 +88,9 @@ async def test_a_rolling_update_never_leaves_its_bounds() -> None:
 
         def watch(view: Any) -> bool:
             alive = [each for each in view.inside(kinds.POD, "default") if not view.is_leaving(each)]
-            worst["fewest"] = min(worst["fewest"], sum(map(ready, alive)))
+            worst["fewest"] = min(worst["fewest"], sum(map(is_pod_ready, alive)))
             worst["most"] = max(worst["most"], len(alive))
-            return all((each.metadata.labels or {}).get("v") == "2" and ready(each) for each in alive)
+            return all((each.metadata.labels or {}).get("v") == "2" and is_pod_ready(each) for each in alive)
 
         await it.patch(kinds.DEPLOYMENT, "web", {"spec": {"template": {"metadata": {"labels": {"v": "2"}}}}})
         await it.world.until(watch)
@@ -96,9 +104,9 @@ async def test_a_rolling_update_never_leaves_its_bounds() -> None:
         assert found["observedGeneration"] == generation
 
 
-@virtual
+@on_virtual_time
 async def test_recreate_stops_everything_before_it_starts_anything() -> None:
-    async with stage(settings=Settings(stop=5)) as it:
+    async with simulated_cluster(settings=Settings(stop=5)) as it:
         await it.create(kinds.DEPLOYMENT, workload("web", 3, strategy={"type": "Recreate"}))
         await pass_time(10)
         await it.patch(kinds.DEPLOYMENT, "web", {"spec": {"template": {"metadata": {"labels": {"v": "2"}}}}})
@@ -108,9 +116,9 @@ async def test_recreate_stops_everything_before_it_starts_anything() -> None:
         assert [(each.metadata.labels or {}).get("v") for each in await it.pods()] == ["2"] * 3
 
 
-@virtual
+@on_virtual_time
 async def test_a_deployment_that_cannot_progress_says_so() -> None:
-    async with stage() as it:
+    async with simulated_cluster() as it:
         await it.create(
             kinds.DEPLOYMENT, workload("web", 2, pods=template("64", app="web"), progressDeadlineSeconds=60)
         )
@@ -120,9 +128,9 @@ async def test_a_deployment_that_cannot_progress_says_so() -> None:
         assert found["Available"] == ("False", "MinimumReplicasUnavailable")
 
 
-@virtual
+@on_virtual_time
 async def test_going_back_to_an_old_template_reuses_its_replica_set_as_a_new_revision() -> None:
-    async with stage() as it:
+    async with simulated_cluster() as it:
         await it.create(kinds.DEPLOYMENT, workload("web", 2))
         for label in ("2", None):
             await pass_time(30)
@@ -134,9 +142,9 @@ async def test_going_back_to_an_old_template_reuses_its_replica_set_as_a_new_rev
         assert (await it.document(kinds.DEPLOYMENT, "web"))["metadata"]["annotations"][revision] == "3"
 
 
-@virtual
+@on_virtual_time
 async def test_scaling_in_the_middle_of_a_rollout_ends_at_the_new_size() -> None:
-    async with stage(settings=Settings(start=5)) as it:
+    async with simulated_cluster(settings=Settings(start=5)) as it:
         await it.create(kinds.DEPLOYMENT, workload("web", 4))
         await pass_time(20)
         await it.patch(kinds.DEPLOYMENT, "web", {"spec": {"template": {"metadata": {"labels": {"v": "2"}}}}})
@@ -148,9 +156,9 @@ async def test_scaling_in_the_middle_of_a_rollout_ends_at_the_new_size() -> None
         assert all((each.metadata.labels or {})["v"] == "2" for each in pods)
 
 
-@virtual
+@on_virtual_time
 async def test_a_paused_deployment_scales_but_does_not_roll() -> None:
-    async with stage() as it:
+    async with simulated_cluster() as it:
         await it.create(kinds.DEPLOYMENT, workload("web", 2))
         await pass_time(10)
         changes = {"paused": True, "replicas": 3, "template": {"metadata": {"labels": {"v": "2"}}}}
@@ -159,9 +167,9 @@ async def test_a_paused_deployment_scales_but_does_not_roll() -> None:
         assert ["v" in (each.metadata.labels or {}) for each in await it.pods()] == [False] * 3
 
 
-@virtual
+@on_virtual_time
 async def test_old_revisions_beyond_the_limit_are_forgotten() -> None:
-    async with stage() as it:
+    async with simulated_cluster() as it:
         await it.create(kinds.DEPLOYMENT, workload("web", 1, revisionHistoryLimit=1))
         for label in ("2", "3", "4"):
             await pass_time(30)
@@ -170,9 +178,9 @@ async def test_old_revisions_beyond_the_limit_are_forgotten() -> None:
         assert len((await it.client.list(kinds.REPLICA_SET, "default")).items) == 2
 
 
-@virtual
+@on_virtual_time
 async def test_a_deployment_made_again_takes_over_what_its_namesake_left() -> None:
-    async with stage() as it:
+    async with simulated_cluster() as it:
         await it.create(kinds.DEPLOYMENT, workload("web", 2))
         await pass_time(10)
         before = names(await it.pods())

@@ -18,18 +18,18 @@ from restow.model import kinds
 from restow.model.object_key import Key
 from restow.ports import APPLY_PATCH, Api, Request, Resource, Response
 from restow.sim.loop import VirtualClock, run_virtual
-from restow.sim.scenarios import Scenario, documents, load
+from restow.sim.scenarios import Scenario, generate_documents, load_documents
 from restow.sim.world import Rule, Settings, Step, View, World
 from restow.sim.world.kubelet import Kubelets
-from restow.sim.writes import Writes, is_write, name_of
-from tests.sim.stage import job, node, pass_time, pod, stage, virtual, workload
+from restow.sim.write_log import WriteLog, is_write, name_of
+from tests.sim.simulated_cluster import job, node, on_virtual_time, pass_time, pod, simulated_cluster, workload
 
 
 class Recorder:
     """An Api that writes down every write that passes."""
 
     def __init__(self, api: Api) -> None:
-        self.writes = Writes()
+        self.writes = WriteLog()
         self._api = api
         self.watch = api.watch
 
@@ -47,7 +47,7 @@ async def _busy_day(seed: int) -> str:
         recorders.append(Recorder(api))
         return recorders[-1]
 
-    async with stage(nodes=3, seed=seed, around=around) as it:
+    async with simulated_cluster(nodes=3, seed=seed, around=around) as it:
         await it.create(kinds.DEPLOYMENT, workload("web", 5))
         await it.create(kinds.STATEFUL_SET, workload("db", 3, serviceName="db"))
         await it.create(kinds.JOB, job("etl", completions=4, parallelism=2))
@@ -76,9 +76,9 @@ def test_the_same_seed_gives_the_same_run() -> None:
     assert {_in_another_process(hash_seed) for hash_seed in ("1", "2")} == {runs[0]}
 
 
-@virtual
+@on_virtual_time
 async def test_a_settled_world_writes_nothing() -> None:
-    async with stage() as it:
+    async with simulated_cluster() as it:
         await it.create(kinds.DEPLOYMENT, workload("web", 5))
         await it.create(kinds.STATEFUL_SET, workload("db", 3, serviceName="db"))
         await it.create(kinds.DAEMON_SET, workload("agent", None))
@@ -101,7 +101,7 @@ class Broken(Rule):
         raise ZeroDivisionError
 
 
-@virtual
+@on_virtual_time
 async def test_a_broken_rule_is_counted_and_stops_nobody_else() -> None:
     clock = VirtualClock()
     api = MemoryApi(clock, random.Random(1))
@@ -114,13 +114,13 @@ async def test_a_broken_rule_is_counted_and_stops_nobody_else() -> None:
         assert world.failures > 1
 
 
-@virtual
+@on_virtual_time
 async def test_a_generated_cluster_is_left_alone() -> None:
     clock = VirtualClock()
     api = MemoryApi(clock, random.Random(1))
     client = Client(api)
     scenario = Scenario(nodes=20, pods=150, seed=3)
-    await load(client, documents(scenario))
+    await load_documents(client, generate_documents(scenario))
     before = {pod.metadata.uid: pod.spec.node_name for pod in (await client.list(kinds.POD)).items}
     async with World(api, clock, random.Random(2)) as world:
         await pass_time(600)
@@ -140,7 +140,7 @@ COUNTED: dict[kinds.Kind[Any], tuple[str, ...]] = {
 }
 
 
-@virtual
+@on_virtual_time
 async def test_a_generated_cluster_counts_itself_as_its_controllers_do() -> None:
     clock = VirtualClock()
     api = MemoryApi(clock, random.Random(1))
@@ -154,16 +154,16 @@ async def test_a_generated_cluster_counts_itself_as_its_controllers_do() -> None
                 found[key] = {field: item["status"].get(field) for field in fields}
         return found
 
-    await load(client, documents(Scenario(nodes=30, pods=200, seed=4, budgets=1)))
+    await load_documents(client, generate_documents(Scenario(nodes=30, pods=200, seed=4, budgets=1)))
     written = await counts()
     async with World(api, clock, random.Random(2)):
         await pass_time(60)
     assert await counts() == written
 
 
-@virtual
+@on_virtual_time
 async def test_a_namespace_takes_everything_along() -> None:
-    async with stage() as it:
+    async with simulated_cluster() as it:
         await it.create(kinds.NAMESPACE, {"metadata": {"name": "team"}})
         for kind, made in ((kinds.DEPLOYMENT, workload("web", 3)), (kinds.JOB, job("etl", run=1000))):
             made["metadata"]["namespace"] = "team"
@@ -217,7 +217,7 @@ def test_writes_have_names(request_: Request, name: str) -> None:
 
 
 def test_a_name_that_comes_again_is_counted() -> None:
-    writes = Writes()
+    writes = WriteLog()
     request = Request(verb="patch", resource=Resource("", "v1", "nodes"), name="n1")
     for _ in range(3):
         writes.add(request, Response(body=b"{}"))

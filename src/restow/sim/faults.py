@@ -1,8 +1,7 @@
-"""An API server that misbehaves: wraps any `ports.Api` and injects what goes wrong between a controller and its server.
+"""Fault injection: wraps any `ports.Api` and injects the failures that occur between a controller and its server.
 
-In go an Api, a Random and a `FaultPlan` of rates; out comes an Api. Faults stay inside what a client of Kubernetes
-has to survive, so a correct controller behind this wrapper reaches the same end state, only later. What each word
-means:
+In: an Api, a Random and a `FaultPlan` of rates. Out: an Api. All faults are ones that a client of Kubernetes has to
+survive, so a correct controller behind this wrapper reaches the same end state, only later. The faults:
 
     dropped   an event is swallowed. Either the stream withholds everything after it and then closes without a word (the
               client resumes from the last version it saw and gets the events after all), or later events do pass
@@ -46,7 +45,7 @@ from restow.ports import (
     StatusDetails,
     TooManyRequests,
 )
-from restow.sim.writes import Writes, is_write
+from restow.sim.write_log import WriteLog, is_write
 
 T = TypeVar("T")
 
@@ -82,7 +81,7 @@ class FaultyApi:
 
     def __init__(self, api: Api, rng: random.Random, plan: FaultPlan | None = None) -> None:
         self.plan = plan or FaultPlan()
-        self.writes = Writes()
+        self.writes = WriteLog()
         self.crashed = asyncio.Event()
         self._api = api
         self._rng = rng
@@ -225,24 +224,24 @@ _GONE = _gone()
 
 async def run_until_crash(api: FaultyApi, process: Coroutine[Any, Any, T]) -> T | None:
     """Run a process on its faulty Api; None if it crashed. Its tasks end with it, as a killed process' threads do."""
-    asyncio.get_running_loop().set_exception_handler(_lament)
+    asyncio.get_running_loop().set_exception_handler(_report_unhandled)
     task = asyncio.ensure_future(process)
     crash = asyncio.ensure_future(api.crashed.wait())
     try:
         await asyncio.wait((task, crash), return_when=asyncio.FIRST_COMPLETED)
-    finally:  # whoever stops us stops the process, too
+    finally:  # cancelling this function stops the process, too
         crash.cancel()
         task.cancel()
     try:
         return await task
     except BaseException:  # Crash, the cancellation above, or a group of either
         whole = asyncio.current_task()
-        if not api.crashed.is_set() or (whole is not None and whole.cancelling()):  # whoever stops us is heard
+        if not api.crashed.is_set() or (whole is not None and whole.cancelling()):  # our own cancellation is passed on
             raise
         return None
 
 
-def _lament(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """What nobody asked a task about is told, unless the task died with its process."""
+def _report_unhandled(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Report exceptions of tasks that were never awaited, unless the task died with its process."""
     if not isinstance(context.get("exception"), Crash):
         loop.default_exception_handler(context)

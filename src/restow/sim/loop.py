@@ -1,9 +1,9 @@
 """An event loop whose time is virtual: waiting costs nothing, and the same program runs the same way every time.
 
-In goes a coroutine, out comes its result. While anything is ready the loop runs it and time stands still; when
-nothing is ready, time jumps to the next timer. When there is no timer either, nobody can ever wake anybody, and the
-run ends with a `Deadlock` that names the tasks left waiting. File descriptors are looked at but never waited for: a
-simulated world does no real I/O.
+In: a coroutine. Out: its result. While anything is ready the loop runs it and time stands still; when nothing is ready,
+time jumps to the next timer. When there is no timer either, no task can ever run again, and the run ends with a
+`Deadlock` that names the waiting tasks. File descriptors are polled but never waited for: a simulated world does no
+real I/O.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Deadlock(RuntimeError):
 
 
 class VirtualSelector(selectors.BaseSelector):
-    """Stands where the loop would block: answers at once and moves the loop's time instead."""
+    """Replaces the blocking wait of the loop: returns at once and advances the loop's time instead."""
 
     def __init__(self) -> None:
         self.time = 0.0
@@ -70,8 +70,8 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     @property
     def _clock_resolution(self) -> float:
-        """asyncio runs timers early by this much, because real clocks are coarse. Here time would then never come: who
-        looks at it, and waits for what is left, is woken at once, again and again."""
+        """asyncio runs timers early by this much, because real clocks are coarse. On virtual time that would loop for
+        ever: a task that checks the time and sleeps for the rest would wake up at once, again and again."""
         return math.ulp(self.time())
 
     @_clock_resolution.setter

@@ -9,11 +9,13 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from restow.sim.scenarios.fleet import Fleet, Ints, Mask
+from restow.sim.scenarios.scenario_nodes import Ints, Mask, ScenarioNodes
 from restow.sim.scenarios.workloads import Workload
 
 
-def targets(size: int, utilisation: float, skew: float, rng: np.random.Generator) -> npt.NDArray[np.float64]:
+def utilisation_targets(
+    size: int, utilisation: float, skew: float, rng: np.random.Generator
+) -> npt.NDArray[np.float64]:
     """Per node the share of cpu to be requested: mean `utilisation`, from even (skew 0) to extreme (skew 1)."""
     mean = min(max(utilisation, 0.01), 0.99)
     if skew <= 0:
@@ -22,12 +24,12 @@ def targets(size: int, utilisation: float, skew: float, rng: np.random.Generator
     return rng.beta(mean * spread * 2, (1 - mean) * spread * 2, size=size)
 
 
-def eligible(fleet: Fleet, workload: Workload) -> Mask:
+def eligible_nodes(fleet: ScenarioNodes, workload: Workload) -> Mask:
     """Nodes that the workload's selector, affinity and tolerations allow."""
-    return fleet.in_pool(workload.pool or "general") & domains(fleet, workload)
+    return fleet.in_pool(workload.pool or "general") & spread_domain_nodes(fleet, workload)
 
 
-def domains(fleet: Fleet, workload: Workload) -> Mask:
+def spread_domain_nodes(fleet: ScenarioNodes, workload: Workload) -> Mask:
     """Nodes that selector and affinity allow, whatever their taints: these count as spread domains."""
     mask: Mask = np.ones(len(fleet), dtype=np.bool_)
     if workload.pool:
@@ -39,9 +41,11 @@ def domains(fleet: Fleet, workload: Workload) -> Mask:
     return mask
 
 
-def place(fleet: Fleet, workload: Workload, target: npt.NDArray[np.float64], rng: np.random.Generator) -> list[int]:
+def place_workload(
+    fleet: ScenarioNodes, workload: Workload, target: npt.NDArray[np.float64], rng: np.random.Generator
+) -> list[int]:
     """The nodes of the workload's replicas, taken from the fleet; fewer than asked when there is no more room."""
-    allowed = eligible(fleet, workload)
+    allowed = eligible_nodes(fleet, workload)
     if workload.spread:
         return _place_evenly(fleet, workload, allowed, rng)
     seats: list[int] = []
@@ -57,7 +61,7 @@ def place(fleet: Fleet, workload: Workload, target: npt.NDArray[np.float64], rng
     return seats
 
 
-def _candidates(fleet: Fleet, workload: Workload, allowed: Mask, target: npt.NDArray[np.float64]) -> Ints:
+def _candidates(fleet: ScenarioNodes, workload: Workload, allowed: Mask, target: npt.NDArray[np.float64]) -> Ints:
     room = allowed & fleet.fits(workload.request)
     used = fleet.allocatable[0] - fleet.free[0] + workload.request[0]
     under = np.flatnonzero(room & (used <= target * fleet.allocatable[0]))
@@ -65,9 +69,9 @@ def _candidates(fleet: Fleet, workload: Workload, allowed: Mask, target: npt.NDA
     return under if under.size >= enough else np.flatnonzero(room)
 
 
-def _place_evenly(fleet: Fleet, workload: Workload, allowed: Mask, rng: np.random.Generator) -> list[int]:
+def _place_evenly(fleet: ScenarioNodes, workload: Workload, allowed: Mask, rng: np.random.Generator) -> list[int]:
     """One pod per zone and round, so that zones differ by one at most; a zone without room ends the placing."""
-    zones = sorted(set(fleet.zone[domains(fleet, workload)].tolist()))
+    zones = sorted(set(fleet.zone[spread_domain_nodes(fleet, workload)].tolist()))
     seats: list[int] = []
     while len(seats) < workload.replicas and zones:
         before = len(seats)

@@ -12,7 +12,7 @@ from typing import Literal
 import msgspec
 import numpy as np
 
-from restow.sim.scenarios.fleet import Gi, Ints
+from restow.sim.scenarios.scenario_nodes import Gi, Ints
 
 WorkloadKind = Literal["Deployment", "ReplicaSet", "StatefulSet", "Job"]
 
@@ -54,7 +54,7 @@ class Mix(msgspec.Struct, frozen=True, kw_only=True):
     batch: float
 
 
-def requests(mean_cores: float, sizes: list[int], rng: np.random.Generator) -> list[Ints]:
+def draw_requests(mean_cores: float, sizes: list[int], rng: np.random.Generator) -> list[Ints]:
     """One request per workload of these sizes; over all pods, cpu averages about `mean_cores` milli-cores."""
     size = len(sizes)
     drawn = rng.lognormal(0.0, 0.9, size=size)
@@ -66,12 +66,12 @@ def requests(mean_cores: float, sizes: list[int], rng: np.random.Generator) -> l
     return [np.array([cpu, mem, 1, 0], dtype=np.int64) for cpu, mem in zip(cores, memory, strict=True)]
 
 
-def draw(
+def draw_workloads(
     pods: int, mean_cores: float, namespaces: int, zones: int, mix: Mix, rng: np.random.Generator
 ) -> Iterator[Workload]:
     """Workloads that wish for `pods` pods together."""
     sizes = _sizes(pods, rng)
-    for index, (replicas, request) in enumerate(zip(sizes, requests(mean_cores, sizes, rng), strict=True)):
+    for index, (replicas, request) in enumerate(zip(sizes, draw_requests(mean_cores, sizes, rng), strict=True)):
         yield _workload(index, replicas, request, namespaces, zones, mix, rng)
 
 

@@ -10,14 +10,14 @@ from collections.abc import Iterable
 from typing import Any
 
 from restow.client.cache import Change
-from restow.model.cluster.names import Key, key_of
 from restow.model.fractions import fraction
 from restow.model.kinds import POD, Kind
+from restow.model.object_key import Key, key_of
 from restow.model.objects import Document, Pod
 from restow.model.pods import controller_of, is_ready
 from restow.model.selectors import LabelSelector, SelectorError, label_selector
 from restow.model.times import format_time, parse_time
-from restow.sim.world.objects import BUDGET, DEPLOYMENT, REPLICA_SET, STATEFUL_SET, Whole
+from restow.sim.world.raw_objects import BUDGET, DEPLOYMENT, REPLICA_SET, STATEFUL_SET, RawObject
 from restow.sim.world.rule import Rule
 from restow.sim.world.step import NOTHING, Patch, Step
 from restow.sim.world.view import View
@@ -89,7 +89,7 @@ def _matters(kind: Kind[Any], change: Change[Any]) -> bool:
     )
 
 
-def _selector(budget: Whole) -> LabelSelector | None:
+def _selector(budget: RawObject) -> LabelSelector | None:
     """No selector selects nothing, an empty one everything."""
     spec = budget.spec.get("selector")
     try:
@@ -98,7 +98,7 @@ def _selector(budget: Whole) -> LabelSelector | None:
         return None
 
 
-def _still_disrupted(budget: Whole, pods: list[Pod], view: View) -> tuple[Document, float | None]:
+def _still_disrupted(budget: RawObject, pods: list[Pod], view: View) -> tuple[Document, float | None]:
     noted: Document = budget.status.get("disruptedPods") or {}
     staying = {pod.metadata.name for pod in pods if not view.is_leaving(pod)}
     waits = {name: parse_time(since) + FORGET_AFTER - view.now for name, since in noted.items() if name in staying}
@@ -141,13 +141,13 @@ def _scale(pod: Pod, kind: str, name: str, uid: str, view: View) -> dict[str, in
     return {uid: int(owner.spec.get("replicas", 1))}
 
 
-def _refusal(budget: Whole, message: str, now: float) -> Document:
+def _refusal(budget: RawObject, message: str, now: float) -> Document:
     """Fail safe: nothing may be disrupted while the budget cannot be computed."""
     conditions = _conditions(budget, False, "SyncFailed", message, now)
     return {"disruptionsAllowed": 0, "observedGeneration": budget.metadata.generation, "conditions": conditions}
 
 
-def _conditions(budget: Whole, allowed: bool, reason: str, message: str, now: float) -> list[Document]:
+def _conditions(budget: RawObject, allowed: bool, reason: str, message: str, now: float) -> list[Document]:
     before = next(iter(budget.status.get("conditions") or ()), None)
     status = "True" if allowed else "False"
     since = before["lastTransitionTime"] if before and before["status"] == status else format_time(now)
@@ -163,7 +163,7 @@ def _conditions(budget: Whole, allowed: bool, reason: str, message: str, now: fl
     ]
 
 
-def _write(budget: Whole, wanted: Document, again: float | None) -> Step:
+def _write(budget: RawObject, wanted: Document, again: float | None) -> Step:
     """The eviction API writes this status too, so the version guards it."""
     changes = {key: value for key, value in wanted.items() if budget.status.get(key) != value}
     if not changes:

@@ -12,15 +12,15 @@ from typing import Any
 import msgspec
 
 from restow.client.cache import Change
-from restow.model.cluster.names import Key
 from restow.model.cron import CronError, parse_schedule
 from restow.model.kinds import Kind
+from restow.model.object_key import Key
 from restow.model.objects import Document
 from restow.model.pods import controller_of
 from restow.model.times import format_time, parse_time
 from restow.sim.world.job import how_it_ended
-from restow.sim.world.objects import CRON_JOB, JOB, Whole
-from restow.sim.world.rule import Rule, about, reference_to, write_status
+from restow.sim.world.raw_objects import CRON_JOB, JOB, RawObject
+from restow.sim.world.rule import Rule, object_reference, reference_to, write_status
 from restow.sim.world.step import NOTHING, Create, Delete, Record, Step, Write
 from restow.sim.world.view import View
 
@@ -45,17 +45,21 @@ class CronJobs(Rule):
         try:
             writes, last, again = _fire(cron, active, view)
         except CronError as error:
-            writes, last, again = [Record(about(CRON_JOB, cron), "BadSchedule", str(error), "Warning")], None, None
+            writes, last, again = (
+                [Record(object_reference(CRON_JOB, cron), "BadSchedule", str(error), "Warning")],
+                None,
+                None,
+            )
         ends = [cron.status.get("lastSuccessfulTime"), *(job.status.get("completionTime") for job in jobs)]
         status = {
-            "active": [msgspec.to_builtins(about(JOB, job)) for job in active] or None,
+            "active": [msgspec.to_builtins(object_reference(JOB, job)) for job in active] or None,
             "lastScheduleTime": format_time(last) if last else cron.status.get("lastScheduleTime"),
             "lastSuccessfulTime": max(filter(None, ends), default=None),
         }
         return Step((*writes, *_forget(cron, jobs), *write_status(CRON_JOB, cron, status)), again)
 
 
-def _fire(cron: Whole, active: list[Whole], view: View) -> tuple[list[Write], float | None, float | None]:
+def _fire(cron: RawObject, active: list[RawObject], view: View) -> tuple[list[Write], float | None, float | None]:
     """The writes for the time that is due, that time, and the seconds until the next."""
     spec, now = cron.spec, view.now
     schedule = parse_schedule(spec.get("schedule") or "", spec.get("timeZone"))
@@ -73,7 +77,7 @@ def _fire(cron: Whole, active: list[Whole], view: View) -> tuple[list[Write], fl
     return [*replaced, *_create(cron, due, view)], due, again
 
 
-def _create(cron: Whole, due: float, view: View) -> list[Write]:
+def _create(cron: RawObject, due: float, view: View) -> list[Write]:
     meta = cron.metadata
     name = f"{meta.name}-{int(due) // 60}"
     if view.get(JOB, (meta.namespace or "", name)) is not None:
@@ -85,7 +89,7 @@ def _create(cron: Whole, due: float, view: View) -> list[Write]:
     return [Create(JOB, {"metadata": metadata, "spec": template.get("spec") or {}})]
 
 
-def _forget(cron: Whole, jobs: list[Whole]) -> list[Write]:
+def _forget(cron: RawObject, jobs: list[RawObject]) -> list[Write]:
     """The oldest finished jobs beyond the limits go."""
     limits = {"Complete": ("successfulJobsHistoryLimit", 3), "Failed": ("failedJobsHistoryLimit", 1)}
     writes: list[Write] = []

@@ -13,9 +13,9 @@ import msgspec
 
 from restow.client.cache import Change
 from restow.model.affinity import node_constraint
-from restow.model.cluster.names import Key, key_of
 from restow.model.fractions import fraction
 from restow.model.kinds import NODE, POD, Kind
+from restow.model.object_key import Key, key_of
 from restow.model.objects import Document, Node, Pod, PodSpec
 from restow.model.pods import controller_of, is_finished, is_ready
 from restow.model.taints import (
@@ -30,13 +30,13 @@ from restow.model.taints import (
     UNSCHEDULABLE,
     untolerated,
 )
-from restow.sim.world.objects import CONTROLLER_REVISION, DAEMON_SET, Whole
 from restow.sim.world.pods import available_in
-from restow.sim.world.revisions import remember, revision_of
-from restow.sim.world.rule import Rule, owner_keys, reference_to, some, soonest, write_status
+from restow.sim.world.raw_objects import CONTROLLER_REVISION, DAEMON_SET, RawObject
+from restow.sim.world.revisions import revision_of, update_revisions
+from restow.sim.world.rule import Rule, none_if_zero, owner_keys, reference_to, shortest_wait, write_status
 from restow.sim.world.step import NOTHING, Create, Delete, Step, Write
 from restow.sim.world.template import REVISION_HASH, pod_from, random_suffix, revision_name
-from restow.sim.world.view import View, daemon_maker, pinned_node
+from restow.sim.world.view import View, daemon_creator, pinned_node
 
 _TOLERATED = (
     (NOT_READY, NO_EXECUTE),
@@ -70,10 +70,12 @@ class DaemonPods(Rule):
             return NOTHING
         sets = sorted(view.all(DAEMON_SET), key=key_of)
         steps = [_on_node(each, node, view) for each in sets if not view.is_leaving(each)]
-        return Step(tuple(write for step in steps for write in step.writes), soonest(step.again for step in steps))
+        return Step(
+            tuple(write for step in steps for write in step.writes), shortest_wait(step.again for step in steps)
+        )
 
 
-def _on_node(daemons: Whole, node: Node, view: View) -> Step:
+def _on_node(daemons: RawObject, node: Node, view: View) -> Step:
     runs, stays = should_run(daemons, node)
     pods = [pod for pod in view.daemons(daemons.metadata.uid, node.metadata.name) if not view.is_leaving(pod)]
     failed = [pod for pod in pods if is_finished(pod)]
@@ -82,11 +84,11 @@ def _on_node(daemons: Whole, node: Node, view: View) -> Step:
     writes: list[Write] = [Delete.of(POD, pod) for pod in (*failed, *surplus)]
     if not runs or view.daemons(daemons.metadata.uid, node.metadata.name):
         return Step(tuple(writes))
-    pause = view.pause(daemon_maker(daemons.metadata.uid, node.metadata.name))
+    pause = view.creation_pause(daemon_creator(daemons.metadata.uid, node.metadata.name))
     return Step(again=pause) if pause else Step((Create(POD, _pod(daemons, node, view)),))
 
 
-def should_run(daemons: Whole, node: Node) -> tuple[bool, bool]:
+def should_run(daemons: RawObject, node: Node) -> tuple[bool, bool]:
     """(a new pod should run there, an existing one may stay there)."""
     spec = _template_spec(daemons)
     if spec.node_name and spec.node_name != node.metadata.name:
@@ -97,7 +99,7 @@ def should_run(daemons: Whole, node: Node) -> tuple[bool, bool]:
     return not untolerated(taints, spec.tolerations), not untolerated(taints, spec.tolerations, (NO_EXECUTE,))
 
 
-def _template_spec(daemons: Whole) -> PodSpec:
+def _template_spec(daemons: RawObject) -> PodSpec:
     spec: Document = (daemons.spec.get("template") or {}).get("spec") or {}
     return msgspec.convert(_tolerant(spec), PodSpec)
 
@@ -126,7 +128,7 @@ def pin_to_node(affinity: Document | None, node: str) -> Document:
     }
 
 
-def _pod(daemons: Whole, node: Node, view: View) -> Document:
+def _pod(daemons: RawObject, node: Node, view: View) -> Document:
     meta = daemons.metadata
     template = daemons.spec.get("template") or {}
     name = f"{meta.name}-{random_suffix(view.rng)}"
@@ -172,9 +174,9 @@ class DaemonSets(Rule):
             "currentNumberScheduled": sum(1 for name in wanted if name in on_nodes),
             "numberMisscheduled": len(on_nodes.keys() - set(wanted)),
             "numberReady": sum(1 for name in wanted if name in on_nodes and is_ready(on_nodes[name])),
-            "numberAvailable": some(available),
-            "numberUnavailable": some(len(wanted) - available),
-            "updatedNumberScheduled": some(
+            "numberAvailable": none_if_zero(available),
+            "numberUnavailable": none_if_zero(len(wanted) - available),
+            "updatedNumberScheduled": none_if_zero(
                 sum(1 for name in wanted if name in on_nodes and revision_of(on_nodes[name]) == revision)
             ),
             "observedGeneration": daemons.metadata.generation,
@@ -183,12 +185,12 @@ class DaemonSets(Rule):
             on_nodes[name] for name in sorted(wanted) if name in on_nodes and revision_of(on_nodes[name]) != revision
         ]
         rolled = _roll(daemons, outdated, len(wanted), len(wanted) - available, view)
-        revisions = remember(DAEMON_SET, daemons, revision, set(map(revision_of, pods)), view)
-        again = soonest(waits.values())
+        revisions = update_revisions(DAEMON_SET, daemons, revision, set(map(revision_of, pods)), view)
+        again = shortest_wait(waits.values())
         return Step((*revisions, *rolled, *write_status(DAEMON_SET, daemons, counts)), again)
 
 
-def _roll(daemons: Whole, outdated: list[Pod], wanted: int, unavailable: int, view: View) -> list[Write]:
+def _roll(daemons: RawObject, outdated: list[Pod], wanted: int, unavailable: int, view: View) -> list[Write]:
     """Delete outdated pods: those that do not serve anyway, and as many others as may be missing at a time."""
     strategy = daemons.spec.get("updateStrategy") or {}
     if strategy.get("type", "RollingUpdate") != "RollingUpdate":

@@ -10,14 +10,27 @@ from collections.abc import Iterable
 from typing import Any
 
 from restow.client.cache import Change
-from restow.model.cluster.names import Key
 from restow.model.kinds import POD, Kind
+from restow.model.object_key import Key
 from restow.model.objects import Document
 from restow.model.pods import controller_of, is_finished
-from restow.model.times import format_time, parse_time
-from restow.sim.world.objects import DEPLOYMENT, REPLICA_SET, Whole
-from restow.sim.world.rollout import Bounds, Size, grow_new, scale_in_proportion, shrink_old
-from restow.sim.world.rule import Rule, claim, owner_keys, reference_to, some, with_condition, write_status
+from restow.sim.world.deployment_status import DeploymentStatus
+from restow.sim.world.raw_objects import DEPLOYMENT, REPLICA_SET, RawObject
+from restow.sim.world.rollout import (
+    Bounds,
+    Size,
+    available_count,
+    grow_new,
+    replica_count,
+    scale_in_proportion,
+    shrink_old,
+)
+from restow.sim.world.rule import (
+    Rule,
+    adopt_and_release,
+    owner_keys,
+    reference_to,
+)
 from restow.sim.world.step import NOTHING, Create, Delete, Patch, Step, Write
 from restow.sim.world.template import TEMPLATE_HASH, template_hash, without_hash
 from restow.sim.world.view import View
@@ -25,14 +38,6 @@ from restow.sim.world.view import View
 REVISION = "deployment.kubernetes.io/revision"
 DESIRED = "deployment.kubernetes.io/desired-replicas"
 MOST = "deployment.kubernetes.io/max-replicas"
-CREATED, UPDATED, AVAILABLE = "NewReplicaSetCreated", "ReplicaSetUpdated", "NewReplicaSetAvailable"
-TIMED_OUT = "ProgressDeadlineExceeded"
-_PROGRESS = {
-    CREATED: "is being created",
-    UPDATED: "is progressing",
-    AVAILABLE: "has successfully progressed",
-    TIMED_OUT: "has timed out progressing",
-}
 
 
 class Deployments(Rule):
@@ -49,7 +54,7 @@ class Deployments(Rule):
         deployment = view.get(DEPLOYMENT, key)
         if deployment is None or view.is_leaving(deployment):
             return NOTHING
-        claimed, claims = claim(DEPLOYMENT, deployment, REPLICA_SET, view)
+        claimed, claims = adopt_and_release(DEPLOYMENT, deployment, REPLICA_SET, view)
         if claims:
             return Step(tuple(claims))
         sets = [each for each in claimed if not view.is_leaving(each)]
@@ -68,9 +73,9 @@ def _deployment_of_pod(change: Change[Any], view: View) -> Iterable[Key]:
 
 
 class _Rollout:
-    """One look at one Deployment and its sets."""
+    """One Deployment and its ReplicaSets at one moment, and the next step of its rollout."""
 
-    def __init__(self, deployment: Whole, sets: list[Whole], view: View) -> None:
+    def __init__(self, deployment: RawObject, sets: list[RawObject], view: View) -> None:
         self.deployment = deployment
         self.sets = sets
         self.view = view
@@ -90,7 +95,10 @@ class _Rollout:
 
     def step(self) -> Step:
         writes = self._writes()
-        status, again = self._status(creating=self.new is None and bool(writes))
+        creating = self.new is None and bool(writes)
+        status, again = DeploymentStatus(self.deployment, self.sets, self.new, self.bounds, self.view.now).write(
+            creating
+        )
         return Step((*writes, *status), again)
 
     # ---- deciding
@@ -106,43 +114,43 @@ class _Rollout:
         marks = self._mark_revision(self.new)
         if marks:
             return marks
-        size = grow_new(self.bounds, _size(self.new), self._sizes(self.old))
-        if size != _replicas(self.new):
+        size = grow_new(self.bounds, Size.of(self.new), self._sizes(self.old))
+        if size != replica_count(self.new):
             return [self._scale(self.new, size)]
         return self._shrink(self.new) or self._clean_up()
 
-    def _shrink(self, new: Whole) -> list[Write]:
-        sizes = shrink_old(self.bounds, _size(new), self._sizes(self.old))
+    def _shrink(self, new: RawObject) -> list[Write]:
+        sizes = shrink_old(self.bounds, Size.of(new), self._sizes(self.old))
         return [self._scale(each, sizes[each.metadata.name]) for each in self.old if each.metadata.name in sizes]
 
     def _recreate(self) -> list[Write]:
         """Everything old goes first; only then does the new set come."""
-        down: list[Write] = [self._scale(each, 0) for each in self.old if _replicas(each)]
+        down: list[Write] = [self._scale(each, 0) for each in self.old if replica_count(each)]
         if down:
             return down
         if any(self._has_pods(each) for each in self.old):
             return []
         if self.new is None:
             return self._create_new(self.replicas)
-        if _replicas(self.new) != self.replicas:
+        if replica_count(self.new) != self.replicas:
             return [self._scale(self.new, self.replicas)]
         return self._mark_revision(self.new) or self._clean_up()
 
-    def _has_pods(self, replica_set: Whole) -> bool:
+    def _has_pods(self, replica_set: RawObject) -> bool:
         return any(not is_finished(pod) for pod in self.view.owned(POD, replica_set.metadata.uid))
 
     def _was_rescaled(self) -> bool:
-        """Whether somebody changed the wished size since the sets were last scaled."""
+        """Whether the desired size was changed since the sets were last scaled."""
         wished = str(self.replicas)
-        return any(_replicas(each) and _annotations(each).get(DESIRED, wished) != wished for each in self.sets)
+        return any(replica_count(each) and _annotations(each).get(DESIRED, wished) != wished for each in self.sets)
 
     def _rescale(self) -> list[Write]:
-        active = [each for each in self.sets if _replicas(each)]
+        active = [each for each in self.sets if replica_count(each)]
         if len(active) <= 1:
             target = active[0] if active else self.new or (self.old[-1] if self.old else None)
             return [self._scale(target, self.replicas)] if target and self._differs(target, self.replicas) else []
-        if self.new is not None and _replicas(self.new) == _available(self.new) == self.replicas:
-            return [self._scale(each, 0) for each in self.old if _replicas(each)]
+        if self.new is not None and replica_count(self.new) == available_count(self.new) == self.replicas:
+            return [self._scale(each, 0) for each in self.old if replica_count(each)]
         if self.recreate:
             return []
         before = {each.metadata.name: int(_annotations(each).get(MOST, "0")) for each in active}
@@ -153,13 +161,13 @@ class _Rollout:
             if self._differs(each, sizes[each.metadata.name])
         ]
 
-    def _differs(self, replica_set: Whole, size: int) -> bool:
-        return _replicas(replica_set) != size or _annotations(replica_set).get(DESIRED) != str(self.replicas)
+    def _differs(self, replica_set: RawObject, size: int) -> bool:
+        return replica_count(replica_set) != size or _annotations(replica_set).get(DESIRED) != str(self.replicas)
 
     def _clean_up(self) -> list[Write]:
         """Forget old sets beyond the history limit, once the rollout is over."""
         limit = int(self.deployment.spec.get("revisionHistoryLimit", 10))
-        idle = [each for each in self.old if not _replicas(each) and not each.status.get("replicas")]
+        idle = [each for each in self.old if not replica_count(each) and not each.status.get("replicas")]
         idle.sort(key=_revision)
         return [Delete.of(REPLICA_SET, each) for each in idle[: max(0, len(idle) - limit)]]
 
@@ -191,8 +199,8 @@ class _Rollout:
         }
         return [Create(REPLICA_SET, document), *self._set_revision(revision)]
 
-    def _mark_revision(self, new: Whole) -> list[Write]:
-        """A template that returns makes its set the newest revision again."""
+    def _mark_revision(self, new: RawObject) -> list[Write]:
+        """Number the new set as the newest revision, also when its template is one that an earlier revision had."""
         latest = max((_revision(each) for each in self.old), default=0)
         revision = _revision(new) if _revision(new) > latest else latest + 1
         writes: list[Write] = []
@@ -205,7 +213,7 @@ class _Rollout:
             return []
         return [_annotate(DEPLOYMENT, self.deployment, {REVISION: revision})]
 
-    def _scale(self, replica_set: Whole, size: int) -> Patch:
+    def _scale(self, replica_set: RawObject, size: int) -> Patch:
         meta = replica_set.metadata
         return Patch(
             kind=REPLICA_SET,
@@ -218,86 +226,11 @@ class _Rollout:
     def _scale_marks(self) -> dict[str, str]:
         return {DESIRED: str(self.replicas), MOST: str(self.replicas + self.bounds.surge)}
 
-    def _sizes(self, sets: list[Whole]) -> list[Size]:
-        return [_size(each) for each in sets]
-
-    # ---- status
-
-    def _status(self, *, creating: bool) -> tuple[list[Write], float | None]:
-        available = sum(_available(each) for each in self.sets)
-        counts = {
-            "replicas": some(sum(each.status.get("replicas") or 0 for each in self.sets)),
-            "updatedReplicas": some((self.new.status.get("replicas") or 0) if self.new else 0),
-            "readyReplicas": some(sum(each.status.get("readyReplicas") or 0 for each in self.sets)),
-            "availableReplicas": some(available),
-            "unavailableReplicas": some(max(0, sum(map(_replicas, self.sets)) - available)),
-        }
-        conditions = self._availability(available)
-        conditions, again = self._progress(conditions, counts, creating)
-        wanted = counts | {"observedGeneration": self.deployment.metadata.generation, "conditions": conditions}
-        return write_status(DEPLOYMENT, self.deployment, wanted), again
-
-    def _availability(self, available: int) -> list[Document]:
-        conditions: list[Document] = self.deployment.status.get("conditions") or []
-        enough = available >= self.replicas - self.bounds.unavailable
-        status = "True" if enough else "False"
-        if any((each["type"], each["status"]) == ("Available", status) for each in conditions):
-            return conditions
-        reason = "MinimumReplicasAvailable" if enough else "MinimumReplicasUnavailable"
-        message = f"Deployment {'has' if enough else 'does not have'} minimum availability."
-        return _set(conditions, "Available", status, reason, message, self.view.now)
-
-    def _progress(
-        self, conditions: list[Document], counts: Document, creating: bool
-    ) -> tuple[list[Document], float | None]:
-        """The conditions with the news of this rollout, and when to look whether it is stuck."""
-        current = next((each for each in conditions if each["type"] == "Progressing"), None)
-        deadline = float(self.deployment.spec.get("progressDeadlineSeconds", 600))
-        left = parse_time(current["lastUpdateTime"]) + deadline - self.view.now if current else deadline
-        news = self._news(current, counts, creating, left)
-        latest = news or (current or {}).get("reason")
-        again = None if latest in (AVAILABLE, TIMED_OUT) or self.deployment.spec.get("paused") else max(left, 0.0) + 1
-        if news is None:
-            return conditions, again
-        name = self.new.metadata.name if self.new else self.deployment.metadata.name
-        status = "False" if news == TIMED_OUT else "True"
-        message = f'ReplicaSet "{name}" {_PROGRESS[news]}.'
-        return _set(conditions, "Progressing", status, news, message, self.view.now), again
-
-    def _news(self, current: Document | None, counts: Document, creating: bool, left: float) -> str | None:
-        """The reason that Progressing should have now; None if there is nothing new."""
-        reason = (current or {}).get("reason")
-        total, updated, available = (counts[key] or 0 for key in ("replicas", "updatedReplicas", "availableReplicas"))
-        if creating:
-            return CREATED
-        if total == updated and reason == AVAILABLE:
-            return None
-        if self.new is not None and total == updated == available == self.replicas:
-            return AVAILABLE
-        if current is None or self._progressed(counts):
-            return UPDATED
-        stuck = left <= 0 and reason != TIMED_OUT and not self.deployment.spec.get("paused")
-        return TIMED_OUT if stuck else None
-
-    def _progressed(self, counts: Document) -> bool:
-        before = self.deployment.status
-        then = {key: before.get(key) or 0 for key in counts}
-        now = {key: value or 0 for key, value in counts.items()}
-        return (
-            now["updatedReplicas"] > then["updatedReplicas"]
-            or now["replicas"] - now["updatedReplicas"] < then["replicas"] - then["updatedReplicas"]
-            or now["readyReplicas"] > then["readyReplicas"]
-            or now["availableReplicas"] > then["availableReplicas"]
-        )
+    def _sizes(self, sets: list[RawObject]) -> list[Size]:
+        return [Size.of(each) for each in sets]
 
 
-def _set(conditions: list[Document], kind: str, status: str, reason: str, message: str, now: float) -> list[Document]:
-    """Conditions of a Deployment also say when they were last updated, changed or not."""
-    changed = with_condition(conditions, kind, status, reason, message, now)
-    return [each | {"lastUpdateTime": format_time(now)} if each["type"] == kind else each for each in changed]
-
-
-def _annotate(kind: Kind[Any], item: Whole, annotations: dict[str, str]) -> Patch:
+def _annotate(kind: Kind[Any], item: RawObject, annotations: dict[str, str]) -> Patch:
     meta = item.metadata
     return Patch(
         kind=kind,
@@ -308,22 +241,10 @@ def _annotate(kind: Kind[Any], item: Whole, annotations: dict[str, str]) -> Patc
     )
 
 
-def _replicas(replica_set: Whole) -> int:
-    return int(replica_set.spec.get("replicas", 1))
-
-
-def _available(replica_set: Whole) -> int:
-    return int(replica_set.status.get("availableReplicas") or 0)
-
-
-def _size(replica_set: Whole) -> Size:
-    return Size(replica_set.metadata.name, _replicas(replica_set), _available(replica_set))
-
-
-def _annotations(item: Whole) -> dict[str, str]:
+def _annotations(item: RawObject) -> dict[str, str]:
     return item.metadata.annotations or {}
 
 
-def _revision(replica_set: Whole) -> int:
+def _revision(replica_set: RawObject) -> int:
     text = _annotations(replica_set).get(REVISION, "0")
     return int(text) if text.isdigit() else 0

@@ -1,7 +1,7 @@
-"""Instructions: annotations by which people tell the world how one pod or node should behave.
+"""Instructions: annotations that set how one pod or node of the simulation behaves.
 
-`told` reads one. A value that cannot be read counts as absent, and the rules here say so on the object, once, in an
-Event that names the annotation, the value and what is expected.
+`instruction` reads one. An unreadable value counts as absent, and the rules here record one Event about the object with
+the annotation, the value and the expected form.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from typing import ClassVar
 
 import msgspec
 
-from restow.model.cluster.names import Key
 from restow.model.kinds import NODE, POD
+from restow.model.object_key import Key
 from restow.model.objects import Object
 from restow.model.times import parse_time
-from restow.sim.world.rule import Rule, about
+from restow.sim.world.rule import Rule, object_reference
 from restow.sim.world.settings import EXIT_CODE, NEVER_READY, READY, RUN, SILENT_SINCE, START, STOP
 from restow.sim.world.step import NOTHING, Record, Step
 from restow.sim.world.view import View
@@ -53,8 +53,8 @@ _FORMS = {
 }
 
 
-def told(item: Object, key: str) -> float | None:
-    """What the object's annotation says; None if it has none that can be read."""
+def instruction(item: Object, key: str) -> float | None:
+    """The value of an annotation; None if it is absent or unreadable."""
     text = (item.metadata.annotations or {}).get(key)
     try:
         return None if text is None else _FORMS[key].read(text)
@@ -68,12 +68,12 @@ def _unreadable(item: Object, keys: tuple[str, ...]) -> dict[str, str]:
     return {
         key: f'annotation {key}: "{present[key][:40]}" is ignored: expected {_FORMS[key].expected}'
         for key in keys
-        if key in present and told(item, key) is None
+        if key in present and instruction(item, key) is None
     }
 
 
-class _Complaints(Rule):
-    """Remembers what it has said of which object: an Event for every change of the object would say nothing new."""
+class _UnreadableAnnotations(Rule):
+    """Remembers the warnings of each object: it records an Event per new mistake, not per change of the object."""
 
     instructions: ClassVar[tuple[str, ...]]
 
@@ -90,14 +90,16 @@ class _Complaints(Rule):
         before = self._said.get(key, set())
         self._said[key] = now
         fresh = sorted(message for _, message in now - before)
-        return Step(tuple(Record(about(self.kind, item), "BadAnnotation", each, "Warning") for each in fresh))
+        return Step(
+            tuple(Record(object_reference(self.kind, item), "BadAnnotation", each, "Warning") for each in fresh)
+        )
 
 
-class PodComplaints(_Complaints):
+class PodAnnotationWarnings(_UnreadableAnnotations):
     kind = POD
     instructions = (START, READY, RUN, STOP, EXIT_CODE, NEVER_READY)
 
 
-class NodeComplaints(_Complaints):
+class NodeAnnotationWarnings(_UnreadableAnnotations):
     kind = NODE
     instructions = (SILENT_SINCE,)

@@ -10,14 +10,22 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
 from restow.client.cache import Change
-from restow.model.cluster.names import Key
 from restow.model.kinds import POD, Kind
+from restow.model.object_key import Key
 from restow.model.objects import Document, Pod
 from restow.model.pods import controller_of, is_finished, is_ready
 from restow.model.times import format_time, parse_time
-from restow.sim.world.objects import JOB, Whole
 from restow.sim.world.pods import deletion_order
-from restow.sim.world.rule import Rule, owner_keys, reference_to, some, soonest, with_condition, write_status
+from restow.sim.world.raw_objects import JOB, RawObject
+from restow.sim.world.rule import (
+    Rule,
+    none_if_zero,
+    owner_keys,
+    reference_to,
+    shortest_wait,
+    with_condition,
+    write_status,
+)
 from restow.sim.world.step import Create, Delete, Patch, Step, Write
 from restow.sim.world.template import pod_from, random_suffix
 from restow.sim.world.view import View
@@ -45,12 +53,12 @@ class Jobs(Rule):
 
 
 def _left_behind(key: Key, view: View) -> list[Pod]:
-    """Pods of a job that is gone: nobody will count them any more."""
+    """Pods of a deleted Job: no controller will count them any more."""
     tracked = [pod for pod in view.inside(POD, key[0]) if _tracked(pod)]
     return [pod for pod in tracked if (owner := controller_of(pod)) and (owner.kind, owner.name) == (JOB.kind, key[1])]
 
 
-def _after(job: Whole, pods: list[Pod], view: View) -> Step:
+def _after(job: RawObject, pods: list[Pod], view: View) -> Step:
     """A job that is over lets its pods go, and goes itself when its time to live is over."""
     writes: list[Write] = [_untrack(pod) for pod in pods if _tracked(pod)]
     ttl = job.spec.get("ttlSecondsAfterFinished")
@@ -66,7 +74,7 @@ def _after(job: Whole, pods: list[Pod], view: View) -> Step:
 class _Run:
     """One look at a job that is not over."""
 
-    def __init__(self, job: Whole, pods: list[Pod], view: View) -> None:
+    def __init__(self, job: RawObject, pods: list[Pod], view: View) -> None:
         self.job = job
         self.view = view
         self.pods = pods
@@ -78,7 +86,7 @@ class _Run:
         }
         self.active = [pod for pod in pods if not is_finished(pod) and not view.is_leaving(pod)]
         self.completions: int | None = job.spec.get("completions")
-        self.pause = view.pause(job.metadata.uid)
+        self.pause = view.creation_pause(job.metadata.uid)
         self.parallelism = int(job.spec.get("parallelism", 1))
 
     def step(self) -> Step:
@@ -88,7 +96,7 @@ class _Run:
         verdict = self._verdict(counts)
         writes += self._delete(self.active) if verdict or self.job.spec.get("suspend") else self._adjust(counts)
         writes += write_status(JOB, self.job, self._status(verdict))
-        return Step(tuple(writes), soonest((self._deadline(), self.pause)) if verdict is None else None)
+        return Step(tuple(writes), shortest_wait((self._deadline(), self.pause)) if verdict is None else None)
 
     # ---- counting
 
@@ -176,14 +184,16 @@ class _Run:
     def _status(self, verdict: tuple[str, str, str] | None) -> Document:
         suspended = bool(self.job.spec.get("suspend"))
         status: Document = {
-            "active": some(len(self.active)),
+            "active": none_if_zero(len(self.active)),
             "ready": sum(map(is_ready, self.active)),
             "terminating": sum(1 for pod in self.pods if self.view.is_leaving(pod) and not is_finished(pod)),
             "startTime": None if suspended else self.job.status.get("startTime") or format_time(self.view.now),
         }
         noted: dict[Outcome, list[str] | None] = {}
         for outcome, uids in self.noted.items():
-            status[outcome] = some((self.job.status.get(outcome) or 0) + sum(uid not in self.tracked for uid in uids))
+            status[outcome] = none_if_zero(
+                (self.job.status.get(outcome) or 0) + sum(uid not in self.tracked for uid in uids)
+            )
             # A merge patch has to say that a list is gone.
             noted[outcome] = [uid for uid in uids if uid in self.tracked] + self._fresh(outcome) or None
         if noted != {outcome: uids or None for outcome, uids in self.noted.items()}:
@@ -213,7 +223,7 @@ class _Run:
         return _contract(sorted({*before, *(index for index in done if index is not None)}))
 
 
-def how_it_ended(job: Whole) -> Document | None:
+def how_it_ended(job: RawObject) -> Document | None:
     conditions: list[Document] = job.status.get("conditions") or []
     return next(
         (each for each in conditions if each["type"] in ("Complete", "Failed") and each["status"] == "True"), None

@@ -13,14 +13,14 @@ from collections.abc import Iterable
 from typing import Any
 
 from restow.client.cache import Change
-from restow.model.cluster.names import Key, key_of
 from restow.model.kinds import NODE, PERSISTENT_VOLUME_CLAIM, POD, Kind
+from restow.model.object_key import Key, key_of
 from restow.model.objects import Container, Document, Node, Pod
 from restow.model.pods import condition, is_finished, is_ready
 from restow.model.times import format_time, parse_time
 from restow.ports import STRATEGIC_PATCH
-from restow.sim.world.admission import misfit
-from restow.sim.world.instructions import told
+from restow.sim.world.instructions import instruction
+from restow.sim.world.kubelet_admission import admission_failure
 from restow.sim.world.pods import restarts
 from restow.sim.world.rule import Rule
 from restow.sim.world.settings import EXIT_CODE, NEVER_READY, READY, RUN, SILENT_SINCE, START, STOP, Settings
@@ -42,7 +42,7 @@ class Kubelets(Rule):
         meta = change.object.metadata
         if kind == NODE:
             old, new = change.old, change.object
-            if old is not None and (is_silent(old), serves(old)) == (is_silent(new), serves(new)):
+            if old is not None and (is_silent(old), is_node_ready(old)) == (is_silent(new), is_node_ready(new)):
                 return ()
             return [key_of(pod) for pod in view.pods_on(meta.name)]
         return [key_of(pod) for pod in view.pods_using(meta.namespace or "", meta.name)]
@@ -59,7 +59,7 @@ class Kubelets(Rule):
         if pod.status.phase != "Running":
             return self._start(pod, node, view)
         debugging = _debugging(pod, view.now)
-        return _report(pod, debugging) if debugging else self._run(pod, serves(node), view.now)
+        return _report(pod, debugging) if debugging else self._run(pod, is_node_ready(node), view.now)
 
     # ---- the life of a pod
 
@@ -69,14 +69,18 @@ class Kubelets(Rule):
             return Step(again=wait)
         if not _claims_bound(pod, view):
             return NOTHING
-        reason = misfit(pod, node, view)
+        reason = admission_failure(pod, node, view)
         if reason is not None:
             return _report(pod, {"phase": "Failed", "reason": reason[0], "message": reason[1]})
-        ready = _seconds(pod, READY, self._settings.ready) <= 0 and not told(pod, NEVER_READY) and serves(node)
+        ready = (
+            _seconds(pod, READY, self._settings.ready) <= 0
+            and not instruction(pod, NEVER_READY)
+            and is_node_ready(node)
+        )
         return _report(pod, _running(pod, node, ready, view.now))
 
     def _run(self, pod: Pod, served: bool, now: float) -> Step:
-        """Whatever comes first: its deadline, its end, its readiness."""
+        """The first of these events: the deadline of the pod, the end of its containers, its readiness."""
         deadline = _begun_at(pod, now) + (_NEVER if (limit := pod.spec.active_deadline_seconds) is None else limit)
         end = _started_at(pod, now) + _seconds(pod, RUN, _NEVER)
         if now >= deadline:
@@ -85,7 +89,7 @@ class Kubelets(Rule):
         if now >= end:
             return self._exit(pod, now)
         ready = _NEVER
-        if served and not is_ready(pod) and not told(pod, NEVER_READY):
+        if served and not is_ready(pod) and not instruction(pod, NEVER_READY):
             ready = _started_at(pod, now) + _seconds(pod, READY, self._settings.ready)
         if now >= ready:
             return _report(pod, _readiness(pod, True, now))
@@ -93,8 +97,8 @@ class Kubelets(Rule):
         return Step(again=wait) if wait < _NEVER else NOTHING
 
     def _exit(self, pod: Pod, now: float) -> Step:
-        """The containers have run their time."""
-        code = int(told(pod, EXIT_CODE) or 0)
+        """The containers have ended: the pod restarts them or finishes, as its restart policy says."""
+        code = int(instruction(pod, EXIT_CODE) or 0)
         policy = pod.spec.restart_policy or "Always"
         if policy == "Always" or (policy == "OnFailure" and code):
             return _report(pod, {"containerStatuses": _statuses(pod, now, ready=is_ready(pod), restarted=True)})
@@ -108,7 +112,7 @@ class Kubelets(Rule):
         if wait > 0:
             return Step(again=wait)
         if meta.finalizers:
-            # Whoever holds the pod wants to see how it ended.
+            # The owner of the finalizer, such as the Job controller, reads how the pod ended before it is removed.
             return NOTHING if is_finished(pod) and not grace else self._end(pod, now)
         return Step((Delete.of(POD, pod, grace=0),))
 
@@ -118,11 +122,11 @@ class Kubelets(Rule):
 
 
 def is_silent(node: Node) -> bool:
-    return told(node, SILENT_SINCE) is not None
+    return instruction(node, SILENT_SINCE) is not None
 
 
-def serves(node: Node) -> bool:
-    """Whether a node's own Ready condition says so; pods of one that does not are not ready either."""
+def is_node_ready(node: Node) -> bool:
+    """Whether a node's Ready condition is True; pods on other nodes are not ready either."""
     ready = condition(node.status.conditions, "Ready")
     return ready is not None and ready.status == "True"
 
@@ -131,7 +135,7 @@ def serves(node: Node) -> bool:
 
 
 def _seconds(pod: Pod, key: str, otherwise: float) -> float:
-    seconds = told(pod, key)
+    seconds = instruction(pod, key)
     return otherwise if seconds is None else seconds
 
 
@@ -211,7 +215,7 @@ def _readiness(pod: Pod, ready: bool, now: float) -> Document:
 
 
 def ready_conditions(pod: Pod, ready: bool, now: float, reason: str | None = None) -> list[Document]:
-    """The two conditions that say whether a pod serves; transition times move only with the status."""
+    """The conditions ContainersReady and Ready; transition times change only with the status."""
     entries: list[Document] = []
     for kind in ("ContainersReady", "Ready"):
         status = "True" if ready else "False"

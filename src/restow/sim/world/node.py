@@ -1,6 +1,6 @@
-"""Node lifecycle: kubelets report, silence is noticed, conditions become taints, pods of a lost node stop being ready.
+"""Node lifecycle: heartbeats, unreachable nodes, taints by condition, and the readiness of the pods on lost nodes.
 
-Silence is an annotation on the node. Heartbeats renew Leases for whoever looks at them; nothing here does.
+Silence is an annotation on the node. Heartbeats renew Leases, which other programs may read; nothing here does.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from restow.client.cache import Change
-from restow.model.cluster.names import Key, key_of
 from restow.model.kinds import LEASE, NODE, POD, Kind
+from restow.model.object_key import Key, key_of
 from restow.model.objects import Document, Node, Pod, Taint
 from restow.model.pods import condition, is_finished, is_ready
 from restow.model.taints import (
@@ -24,8 +24,8 @@ from restow.model.taints import (
 )
 from restow.model.times import format_micro_time, format_time, parse_time
 from restow.ports import STRATEGIC_PATCH
-from restow.sim.world.instructions import told
-from restow.sim.world.kubelet import is_silent, ready_conditions, serves
+from restow.sim.world.instructions import instruction
+from restow.sim.world.kubelet import is_node_ready, is_silent, ready_conditions
 from restow.sim.world.rule import Rule
 from restow.sim.world.settings import SILENT_SINCE, Settings
 from restow.sim.world.step import NOTHING, Create, Patch, Step, Write
@@ -84,7 +84,9 @@ class Nodes(Rule):
         """A pod that turns ready on a lost node concerns that node."""
         pod: Pod = change.object
         node = view.node(pod.spec.node_name)
-        return (key_of(node),) if node and change.type != "DELETED" and not serves(node) and is_ready(pod) else ()
+        return (
+            (key_of(node),) if node and change.type != "DELETED" and not is_node_ready(node) and is_ready(pod) else ()
+        )
 
     def decide(self, key: Key, view: View) -> Step:
         node = view.node(key[1])
@@ -99,7 +101,7 @@ class Nodes(Rule):
     def _report(self, node: Node, view: View) -> tuple[Write | None, float | None]:
         """The node's Ready condition, if it should say something else."""
         ready = condition(node.status.conditions, "Ready")
-        silent_since = told(node, SILENT_SINCE)
+        silent_since = instruction(node, SILENT_SINCE)
         if silent_since is not None:
             wait = silent_since + self._settings.node_notice - view.now
             if wait > 0:
@@ -136,7 +138,7 @@ def _ready(node: Node, status: str, reason: str, message: str, now: float) -> Pa
 
 
 def _taint(node: Node, now: float) -> list[Write]:
-    """Make the managed taints what the conditions say; everybody else's stay."""
+    """Set the taints that the node lifecycle controller manages, as the conditions require; all other taints stay."""
     wanted = _wanted_taints(node)
     present = list(node.spec.taints or ())
     has = {(taint.key, taint.effect) for taint in present if taint.key in _MANAGED}
@@ -181,8 +183,8 @@ def _document(taint: Taint) -> Document:
 
 
 def _unready(node: Node, view: View) -> list[Write]:
-    """Pods of a node that does not serve do not serve either."""
-    if serves(node) or condition(node.status.conditions, "Ready") is None:
+    """Writes that make the pods of a node unready that is not ready itself."""
+    if is_node_ready(node) or condition(node.status.conditions, "Ready") is None:
         return []
     return [
         Patch(

@@ -12,8 +12,8 @@ from typing import Any
 
 from restow.model.kinds import Kind
 from restow.model.objects import Document, Pod
-from restow.sim.world.objects import CONTROLLER_REVISION, Whole
-from restow.sim.world.rule import claim, reference_to
+from restow.sim.world.raw_objects import CONTROLLER_REVISION, RawObject
+from restow.sim.world.rule import adopt_and_release, reference_to
 from restow.sim.world.step import Create, Delete, Patch, Write
 from restow.sim.world.template import REVISION_HASH
 from restow.sim.world.view import View
@@ -26,9 +26,10 @@ def revision_of(pod: Pod) -> str:
     return (pod.metadata.labels or {}).get(REVISION_HASH, "")
 
 
-def remember(kind: Kind[Any], owner: Whole, newest: str, used: Collection[str], view: View) -> list[Write]:
-    """Make the present template, whose revision is called `newest`, the newest one; keep those that are `used`."""
-    claimed, writes = claim(kind, owner, CONTROLLER_REVISION, view)
+def update_revisions(kind: Kind[Any], owner: RawObject, newest: str, used: Collection[str], view: View) -> list[Write]:
+    """The writes that make the present template (its revision is named `newest`) the newest revision, and delete the
+    oldest ones beyond the history limit that no pod uses."""
+    claimed, writes = adopt_and_release(kind, owner, CONTROLLER_REVISION, view)
     known = {each.metadata.name: each for each in claimed if not view.is_leaving(each)}
     latest = max((each.revision or 0 for name, each in known.items() if name != newest), default=0)
     mine = known.get(newest)
@@ -50,7 +51,7 @@ def stored_template(namespace: str, name: str, view: View) -> Document | None:
     return {key: value for key, value in template.items() if key not in _REPLACE}
 
 
-def _create(kind: Kind[Any], owner: Whole, name: str, number: int) -> Create:
+def _create(kind: Kind[Any], owner: RawObject, name: str, number: int) -> Create:
     template: Document = owner.spec.get("template") or {}
     metadata = {
         "name": name,
@@ -63,7 +64,7 @@ def _create(kind: Kind[Any], owner: Whole, name: str, number: int) -> Create:
     return Create(CONTROLLER_REVISION, {"metadata": metadata, "revision": number, "data": data})
 
 
-def _renumber(revision: Whole, number: int) -> Patch:
+def _renumber(revision: RawObject, number: int) -> Patch:
     meta = revision.metadata
     return Patch(
         kind=CONTROLLER_REVISION,
@@ -74,5 +75,5 @@ def _renumber(revision: Whole, number: int) -> Patch:
     )
 
 
-def _number(revision: Whole) -> tuple[int, str]:
+def _number(revision: RawObject) -> tuple[int, str]:
     return (revision.revision or 0, revision.metadata.name)

@@ -1,7 +1,7 @@
 """The arithmetic of a rolling update: how large each ReplicaSet of a Deployment should be next. Pure.
 
-In go the wished size, surge and unavailability and the sets as `Size`s (oldest first), out come new sizes by name; sets
-that stay as they are are left out. The rules are those of kube-controller-manager's deployment controller.
+In: the desired size, surge and unavailability, and the sets as `Size`s (oldest first). Out: new sizes by name, without
+the sets that keep their size. The rules are those of kube-controller-manager's deployment controller.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import msgspec
 
 from restow.model.fractions import fraction
+from restow.sim.world.raw_objects import RawObject
 
 
 class Bounds(msgspec.Struct, frozen=True):
@@ -29,9 +30,23 @@ class Bounds(msgspec.Struct, frozen=True):
 
 
 class Size(msgspec.Struct, frozen=True):
+    """The size of one ReplicaSet: wished and available pods."""
+
     name: str
     replicas: int
     available: int
+
+    @classmethod
+    def of(cls, replica_set: RawObject) -> Size:
+        return cls(replica_set.metadata.name, replica_count(replica_set), available_count(replica_set))
+
+
+def replica_count(replica_set: RawObject) -> int:
+    return int(replica_set.spec.get("replicas", 1))
+
+
+def available_count(replica_set: RawObject) -> int:
+    return int(replica_set.status.get("availableReplicas") or 0)
 
 
 def grow_new(bounds: Bounds, new: Size, old: Sequence[Size]) -> int:

@@ -1,7 +1,7 @@
-"""What all rules share: their form, finding the owner to wake, adopting what fits a selector, writing a status once.
+"""What all rules share: their interface, the owner of a changed object, adoption by selector, and status writes.
 
-A rule looks after the objects of one kind. `keys` says which of them a change elsewhere concerns; `decide` looks at
-one of them in the view and returns a Step. Both are quick and change nothing themselves.
+A rule controls the objects of one kind. `keys` returns those of them that a change of another kind affects; `decide`
+reads one of them in the view and returns a Step. Both are quick and change nothing themselves.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from typing import Any, ClassVar, TypeVar
 import msgspec
 
 from restow.client.cache import Change
-from restow.model.cluster.names import Key, key_of
 from restow.model.kinds import Kind
+from restow.model.object_key import Key, key_of
 from restow.model.objects import Document, Object, ObjectReference
 from restow.model.pods import controller_of
 from restow.model.selectors import LabelSelector, SelectorError, label_selector
 from restow.model.times import format_time
-from restow.sim.world.objects import Whole
+from restow.sim.world.raw_objects import RawObject
 from restow.sim.world.step import Patch, Step, Write
 from restow.sim.world.template import controller_reference
 from restow.sim.world.view import View
@@ -30,8 +30,8 @@ T = TypeVar("T", bound=Object)
 class Rule(ABC):
     """One controller of the world.
 
-    `kind` is the kind whose objects are looked after, `also` are the others it reads. Changes that come within
-    `settle` seconds of each other are looked at once.
+    `kind` is the kind of the objects that it controls, `also` are the other kinds it reads. Changes within `settle`
+    seconds of each other are handled together.
     """
 
     kind: ClassVar[Kind[Any]]
@@ -39,7 +39,7 @@ class Rule(ABC):
     settle: ClassVar[float] = 0.0
 
     def keys(self, kind: Kind[Any], change: Change[Any], view: View) -> Iterable[Key]:
-        """Which objects of `kind` a change of another kind concerns."""
+        """The objects of `self.kind` that a change of another kind affects."""
         return ()
 
     @abstractmethod
@@ -47,7 +47,7 @@ class Rule(ABC):
 
 
 def owner_keys(owner: Kind[Any], change: Change[Any], view: View) -> Iterator[Key]:
-    """The controllers of an object, before and after a change; for an orphan, those whose selector it fits."""
+    """The controllers of an object, before and after a change; for an orphan, those with a matching selector."""
     for item in filter(None, (change.object, change.old)):
         reference = controller_of(item)
         if reference is not None and reference.kind == owner.kind:
@@ -59,8 +59,8 @@ def owner_keys(owner: Kind[Any], change: Change[Any], view: View) -> Iterator[Ke
                 yield key_of(candidate)
 
 
-def selector_of(workload: Whole) -> LabelSelector:
-    """What a workload selects; an invalid selector selects nothing."""
+def selector_of(workload: RawObject) -> LabelSelector:
+    """The selector of a workload; an invalid one selects nothing."""
     try:
         return label_selector(workload.spec.get("selector"))
     except SelectorError:
@@ -73,19 +73,22 @@ _NOTHING = label_selector(
 
 
 def reference_to(kind: Kind[Any], item: Object) -> Document:
-    """The owner reference by which a controller marks what it makes."""
+    """The owner reference that a controller sets on the objects it creates."""
     return controller_reference(kind.api_version, kind.kind, item.metadata.name, item.metadata.uid)
 
 
-def about(kind: Kind[Any], item: Object) -> ObjectReference:
+def object_reference(kind: Kind[Any], item: Object) -> ObjectReference:
     meta = item.metadata
     return ObjectReference(
         api_version=kind.api_version, kind=kind.kind, name=meta.name, namespace=meta.namespace, uid=meta.uid
     )
 
 
-def claim(owner_kind: Kind[Any], owner: Whole, kind: Kind[T], view: View) -> tuple[list[T], list[Write]]:
-    """What the owner controls, and the writes that adopt fitting orphans and release what fits its selector no more."""
+def adopt_and_release(
+    owner_kind: Kind[Any], owner: RawObject, kind: Kind[T], view: View
+) -> tuple[list[T], list[Write]]:
+    """The objects that the owner controls, and the writes that adopt matching orphans and release objects that do not
+    match its selector any more."""
     selector = selector_of(owner)
     mine: list[T] = []
     writes: list[Write] = []
@@ -93,10 +96,12 @@ def claim(owner_kind: Kind[Any], owner: Whole, kind: Kind[T], view: View) -> tup
         if selector.matches(item.metadata.labels):
             mine.append(item)
         elif not view.is_leaving(item):
-            writes.append(_own(kind, item, [each for each in _owners(item) if each["uid"] != owner.metadata.uid]))
+            writes.append(
+                _set_owners(kind, item, [each for each in _owners(item) if each["uid"] != owner.metadata.uid])
+            )
     for item in view.orphans(kind, owner.metadata.namespace or ""):
         if selector.matches(item.metadata.labels) and not view.is_leaving(item):
-            writes.append(_own(kind, item, [*_owners(item), reference_to(owner_kind, owner)]))
+            writes.append(_set_owners(kind, item, [*_owners(item), reference_to(owner_kind, owner)]))
             mine.append(item)
     return mine, writes
 
@@ -106,7 +111,7 @@ def _owners(item: Object) -> list[Document]:
     return owners
 
 
-def _own(kind: Kind[Any], item: Object, owners: list[Document]) -> Patch:
+def _set_owners(kind: Kind[Any], item: Object, owners: list[Document]) -> Patch:
     meta = item.metadata
     return Patch(
         kind=kind,
@@ -117,8 +122,8 @@ def _own(kind: Kind[Any], item: Object, owners: list[Document]) -> Patch:
     )
 
 
-def write_status(kind: Kind[Any], item: Whole, wanted: Mapping[str, Any]) -> list[Write]:
-    """The patch that makes the status say what it should, or nothing if it does. None removes a field."""
+def write_status(kind: Kind[Any], item: RawObject, wanted: Mapping[str, Any]) -> list[Write]:
+    """The patch that sets these status fields, if any of them differs. None removes a field."""
     changes = {key: value for key, value in wanted.items() if item.status.get(key) != value}
     if not changes:
         return []
@@ -134,13 +139,13 @@ def write_status(kind: Kind[Any], item: Whole, wanted: Mapping[str, Any]) -> lis
     ]
 
 
-def soonest(waits: Iterable[float | None]) -> float | None:
+def shortest_wait(waits: Iterable[float | None]) -> float | None:
     """The shortest of several waits, where None and 0 mean that there is nothing to wait for."""
     return min((wait for wait in waits if wait), default=None)
 
 
-def some(number: int) -> int | None:
-    """A count as Kubernetes writes most of them: left out when zero."""
+def none_if_zero(number: int) -> int | None:
+    """A count as most status fields hold it: absent when zero."""
     return number or None
 
 

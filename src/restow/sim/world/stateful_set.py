@@ -10,15 +10,23 @@ from collections.abc import Iterable
 from typing import Any
 
 from restow.client.cache import Change
-from restow.model.cluster.names import Key
 from restow.model.fractions import fraction
 from restow.model.kinds import PERSISTENT_VOLUME_CLAIM, POD, Kind
+from restow.model.object_key import Key
 from restow.model.objects import Document, Pod
 from restow.model.pods import is_finished, is_ready
-from restow.sim.world.objects import CONTROLLER_REVISION, STATEFUL_SET, Whole
 from restow.sim.world.pods import available_in
-from restow.sim.world.revisions import remember, revision_of, stored_template
-from restow.sim.world.rule import Rule, claim, owner_keys, reference_to, some, soonest, write_status
+from restow.sim.world.raw_objects import CONTROLLER_REVISION, STATEFUL_SET, RawObject
+from restow.sim.world.revisions import revision_of, stored_template, update_revisions
+from restow.sim.world.rule import (
+    Rule,
+    adopt_and_release,
+    none_if_zero,
+    owner_keys,
+    reference_to,
+    shortest_wait,
+    write_status,
+)
 from restow.sim.world.step import NOTHING, Create, Delete, Step, Write
 from restow.sim.world.template import REVISION_HASH, pod_from, revision_name
 from restow.sim.world.view import View
@@ -38,14 +46,14 @@ class StatefulSets(Rule):
         stateful_set = view.get(STATEFUL_SET, key)
         if stateful_set is None or view.is_leaving(stateful_set):
             return NOTHING
-        pods, claims = claim(STATEFUL_SET, stateful_set, POD, view)
+        pods, claims = adopt_and_release(STATEFUL_SET, stateful_set, POD, view)
         return _Ordered(stateful_set, pods, view).step(claims)
 
 
 class _Ordered:
     """One look at one StatefulSet and its pods."""
 
-    def __init__(self, stateful_set: Whole, pods: list[Pod], view: View) -> None:
+    def __init__(self, stateful_set: RawObject, pods: list[Pod], view: View) -> None:
         self.set = stateful_set
         self.view = view
         spec = stateful_set.spec
@@ -60,7 +68,7 @@ class _Ordered:
         self.max_unavailable = max(1, fraction(limits.get("maxUnavailable", 1), self.replicas, up=False))
         self.update = revision_name(stateful_set.metadata.name, spec.get("template") or {})
         self.current = str(stateful_set.status.get("currentRevision") or self.update)
-        self.pause = view.pause(stateful_set.metadata.uid)
+        self.pause = view.creation_pause(stateful_set.metadata.uid)
         self.by_ordinal = {ordinal: pod for pod in pods if (ordinal := _ordinal(self.set, pod)) is not None}
 
     def step(self, claims: list[Write]) -> Step:
@@ -70,7 +78,7 @@ class _Ordered:
             self._roll(writes)
         waits = [available_in(pod, self.min_ready, self.view.now) for pod in self.by_ordinal.values()]
         writes += write_status(STATEFUL_SET, self.set, self._status())
-        return Step(tuple(writes), soonest((*waits, self.pause)))
+        return Step(tuple(writes), shortest_wait((*waits, self.pause)))
 
     # ---- deciding: each adds its writes and says whether there is something to wait for
 
@@ -167,7 +175,7 @@ class _Ordered:
 
     def _revisions(self) -> list[Write]:
         used = {self.current, *map(revision_of, self.by_ordinal.values())}
-        return remember(STATEFUL_SET, self.set, self.update, used, self.view)
+        return update_revisions(STATEFUL_SET, self.set, self.update, used, self.view)
 
     def _template(self, revision: str) -> Document:
         kept = stored_template(self.set.metadata.namespace or "", revision, self.view)
@@ -183,10 +191,10 @@ class _Ordered:
         current = self.update if done else self.current
         return {
             "replicas": len(pods),
-            "readyReplicas": some(ready),
+            "readyReplicas": none_if_zero(ready),
             "availableReplicas": sum(1 for pod in pods if self._is_available(pod)),
-            "currentReplicas": some(sum(1 for pod in present if revision_of(pod) == current)),
-            "updatedReplicas": some(updated),
+            "currentReplicas": none_if_zero(sum(1 for pod in present if revision_of(pod) == current)),
+            "updatedReplicas": none_if_zero(updated),
             "currentRevision": current,
             "updateRevision": self.update,
             "observedGeneration": self.set.metadata.generation,
@@ -194,7 +202,7 @@ class _Ordered:
         }
 
 
-def _ordinal(stateful_set: Whole, pod: Pod) -> int | None:
+def _ordinal(stateful_set: RawObject, pod: Pod) -> int | None:
     """The number at the end of the name, if the rest of the name is the set's."""
     parent, _, number = pod.metadata.name.rpartition("-")
     return int(number) if parent == stateful_set.metadata.name and number.isdigit() else None

@@ -1,6 +1,6 @@
-"""What a rule decides: the writes to send now, and when to look again.
+"""The decision of a rule: the writes to send now, and when to look at the object again.
 
-Rules are functions from facts to a `Step`. Carrying steps out, and trying again when a write fails, is the world's job.
+Rules are functions from the view to a `Step`. The world executes steps, and retries when a write fails.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from restow.ports import MERGE_PATCH
 
 
 class Create(msgspec.Struct, frozen=True):
-    """Create an object; one of that name that is there already is as good."""
+    """Create an object; an existing one of that name is as good."""
 
     kind: Kind[Any]
     document: Document
@@ -50,7 +50,7 @@ class Delete(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Record(msgspec.Struct, frozen=True):
-    """Tell people: an Event about an object."""
+    """Record an Event about an object."""
 
     about: ObjectReference
     reason: str

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from restow.client.cache import Change
-from restow.model.cluster.names import Key, key_of
 from restow.model.kinds import NODE, POD, Kind
+from restow.model.object_key import Key, key_of
 from restow.model.objects import Pod, Taint
 from restow.model.pods import is_finished
 from restow.model.taints import NO_EXECUTE, tolerates
@@ -32,7 +32,7 @@ class TaintEviction(Rule):
         node = view.node(pod.spec.node_name) if pod else None
         if pod is None or node is None or view.is_leaving(pod) or is_finished(pod):
             return NOTHING
-        wait = min((_patience(pod, taint, view.now) for taint in _no_execute(node.spec.taints)), default=None)
+        wait = min((_seconds_tolerated(pod, taint, view.now) for taint in _no_execute(node.spec.taints)), default=None)
         if wait is None or wait == float("inf"):
             return NOTHING
         return Step(again=wait) if wait > 0 else _evict(pod, view.now)
@@ -42,8 +42,8 @@ def _no_execute(taints: list[Taint] | None) -> list[Taint]:
     return [taint for taint in taints or () if taint.effect == NO_EXECUTE]
 
 
-def _patience(pod: Pod, taint: Taint, now: float) -> float:
-    """Seconds the pod may still stay: for ever, until its shortest matching toleration ends, or not at all."""
+def _seconds_tolerated(pod: Pod, taint: Taint, now: float) -> float:
+    """Seconds the pod may still stay: infinite, until its shortest matching toleration ends, or 0."""
     matching = [each for each in pod.spec.tolerations or () if tolerates(each, taint)]
     if not matching:
         return 0.0

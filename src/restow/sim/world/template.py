@@ -1,7 +1,7 @@
 """Pod templates: their hash, and the pod a controller makes of one.
 
-Templates are documents and stay documents: a controller copies every field of a template into the pods it makes, also
-those nobody here has heard of.
+Templates are documents and stay documents: a controller copies every field of a template into the pods it creates, also
+unknown ones.
 """
 
 from __future__ import annotations

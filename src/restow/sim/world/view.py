@@ -1,9 +1,9 @@
-"""What the rules know of the cluster: one cache per kind, fed by informers and by the answers to the world's own
-writes.
+"""The rules' view of the cluster: one cache per kind, fed by informers and by the answers to the world's own writes.
 
-Because answers are believed at once, a rule never acts twice on the same facts: the pod it created a moment ago is
-there, the pod it deleted is leaving, whether or not the watch has said so yet. What only an answer has told is later
-held against the informer: an object may have come and gone without the watch ever saying so.
+Answers to writes are applied at once, so a rule never acts twice on the same state: the pod that it created a moment
+ago exists, the pod that it deleted is leaving, whether or not the watch has shown that yet. An object that is known
+only from an answer is later compared with the informer, because it may have been deleted before the watch ever showed
+it.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from typing import Any, TypeVar, cast
 
 from restow.client.cache import Cache, Change, by_namespace, by_node, is_older
 from restow.client.informer import Informer
-from restow.client.verbs import Event
+from restow.client.verbs import WatchEvent
 from restow.model.affinity import node_constraint
-from restow.model.cluster.names import Key, key_of
 from restow.model.kinds import NODE, POD, Kind
+from restow.model.object_key import Key, key_of
 from restow.model.objects import Node, Object, Pod
 from restow.model.pods import controller_of
 from restow.model.resources import Vector, pod_requests
 from restow.model.selectors import LabelSelector
 from restow.ports import Clock
-from restow.sim.world.losses import Losses
+from restow.sim.world.creation_backoff import CreationBackoff
 
 T = TypeVar("T", bound=Object)
 
@@ -43,20 +43,20 @@ def pinned_node(pod: Pod) -> str | None:
     return pod.spec.node_name or (min(names) if names else None)
 
 
-def maker_of(pod: Pod) -> str | None:
-    """Who made a pod and would make it again: its controller, in the case of a DaemonSet for one node."""
+def creator_of(pod: Pod) -> str | None:
+    """The controller that created a pod and would create it again; for a DaemonSet, together with the node."""
     owner = controller_of(pod)
     if owner is None:
         return None
-    return daemon_maker(owner.uid, pinned_node(pod) or "") if owner.kind == "DaemonSet" else owner.uid
+    return daemon_creator(owner.uid, pinned_node(pod) or "") if owner.kind == "DaemonSet" else owner.uid
 
 
-def daemon_maker(uid: str, node: str) -> str:
+def daemon_creator(uid: str, node: str) -> str:
     return f"{uid}/{node}"
 
 
-def _by_maker(item: Object) -> Iterable[str]:
-    return filter(None, (maker_of(cast(Pod, item)),))
+def _by_creator(item: Object) -> Iterable[str]:
+    return filter(None, (creator_of(cast(Pod, item)),))
 
 
 def _by_label(item: Object) -> Iterable[str]:
@@ -75,13 +75,13 @@ class View:
 
     def __init__(self, kinds: Iterable[Kind[Any]], clock: Clock, rng: random.Random) -> None:
         self.rng = rng
-        self.losses = Losses()
+        self.creation_backoff = CreationBackoff()
         self._clock = clock
         self._leaving: set[str] = set()
         self._unconfirmed: dict[tuple[Kind[Any], Key], str] = {}
         self._requests: dict[str, tuple[str, Vector]] = {}
         indexes = {"controller": _by_controller, "orphans": _orphans, "namespace": by_namespace}
-        of_pods = {"node": by_node, "claim": _by_claim, "maker": _by_maker, "label": _by_label}
+        of_pods = {"node": by_node, "claim": _by_claim, "maker": _by_creator, "label": _by_label}
         self._caches: dict[Kind[Any], Cache[Any]] = {
             kind: Cache(indexes | of_pods if kind == POD else indexes) for kind in kinds
         }
@@ -102,11 +102,11 @@ class View:
         return self.get(NODE, ("", name or ""))
 
     def owned(self, kind: Kind[T], uid: str) -> list[T]:
-        """What the object with this uid controls."""
+        """The objects that the object with this uid controls."""
         return self.all(kind).find("controller", uid)
 
     def orphans(self, kind: Kind[T], namespace: str) -> list[T]:
-        """What nobody controls."""
+        """Objects without a controller."""
         return self.all(kind).find("orphans", namespace)
 
     def inside(self, kind: Kind[T], namespace: str) -> list[T]:
@@ -125,7 +125,7 @@ class View:
 
     def daemons(self, uid: str, node: str) -> list[Pod]:
         """The pods that a DaemonSet made for a node."""
-        return self.all(POD).find("maker", daemon_maker(uid, node))
+        return self.all(POD).find("maker", daemon_creator(uid, node))
 
     def requests(self, pod: Pod) -> Vector:
         """What a pod asks of its node, computed once per version of the pod."""
@@ -138,42 +138,42 @@ class View:
     def pods_using(self, namespace: str, claim: str) -> list[Pod]:
         return self.all(POD).find("claim", f"{namespace}/{claim}")
 
-    def pause(self, maker: str) -> float:
-        """Seconds until whoever lost pods as soon as it made them should make more; 0 if it may."""
-        return self.losses.wait(maker, self.now)
+    def creation_pause(self, creator: str) -> float:
+        """Seconds until a controller that lost pods right after it created them should create more; 0 if it may now."""
+        return self.creation_backoff.seconds_left(creator, self.now)
 
     def is_leaving(self, item: Object) -> bool:
         """Whether the object is being deleted, as the API says or as we asked."""
         return item.metadata.deletion_timestamp is not None or item.metadata.uid in self._leaving
 
-    # ---- news
+    # ---- changes
 
     def learn(self, kind: Kind[Any], change: Change[Any]) -> list[Change[Any]]:
-        """Take in news of a watch; what it really changed."""
+        """Apply a watch event; returns the changes that it made."""
         item: Object = change.object
         if change.type == "DELETED":
             self._leaving.discard(item.metadata.uid)
             self._requests.pop(item.metadata.uid, None)
             held = self.get(kind, key_of(item))
             if held is not None and held.metadata.uid == item.metadata.uid:
-                item = held  # gone is gone, however new the version that a write of ours told
-        return self._caches[kind].apply(Event(change.type, item))
+                item = held  # it is gone, even if an answer to a write of ours had a newer version
+        return self._caches[kind].apply(WatchEvent(change.type, item))
 
     def learn_written(self, kind: Kind[Any], item: Object) -> list[Change[Any]]:
-        """Take in the answer to a write of ours."""
+        """Apply the answer to a write of ours; returns the changes that it made."""
         cache = self._caches.get(kind)
-        changes = cache.apply(Event("MODIFIED", item)) if cache is not None else []
+        changes = cache.apply(WatchEvent("MODIFIED", item)) if cache is not None else []
         if changes:
             self._unconfirmed[kind, key_of(item)] = item.metadata.resource_version
         return changes
 
     @property
     def is_confirmed(self) -> bool:
-        """Whether the informers have seen everything that our writes told us."""
+        """Whether the informers have seen the results of all our writes."""
         return not self._unconfirmed
 
     def missing(self, informer: Informer[Any]) -> list[Any]:
-        """What our writes told us of and an informer that has seen as much does not know: probably gone."""
+        """Objects that are known from our writes, but not to an informer that is newer: they are probably gone."""
         suspects: list[Any] = []
         for (kind, key), version in list(self._unconfirmed.items()):
             if kind != informer.kind or informer.version is None or is_older(informer.version, version):

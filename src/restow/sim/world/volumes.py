@@ -13,8 +13,8 @@ from typing import Any
 
 from restow.client.cache import Change
 from restow.model.affinity import volume_constraint
-from restow.model.cluster.names import Key, key_of
 from restow.model.kinds import PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM, STORAGE_CLASS, Kind
+from restow.model.object_key import Key, key_of
 from restow.model.objects import Document, Node, PersistentVolume, PersistentVolumeClaim, StorageClass
 from restow.model.quantity import Quantity
 from restow.model.selectors import label_selector
@@ -37,7 +37,7 @@ ZONE = "topology.kubernetes.io/zone"
 
 
 def waits_for_pod(claim: PersistentVolumeClaim, view: View) -> bool:
-    """Whether the claim's class leaves the choice of place to the first pod."""
+    """Whether the volume is bound only when the first pod has a node (WaitForFirstConsumer)."""
     storage_class = view.get(STORAGE_CLASS, ("", claim.spec.storage_class_name or ""))
     return storage_class is not None and storage_class.volume_binding_mode == "WaitForFirstConsumer"
 
@@ -212,7 +212,7 @@ def _bound_status(volume: PersistentVolume) -> Document:
 
 
 def _order(claim: PersistentVolumeClaim, storage_class: StorageClass) -> Iterator[Write]:
-    """The claim says who makes its volume, before it is made."""
+    """The writes for a new volume: first the annotation of its provisioner on the claim, then the volume."""
     meta = claim.metadata
     if PROVISIONER not in (meta.annotations or {}):
         changes = {"metadata": {"annotations": {PROVISIONER: storage_class.provisioner}}}

@@ -1,8 +1,8 @@
-"""The world: carries out what the rules decide, for as long as it runs.
+"""The world: executes the decisions of its rules, for as long as it runs.
 
-In go an Api, a clock and a Random; what comes out happens in the API server. One informer per kind feeds the view,
-every change puts the keys it concerns into one work queue, and a few workers take keys, ask the rule, and send its
-writes. On a virtual loop the same seed gives the same run; on the ordinary loop the same world plays in real time.
+In: an Api, a clock and a Random. Out: writes to the API server. One informer per kind feeds the view, every change puts
+the affected keys into one work queue, and a few workers take keys, call the rule, and send its writes. On a virtual
+loop the same seed gives the same run; on the ordinary loop the same world plays in real time.
 """
 
 from __future__ import annotations
@@ -17,13 +17,12 @@ from types import TracebackType
 from typing import Any, Self
 
 from restow.client.cache import Change
-from restow.client.creating import create_once
-from restow.client.events import EventRecorder
+from restow.client.event_recorder import EventRecorder
 from restow.client.informer import Informer
 from restow.client.verbs import Client
 from restow.client.workqueue import WorkQueue
-from restow.model.cluster.names import Key, key_of
 from restow.model.kinds import NODE, POD, Kind
+from restow.model.object_key import Key, key_of
 from restow.model.objects import Object
 from restow.model.times import format_time
 from restow.ports import Api, ApiError, Clock, NotFound, TooManyRequests
@@ -31,8 +30,8 @@ from restow.sim.world.pods import is_lost_early
 from restow.sim.world.rule import Rule
 from restow.sim.world.rules import default_rules
 from restow.sim.world.settings import SILENT_SINCE, Settings
-from restow.sim.world.step import Create, Delete, Patch, Record, Write
-from restow.sim.world.view import View, maker_of
+from restow.sim.world.view import View, creator_of
+from restow.sim.world.write_executor import WriteExecutor
 
 log = logging.getLogger(__name__)
 
@@ -49,7 +48,7 @@ class World:
         settings: Settings | None = None,
         rules: Sequence[Rule] | None = None,
     ) -> None:
-        self.failures = 0  # decisions that raised: a bug, or an object nobody foresaw
+        self.failures = 0  # decisions that raised: a bug, or an object of an unexpected form
         self._settings = settings or Settings()
         self._rules = list(default_rules(self._settings) if rules is None else rules)
         kinds = dict.fromkeys(kind for rule in self._rules for kind in (rule.kind, *rule.also))
@@ -59,6 +58,9 @@ class World:
             self._client, clock, random.Random(rng.getrandbits(64)), component="restow-world"
         )
         self._informers = [Informer(self._client, kind, rng=random.Random(rng.getrandbits(64))) for kind in kinds]
+        self._executor = WriteExecutor(
+            self._client, self._recorder, apply_written=self._apply_written, apply_deleted=self.view.learn_deleted
+        )
         self._queue: WorkQueue[tuple[int, Key]] = WorkQueue(base=0.05, cap=10.0)
         self._waiting: list[asyncio.Future[None]] = []
         self._wrote = asyncio.Event()
@@ -70,7 +72,7 @@ class World:
     async def run(self) -> None:
         """Play until cancelled."""
         for informer in self._informers:
-            informer.subscribe(partial(self._learn, informer.kind))
+            informer.subscribe(partial(self._apply_change, informer.kind))
         async with asyncio.TaskGroup() as tasks:
             for informer in self._informers:
                 tasks.create_task(informer.run(), name=f"world informer {informer.kind.kind}")
@@ -78,7 +80,7 @@ class World:
             for informer in self._informers:
                 await informer.synced()
             self._ready.set()
-            tasks.create_task(self._confirm(), name="world confirmation")
+            tasks.create_task(self._confirm_writes(), name="world confirmation")
             for number in range(self._settings.workers):
                 tasks.create_task(self._work(), name=f"world worker {number}")
 
@@ -104,7 +106,7 @@ class World:
             await self._task
 
     async def until(self, condition: Callable[[View], object]) -> None:
-        """Wait until something is true of the cluster as the world sees it."""
+        """Wait until a condition holds for the world's view of the cluster."""
         while not condition(self.view):
             waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiting.append(waiter)
@@ -123,13 +125,14 @@ class World:
     async def _annotate_node(self, node: str, since: str | None) -> None:
         await self._client.patch(NODE, node, {"metadata": {"annotations": {SILENT_SINCE: since}}})
 
-    # ---- news
+    # ---- changes
 
-    def _learn(self, kind: Kind[Any], change: Change[Any]) -> None:
-        self._wake(kind, self.view.learn(kind, change))
+    def _apply_change(self, kind: Kind[Any], change: Change[Any]) -> None:
+        self._enqueue_affected(kind, self.view.learn(kind, change))
 
-    async def _confirm(self) -> None:
-        """While answers to our writes have not come back through the watches, look once a second whether they have."""
+    async def _confirm_writes(self) -> None:
+        """While the watches have not shown the results of our own writes, check once a second whether those still
+        exist."""
         while True:
             await self._wrote.wait()
             self._wrote.clear()
@@ -137,10 +140,10 @@ class World:
                 await asyncio.sleep(1.0)
                 for informer in self._informers:
                     for item in self.view.missing(informer):
-                        await self._look(informer.kind, item)
+                        await self._check_exists(informer.kind, item)
 
-    async def _look(self, kind: Kind[Any], item: Object) -> None:
-        """Ask the server itself whether an object that the watch does not know is there."""
+    async def _check_exists(self, kind: Kind[Any], item: Object) -> None:
+        """Read an object that the watch does not know from the server, and apply what it answers."""
         meta = item.metadata
         with suppress(ApiError):
             try:
@@ -148,22 +151,22 @@ class World:
             except NotFound:
                 found = None
             if found is None or found.metadata.uid != meta.uid:
-                self._learn(kind, Change("DELETED", item))
+                self._apply_change(kind, Change("DELETED", item))
             else:
-                self._told(kind, found)
+                self._apply_written(kind, found)
 
-    def _told(self, kind: Kind[Any], item: Object) -> None:
-        """The server answered a write of ours with the object as it is now."""
-        self._wake(kind, self.view.learn_written(kind, item))
+    def _apply_written(self, kind: Kind[Any], item: Object) -> None:
+        """Apply the server's answer to a write of ours."""
+        self._enqueue_affected(kind, self.view.learn_written(kind, item))
         self._wrote.set()
 
-    def _wake(self, kind: Kind[Any], changes: list[Change[Any]]) -> None:
-        """Queue every key that these changes concern."""
+    def _enqueue_affected(self, kind: Kind[Any], changes: list[Change[Any]]) -> None:
+        """Queue every key that these changes affect."""
         for change in changes:
-            if kind == POD and is_lost_early(change, self.view.now) and (maker := maker_of(change.object)):
-                self.view.losses.note(maker, self.view.now)
+            if kind == POD and is_lost_early(change, self.view.now) and (maker := creator_of(change.object)):
+                self.view.creation_backoff.record_loss(maker, self.view.now)
             for index, rule in enumerate(self._rules):
-                for key in self._concerned(rule, kind, change):
+                for key in self._affected_keys(rule, kind, change):
                     self._queue.add_after((index, key), rule.settle)
         if changes and self._waiting:
             waiting, self._waiting = self._waiting, []
@@ -171,7 +174,7 @@ class World:
                 if not waiter.done():
                     waiter.set_result(None)
 
-    def _concerned(self, rule: Rule, kind: Kind[Any], change: Change[Any]) -> list[Key]:
+    def _affected_keys(self, rule: Rule, kind: Kind[Any], change: Change[Any]) -> list[Key]:
         own = [key_of(change.object)] if rule.kind == kind else []
         if kind not in rule.also:
             return own
@@ -187,9 +190,9 @@ class World:
     async def _work(self) -> None:
         while True:
             async with self._queue.next() as item:
-                await self._one(item)
+                await self._process(item)
 
-    async def _one(self, item: tuple[int, Key]) -> None:
+    async def _process(self, item: tuple[int, Key]) -> None:
         rule, key = self._rules[item[0]], item[1]
         try:
             step = rule.decide(key, self.view)
@@ -200,47 +203,14 @@ class World:
             return
         try:
             for write in step.writes:
-                await self._carry_out(write)
+                await self._executor.execute(write)
         except TooManyRequests as error:
             self._queue.add_after(item, error.retry_after or 1.0)
         except ApiError as error:
             delay = self._queue.retry(item)
             facts = {"rule": type(rule).__name__, "key": key, "err": str(error), "delay": delay}
-            log.debug("write failed, looking again", extra=facts)
+            log.debug("write failed, will retry", extra=facts)
         else:
             self._queue.forget(item)
             if step.again is not None:
                 self._queue.add_after(item, step.again)
-
-    async def _carry_out(self, write: Write) -> None:
-        if isinstance(write, Create):
-            await self._create(write)
-        elif isinstance(write, Patch):
-            await self._patch(write)
-        elif isinstance(write, Delete):
-            await self._delete(write)
-        elif isinstance(write, Record):
-            self._recorder.record(write.about, write.reason, write.message, type=write.type)
-
-    async def _create(self, write: Create) -> None:
-        """Create, however long it takes until it is known that that took effect. Whoever made one of another name
-        instead might have one too many, and of the pods of a Job it would count."""
-        self._told(write.kind, await create_once(self._client, write.kind, write.document, tries=None, adopt=False))
-
-    async def _patch(self, write: Patch) -> None:
-        patched = await self._client.patch(
-            write.kind,
-            write.name,
-            write.changes,
-            write.namespace,
-            type=write.type,
-            subresource=write.subresource,
-            resource_version=write.version,
-        )
-        self._told(write.kind, patched)
-
-    async def _delete(self, write: Delete) -> None:
-        """Delete; an object of that uid that is not there any more is what was wanted."""
-        with suppress(NotFound):
-            await self._client.delete(write.kind, write.name, write.namespace, uid=write.uid, grace_seconds=write.grace)
-        self.view.learn_deleted(write.uid)

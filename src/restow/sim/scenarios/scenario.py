@@ -11,10 +11,10 @@ import numpy as np
 
 from restow.model.objects import Document
 from restow.sim.loop import EPOCH
-from restow.sim.scenarios.documents import Writer
-from restow.sim.scenarios.fleet import Fleet
-from restow.sim.scenarios.placement import place, targets
-from restow.sim.scenarios.workloads import Mix, Workload, draw, gpu_request, requests
+from restow.sim.scenarios.document_writer import DocumentWriter
+from restow.sim.scenarios.placement import place_workload, utilisation_targets
+from restow.sim.scenarios.scenario_nodes import ScenarioNodes
+from restow.sim.scenarios.workloads import Mix, Workload, draw_requests, draw_workloads, gpu_request
 
 
 class Scenario(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,30 +39,35 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     start: float = EPOCH
 
 
-def documents(scenario: Scenario) -> list[Document]:
+def generate_documents(scenario: Scenario) -> list[Document]:
     """Every object of the cluster, owners before what they own."""
     rng = np.random.default_rng(scenario.seed)
-    fleet = Fleet(scenario.nodes, scenario.zones, scenario.gpu, scenario.batch, rng)
-    writer = Writer(fleet, scenario.scheduler, scenario.start, rng)
-    writer.cluster(scenario.namespaces)
+    fleet = ScenarioNodes(scenario.nodes, scenario.zones, scenario.gpu, scenario.batch, rng)
+    writer = DocumentWriter(fleet, scenario.scheduler, scenario.start, rng)
+    writer.add_cluster(scenario.namespaces)
     for index in range(scenario.daemon_sets):
         _daemons(writer, fleet, index)
-    target = targets(len(fleet), scenario.utilisation, scenario.skew, rng)
+    target = utilisation_targets(len(fleet), scenario.utilisation, scenario.skew, rng)
     for workload in _workloads(scenario, fleet, rng):
-        seats = place(fleet, workload, target, rng)
+        seats = place_workload(fleet, workload, target, rng)
         if seats:
-            writer.workload(workload, seats)
+            writer.add_workload(workload, seats)
     for index in range(scenario.pending):
-        writer.pending(_misfit(fleet, index, rng))
+        writer.add_pending(_unplaceable_workload(fleet, index, rng))
     return writer.documents
 
 
-def snapshot(scenario: Scenario) -> Document:
+def generate_snapshot(scenario: Scenario) -> Document:
     """The cluster as `kubectl get … -o json` would print it."""
-    return {"apiVersion": "v1", "kind": "List", "metadata": {"resourceVersion": ""}, "items": documents(scenario)}
+    return {
+        "apiVersion": "v1",
+        "kind": "List",
+        "metadata": {"resourceVersion": ""},
+        "items": generate_documents(scenario),
+    }
 
 
-def _workloads(scenario: Scenario, fleet: Fleet, rng: np.random.Generator) -> list[Workload]:
+def _workloads(scenario: Scenario, fleet: ScenarioNodes, rng: np.random.Generator) -> list[Workload]:
     mix = Mix(
         pinned=scenario.pinned,
         apart=scenario.apart,
@@ -73,18 +78,18 @@ def _workloads(scenario: Scenario, fleet: Fleet, rng: np.random.Generator) -> li
     )
     ordinary = fleet.allocatable[0, fleet.pool != "gpu"].sum()
     mean = float(ordinary) * scenario.utilisation / max(scenario.pods, 1)
-    return list(draw(scenario.pods, mean, scenario.namespaces, fleet.zones, mix, rng))
+    return list(draw_workloads(scenario.pods, mean, scenario.namespaces, fleet.zones, mix, rng))
 
 
-def _daemons(writer: Writer, fleet: Fleet, index: int) -> None:
+def _daemons(writer: DocumentWriter, fleet: ScenarioNodes, index: int) -> None:
     """A small agent on every node that has room for it; it tolerates everything."""
-    request = requests(100.0, [1], np.random.default_rng(index))[0]
+    request = draw_requests(100.0, [1], np.random.default_rng(index))[0]
     seats = np.flatnonzero(fleet.fits(request))
     fleet.take(seats, request)
-    writer.daemon_set(f"agent-{index}", request, seats.tolist())
+    writer.add_daemon_set(f"agent-{index}", request, seats.tolist())
 
 
-def _misfit(fleet: Fleet, index: int, rng: np.random.Generator) -> Workload:
+def _unplaceable_workload(fleet: ScenarioNodes, index: int, rng: np.random.Generator) -> Workload:
     """A pod that no node has room for now, although an emptied one would: a reason to defragment."""
     gpu_nodes = np.flatnonzero(fleet.pool == "gpu")
     if gpu_nodes.size and index % 2 == 0:

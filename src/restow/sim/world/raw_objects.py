@@ -12,7 +12,7 @@ from restow.model.kinds import Kind
 from restow.model.objects import Document, ObjectMeta
 
 
-class Whole(msgspec.Struct, frozen=True, kw_only=True):
+class RawObject(msgspec.Struct, frozen=True, kw_only=True):
     """Typed metadata; spec, status and data as the documents they are."""
 
     metadata: ObjectMeta = ObjectMeta()
@@ -22,24 +22,24 @@ class Whole(msgspec.Struct, frozen=True, kw_only=True):
     revision: int | None = None
 
 
-def _whole(kind: Kind[Any]) -> Kind[Whole]:
+def _raw_kind(kind: Kind[Any]) -> Kind[RawObject]:
     return Kind(
         group=kind.group,
         version=kind.version,
         kind=kind.kind,
         plural=kind.plural,
         namespaced=kind.namespaced,
-        type=Whole,
+        type=RawObject,
     )
 
 
-REPLICA_SET = _whole(kinds.REPLICA_SET)
-DEPLOYMENT = _whole(kinds.DEPLOYMENT)
-STATEFUL_SET = _whole(kinds.STATEFUL_SET)
-DAEMON_SET = _whole(kinds.DAEMON_SET)
-JOB = _whole(kinds.JOB)
-CRON_JOB = Kind(group="batch", kind="CronJob", plural="cronjobs", namespaced=True, type=Whole)
+REPLICA_SET = _raw_kind(kinds.REPLICA_SET)
+DEPLOYMENT = _raw_kind(kinds.DEPLOYMENT)
+STATEFUL_SET = _raw_kind(kinds.STATEFUL_SET)
+DAEMON_SET = _raw_kind(kinds.DAEMON_SET)
+JOB = _raw_kind(kinds.JOB)
+CRON_JOB = Kind(group="batch", kind="CronJob", plural="cronjobs", namespaced=True, type=RawObject)
 CONTROLLER_REVISION = Kind(
-    group="apps", kind="ControllerRevision", plural="controllerrevisions", namespaced=True, type=Whole
+    group="apps", kind="ControllerRevision", plural="controllerrevisions", namespaced=True, type=RawObject
 )
-BUDGET = _whole(kinds.POD_DISRUPTION_BUDGET)
+BUDGET = _raw_kind(kinds.POD_DISRUPTION_BUDGET)

@@ -1,7 +1,7 @@
-"""Claims and volumes that are in use stay until they are not, whoever deletes them.
+"""Protection of claims and volumes in use (pvc-protection and pv-protection of kube-controller-manager).
 
-The API server marks new ones with a finalizer, if it protects them at all. It is taken from a claim when no pod on a
-node uses it any more, and from a volume when its claim is gone.
+The API server sets a finalizer on new ones, if it protects them at all. It is removed from a deleted claim when no pod
+on a node uses it any more, and from a deleted volume when its claim is gone.
 """
 
 from __future__ import annotations
@@ -10,16 +10,16 @@ from collections.abc import Iterable
 from typing import Any
 
 from restow.client.cache import Change
-from restow.model.cluster.names import Key
 from restow.model.kinds import PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM, POD, Kind
+from restow.model.object_key import Key
 from restow.model.objects import PersistentVolume, PersistentVolumeClaim
 from restow.model.pods import is_finished
 from restow.sim.world.rule import Rule
 from restow.sim.world.step import NOTHING, Patch, Step
 from restow.sim.world.view import View
 
-OF_CLAIMS = "kubernetes.io/pvc-protection"
-OF_VOLUMES = "kubernetes.io/pv-protection"
+CLAIM_FINALIZER = "kubernetes.io/pvc-protection"
+VOLUME_FINALIZER = "kubernetes.io/pv-protection"
 
 
 class ClaimProtection(Rule):
@@ -35,10 +35,10 @@ class ClaimProtection(Rule):
 
     def decide(self, key: Key, view: View) -> Step:
         claim = view.get(PERSISTENT_VOLUME_CLAIM, key)
-        if claim is None or not _is_held(claim, OF_CLAIMS):
+        if claim is None or not _is_kept_by(claim, CLAIM_FINALIZER):
             return NOTHING
         used = any(pod.spec.node_name and not is_finished(pod) for pod in view.pods_using(*key))
-        return NOTHING if used else _let_go(self.kind, claim, OF_CLAIMS)
+        return NOTHING if used else _remove_finalizer(self.kind, claim, CLAIM_FINALIZER)
 
 
 class VolumeProtection(Rule):
@@ -51,21 +51,21 @@ class VolumeProtection(Rule):
 
     def decide(self, key: Key, view: View) -> Step:
         volume = view.get(PERSISTENT_VOLUME, key)
-        if volume is None or not _is_held(volume, OF_VOLUMES):
+        if volume is None or not _is_kept_by(volume, VOLUME_FINALIZER):
             return NOTHING
         reference = volume.spec.claim_ref
         claim = (
             view.get(PERSISTENT_VOLUME_CLAIM, (reference.namespace or "", reference.name or "")) if reference else None
         )
         used = claim is not None and reference is not None and claim.metadata.uid == reference.uid
-        return NOTHING if used else _let_go(self.kind, volume, OF_VOLUMES)
+        return NOTHING if used else _remove_finalizer(self.kind, volume, VOLUME_FINALIZER)
 
 
-def _is_held(item: PersistentVolumeClaim | PersistentVolume, finalizer: str) -> bool:
+def _is_kept_by(item: PersistentVolumeClaim | PersistentVolume, finalizer: str) -> bool:
     return item.metadata.deletion_timestamp is not None and finalizer in (item.metadata.finalizers or ())
 
 
-def _let_go(kind: Kind[Any], item: PersistentVolumeClaim | PersistentVolume, finalizer: str) -> Step:
+def _remove_finalizer(kind: Kind[Any], item: PersistentVolumeClaim | PersistentVolume, finalizer: str) -> Step:
     meta = item.metadata
     left = [one for one in meta.finalizers or () if one != finalizer]
     changes = {"metadata": {"uid": meta.uid, "finalizers": left}}

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 from restow.model import kinds
 from restow.sim.world import Settings
-from tests.sim.stage import new_claim, pass_time, ready, stage, storage_class, virtual, workload
+from tests.sim.simulated_cluster import (
+    is_pod_ready,
+    new_claim,
+    on_virtual_time,
+    pass_time,
+    simulated_cluster,
+    storage_class,
+    workload,
+)
 from tests.sim.statuses import names, status
 
 
-@virtual
+@on_virtual_time
 async def test_an_ordered_stateful_set_comes_and_goes_one_by_one() -> None:
-    async with stage(settings=Settings(start=2)) as it:
+    async with simulated_cluster(settings=Settings(start=2)) as it:
         await it.create(kinds.STATEFUL_SET, workload("db", 3, serviceName="db"))
         grown = []
         for _ in range(3):
@@ -26,17 +34,17 @@ async def test_an_ordered_stateful_set_comes_and_goes_one_by_one() -> None:
         assert names(await it.pods()) == ["db-0"]
 
 
-@virtual
+@on_virtual_time
 async def test_a_parallel_stateful_set_does_not_wait() -> None:
-    async with stage(settings=Settings(start=5)) as it:
+    async with simulated_cluster(settings=Settings(start=5)) as it:
         await it.create(kinds.STATEFUL_SET, workload("db", 3, serviceName="db", podManagementPolicy="Parallel"))
         await pass_time(1)
         assert len(await it.pods()) == 3
 
 
-@virtual
+@on_virtual_time
 async def test_an_evicted_stateful_pod_returns_under_its_name_with_its_claim() -> None:
-    async with stage() as it:
+    async with simulated_cluster() as it:
         await it.create(kinds.STORAGE_CLASS, storage_class("fast", "WaitForFirstConsumer"))
         await it.create(
             kinds.STATEFUL_SET, workload("db", 2, serviceName="db", volumeClaimTemplates=[new_claim("data")])
@@ -49,14 +57,14 @@ async def test_an_evicted_stateful_pod_returns_under_its_name_with_its_claim() -
         [after, _] = await it.pods()
         assert after.metadata.name == "db-0"
         assert after.metadata.uid != before.metadata.uid
-        assert ready(after)
+        assert is_pod_ready(after)
         again = await it.document(kinds.PERSISTENT_VOLUME_CLAIM, "data-db-0")
         assert again["spec"]["volumeName"] == claim["spec"]["volumeName"]
 
 
-@virtual
+@on_virtual_time
 async def test_a_partition_holds_an_update_back_below_it() -> None:
-    async with stage() as it:
+    async with simulated_cluster() as it:
         rolling = {"type": "RollingUpdate", "rollingUpdate": {"partition": 2}}
         await it.create(kinds.STATEFUL_SET, workload("db", 3, serviceName="db", updateStrategy=rolling))
         await pass_time(30)
@@ -76,9 +84,9 @@ async def test_a_partition_holds_an_update_back_below_it() -> None:
 # ---- DaemonSet
 
 
-@virtual
+@on_virtual_time
 async def test_a_daemon_set_runs_on_every_node_that_fits() -> None:
-    async with stage(nodes=3) as it:
+    async with simulated_cluster(nodes=3) as it:
         taint = {"spec": {"taints": [{"key": "gpu", "value": "yes", "effect": "NoSchedule"}]}}
         await it.patch(kinds.NODE, "n3", taint)
         await it.create(kinds.DAEMON_SET, workload("agent", None))
@@ -92,15 +100,15 @@ async def test_a_daemon_set_runs_on_every_node_that_fits() -> None:
         assert sorted(each.spec.node_name or "" for each in await it.pods()) == ["n1", "n2", "n3"]
 
 
-@virtual
+@on_virtual_time
 async def test_a_daemon_set_update_replaces_one_node_at_a_time() -> None:
-    async with stage(nodes=3, settings=Settings(start=5)) as it:
+    async with simulated_cluster(nodes=3, settings=Settings(start=5)) as it:
         await it.create(kinds.DAEMON_SET, workload("agent", None))
         await pass_time(20)
         await it.patch(kinds.DAEMON_SET, "agent", {"spec": {"template": {"metadata": {"labels": {"v": "2"}}}}})
         fewest = 3
         for _ in range(60):
             await pass_time(1)
-            fewest = min(fewest, sum(map(ready, await it.pods())))
+            fewest = min(fewest, sum(map(is_pod_ready, await it.pods())))
         assert fewest == 2
         assert [(each.metadata.labels or {}).get("v") for each in await it.pods()] == ["2"] * 3

@@ -29,7 +29,7 @@ _LAYERS = (
 )
 
 
-async def load(client: Client, documents: Iterable[Document], *, parallel: int = 16) -> None:
+async def load_documents(client: Client, documents: Iterable[Document], *, parallel: int = 16) -> None:
     """Create everything, owners before what they own, `parallel` requests at a time. What exists already is kept.
 
     Load before the world starts: controllers that see a workload before its pods make pods of their own.

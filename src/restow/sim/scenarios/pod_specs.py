@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from restow.model.objects import Document
-from restow.sim.scenarios.fleet import BATCH_TAINT, GPU_TAINT, Ints, zone_name
+from restow.sim.scenarios.scenario_nodes import BATCH_TAINT, GPU_TAINT, Ints, zone_name
 from restow.sim.scenarios.workloads import Workload
 
 STORAGE_CLASS = "zonal"
 
 
-def workload_spec(workload: Workload, scheduler: str) -> Document:
+def workload_pod_spec(workload: Workload, scheduler: str) -> Document:
     """The spec of a workload's pods, with all that keeps them from some nodes and each other."""
     tolerations: list[Document] = []
     spec: Document = {}

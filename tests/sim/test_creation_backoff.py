@@ -9,26 +9,38 @@ import pytest
 from restow.model import kinds
 from restow.model.objects import Document
 from restow.ports import Api, Request, Response
-from restow.sim.world.losses import FORGET, LONGEST, Losses
-from tests.sim.stage import job, pass_time, ready, stage, template, virtual, workload
+from restow.sim.world.creation_backoff import FORGET, LONGEST, CreationBackoff
+from tests.sim.simulated_cluster import (
+    is_pod_ready,
+    job,
+    on_virtual_time,
+    pass_time,
+    simulated_cluster,
+    template,
+    workload,
+)
 
 
 def test_pauses_double_until_the_longest_and_are_forgotten() -> None:
-    losses, now, pauses = Losses(), 0.0, []
+    losses, now, pauses = CreationBackoff(), 0.0, []
     for _ in range(8):
-        losses.note("a", now)
-        pauses.append(losses.wait("a", now))
+        losses.record_loss("a", now)
+        pauses.append(losses.seconds_left("a", now))
         now += pauses[-1]
     assert pauses == [1, 2, 4, 8, 16, 32, LONGEST, LONGEST]
-    losses.note("a", now + FORGET)
-    assert losses.wait("a", now + FORGET) == 1
+    losses.record_loss("a", now + FORGET)
+    assert losses.seconds_left("a", now + FORGET) == 1
 
 
 def test_pods_lost_together_cost_one_pause_and_only_whose_they_were() -> None:
-    losses = Losses()
+    losses = CreationBackoff()
     for moment in (0.0, 0.0, 0.5):
-        losses.note("a", moment)
-    assert (losses.wait("a", 0.5), losses.wait("a", 1.0), losses.wait("b", 0.0)) == (0.5, 0.0, 0.0)
+        losses.record_loss("a", moment)
+    assert (losses.seconds_left("a", 0.5), losses.seconds_left("a", 1.0), losses.seconds_left("b", 0.0)) == (
+        0.5,
+        0.0,
+        0.0,
+    )
 
 
 class Counter:
@@ -67,7 +79,7 @@ TASK["spec"]["template"]["spec"]["nodeName"] = "n1"
     ],
 )
 def test_an_hour_of_losses_passes_with_few_pods(kind: kinds.Kind[Any], made: Document) -> None:
-    @virtual
+    @on_virtual_time
     async def story() -> None:
         counters: list[Counter] = []
 
@@ -75,7 +87,7 @@ def test_an_hour_of_losses_passes_with_few_pods(kind: kinds.Kind[Any], made: Doc
             counters.append(Counter(api))
             return counters[-1]
 
-        async with stage(nodes=1, around=around) as it:
+        async with simulated_cluster(nodes=1, around=around) as it:
             if made["spec"]["template"] is not HUGE:
                 await it.patch(kinds.NODE, "n1", TAINTED)
             await it.create(kind, made)
@@ -85,12 +97,12 @@ def test_an_hour_of_losses_passes_with_few_pods(kind: kinds.Kind[Any], made: Doc
     story()
 
 
-@virtual
+@on_virtual_time
 async def test_a_controller_that_pauses_recovers_when_the_taint_is_gone() -> None:
-    async with stage(nodes=1) as it:
+    async with simulated_cluster(nodes=1) as it:
         await it.patch(kinds.NODE, "n1", TAINTED)
         await it.create(kinds.REPLICA_SET, workload("x", 2, pods=HOME))
         await pass_time(600)
         await it.patch(kinds.NODE, "n1", {"spec": {"taints": None}})
         await pass_time(LONGEST + 5)
-        assert [ready(each) for each in await it.pods() if each.status.phase == "Running"] == [True, True]
+        assert [is_pod_ready(each) for each in await it.pods() if each.status.phase == "Running"] == [True, True]

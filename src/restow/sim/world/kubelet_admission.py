@@ -1,4 +1,4 @@
-"""The last look a kubelet takes before it starts a pod: is there room, and is the node one the pod accepts?
+"""The admission of a pod by its kubelet: enough free resources, matching node affinity, tolerated taints.
 
 Real kubelets refuse here too, so a scheduler that over-commits a node shows: the pod ends Failed, `OutOfcpu`.
 """
@@ -6,7 +6,7 @@ Real kubelets refuse here too, so a scheduler that over-commits a node shows: th
 from __future__ import annotations
 
 from restow.model.affinity import node_constraint
-from restow.model.cluster.versions import version_number
+from restow.model.cluster.seen_versions import version_number
 from restow.model.objects import Node, Pod
 from restow.model.pods import condition, is_finished
 from restow.model.resources import PODS, amounts, shortages
@@ -14,7 +14,7 @@ from restow.model.taints import NO_EXECUTE, untolerated
 from restow.sim.world.view import View
 
 
-def misfit(pod: Pod, node: Node, view: View) -> tuple[str, str] | None:
+def admission_failure(pod: Pod, node: Node, view: View) -> tuple[str, str] | None:
     """(reason, message) why this node will not run the pod; None if it will."""
     if not node_constraint(pod.spec).matches(node.metadata.name, node.metadata.labels):
         return "NodeAffinity", "Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector"

@@ -46,7 +46,7 @@ GPU = (Shape("gpu-4", 32, 256, gpus=4), Shape("gpu-8", 96, 768, gpus=8))
 _GPU_WEIGHTS = (0.6, 0.4)
 
 
-class Fleet:
+class ScenarioNodes:
     """All nodes: `allocatable` and `free` are [resources × nodes] integers in base units (milli-cores, bytes,
     counts)."""
 

@@ -8,7 +8,7 @@ from restow.model import kinds
 from restow.model.kinds import Kind
 from restow.model.objects import Document
 from restow.sim.world import Settings
-from tests.sim.stage import pass_time, pod, stage, virtual
+from tests.sim.simulated_cluster import on_virtual_time, pass_time, pod, simulated_cluster
 
 CLASS = {"metadata": {"name": "fast"}, "provisioner": "sim/disk", "volumeBindingMode": "Immediate"}
 CLAIM: Document = {
@@ -24,9 +24,9 @@ CLAIM: Document = {
 CLAIM_AND_VOLUME: tuple[Kind[Any], ...] = (kinds.PERSISTENT_VOLUME_CLAIM, kinds.PERSISTENT_VOLUME)
 
 
-@virtual
+@on_virtual_time
 async def test_a_claim_stays_until_its_pod_has_gone_and_its_volume_until_it_is_released() -> None:
-    async with stage(settings=Settings(protect_volumes=True)) as it:
+    async with simulated_cluster(settings=Settings(protect_volumes=True)) as it:
         await it.create(kinds.STORAGE_CLASS, CLASS)
         await it.create(kinds.PERSISTENT_VOLUME_CLAIM, CLAIM)
         await it.create(kinds.POD, pod("a", volumes=[{"name": "d", "persistentVolumeClaim": {"claimName": "data"}}]))

@@ -1,4 +1,4 @@
-"""Pods nobody will ever finish: those bound to a node that is gone, after a while, and unbound ones being deleted."""
+"""The pod garbage collector: removes pods of nodes that are gone, after a delay, and deleted pods without a node."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from restow.client.cache import Change
-from restow.model.cluster.names import Key, key_of
 from restow.model.kinds import NODE, POD, Kind
+from restow.model.object_key import Key, key_of
 from restow.model.objects import Pod
 from restow.model.pods import condition, is_finished
 from restow.model.times import format_time, parse_time
@@ -18,7 +18,7 @@ from restow.sim.world.step import NOTHING, Delete, Patch, Step, Write
 from restow.sim.world.view import View
 
 
-class PodGarbage(Rule):
+class PodGarbageCollector(Rule):
     kind = POD
     also = (NODE,)
 
@@ -40,7 +40,7 @@ class PodGarbage(Rule):
         return Step((Delete.of(POD, pod, grace=0),)) if deleting else NOTHING
 
     def _lost(self, pod: Pod, now: float) -> Step:
-        """First say that the pod was disrupted, and after the notice remove it: the node might come back."""
+        """First set DisruptionTarget, and remove the pod after the delay: the node might come back."""
         target = condition(pod.status.conditions, "DisruptionTarget")
         if target is None or target.status != "True":
             return Step((_disrupted(pod, now),))

@@ -29,7 +29,7 @@ from restow.sim.world import Rule, Settings, World
 C = TypeVar("C", bound=Controller)
 
 
-def virtual(story: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+def on_virtual_time(story: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
     """A test that is a coroutine on virtual time."""
 
     @functools.wraps(story)
@@ -39,7 +39,7 @@ def virtual(story: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., No
     return test
 
 
-class Stage:
+class SimulatedCluster:
     """The cluster as a test sees and changes it."""
 
     def __init__(self, api: MemoryApi, world: World, clock: VirtualClock) -> None:
@@ -64,7 +64,7 @@ class Stage:
     async def delete(self, kind: Kind[Any], name: str, namespace: str | None = "default", **options: Any) -> None:
         await self.client.delete(kind, name, namespace if kind.namespaced else None, **options)
 
-    async def let_anything_be_written(self, kind: Kind[Any], part: str) -> None:
+    async def allow_any_field(self, kind: Kind[Any], part: str) -> None:
         """Somebody else's definition of a kind is installed, which says nothing of its spec, or of its status."""
         name = kind.qualified_name
         [version] = (await self.document(kinds.CUSTOM_RESOURCE_DEFINITION, name))["spec"]["versions"]
@@ -74,31 +74,31 @@ class Stage:
 
 
 @asynccontextmanager
-async def stage(
+async def simulated_cluster(
     *,
     nodes: int = 3,
     seed: int = 1,
     settings: Settings | None = None,
     rules: Sequence[Rule] | None = None,
     around: Callable[[Api], Api] = lambda api: api,
-) -> AsyncIterator[Stage]:
+) -> AsyncIterator[SimulatedCluster]:
     """A cluster of equal nodes n1, n2, ... with the whole world and the scheduler; with other rules without it."""
     clock = VirtualClock()
     settings = settings or Settings()
     api = MemoryApi(clock, random.Random(seed))
     world = World(around(api), clock, random.Random(seed + 1), rules=rules, settings=settings)
-    made = Stage(api, world, clock)
+    made = SimulatedCluster(api, world, clock)
     for number in range(1, nodes + 1):
         await made.create(kinds.NODE, node(f"n{number}"))
     async with AsyncExitStack() as acting:
         await acting.enter_async_context(world)
         if rules is None:
-            await acting.enter_async_context(scheduler(around(api), clock, seed=seed + 2))
+            await acting.enter_async_context(running_scheduler(around(api), clock, seed=seed + 2))
         yield made
     assert world.failures == 0
 
 
-def profile(*plugins: Plugin) -> Profile:
+def default_profile(*plugins: Plugin) -> Profile:
     """The default one, with more plugins behind."""
     made = read_profile({"schedulerNames": ["restow", "default-scheduler"]})
     if not plugins:
@@ -108,18 +108,18 @@ def profile(*plugins: Plugin) -> Profile:
 
 
 @asynccontextmanager
-async def scheduler(
+async def running_scheduler(
     api: Api, clock: Clock, *plugins: Plugin, seed: int = 1, settings: SchedulerSettings | None = None
 ) -> AsyncIterator[Scheduler]:
     """The scheduler runs and knows the cluster."""
-    async with running(
-        Scheduler(api, clock, random.Random(seed), profile=profile(*plugins), settings=settings)
+    async with running_component(
+        Scheduler(api, clock, random.Random(seed), profile=default_profile(*plugins), settings=settings)
     ) as made:
         yield made
 
 
 @asynccontextmanager
-async def running(made: C) -> AsyncIterator[C]:
+async def running_component(made: C) -> AsyncIterator[C]:
     """A component runs until the context ends."""
     task = asyncio.create_task(made.run(), name=type(made).__name__)
     ready = asyncio.create_task(made.ready(), name=f"{type(made).__name__} ready")
@@ -175,11 +175,11 @@ def job(name: str, *, run: float = 10, exit_code: int = 0, policy: str = "Never"
     return {"metadata": {"name": name, "namespace": "default"}, "spec": {"template": pods, **spec}}
 
 
-def ready(pod: Pod) -> bool:
+def is_pod_ready(pod: Pod) -> bool:
     return any(each.type == "Ready" and each.status == "True" for each in pod.status.conditions or ())
 
 
-def reason(pod: Pod, kind: str) -> str:
+def condition_message(pod: Pod, kind: str) -> str:
     return next((each.message or "" for each in pod.status.conditions or () if each.type == kind), "")
 
 

@@ -21,7 +21,7 @@ _KINDS = {(kind.group, kind.version, kind.plural): kind.kind for kind in ALL_KIN
 _ACTS = {"binding": "bind", "eviction": "evict"}
 
 
-class Write(msgspec.Struct, frozen=True):
+class RecordedWrite(msgspec.Struct, frozen=True):
     """One write that took effect: its place in the run, its name, what was asked and what was answered."""
 
     index: int
@@ -39,28 +39,28 @@ class _Body(msgspec.Struct):
     metadata: _Named | None = None
 
 
-class Writes:
+class WriteLog:
     """Every write of a run in order."""
 
     def __init__(self) -> None:
-        self._writes: list[Write] = []
+        self._writes: list[RecordedWrite] = []
         self._seen: Counter[str] = Counter()
 
     def __len__(self) -> int:
         return len(self._writes)
 
-    def __iter__(self) -> Iterator[Write]:
+    def __iter__(self) -> Iterator[RecordedWrite]:
         return iter(self._writes)
 
     @property
     def names(self) -> list[str]:
         return [write.name for write in self._writes]
 
-    def add(self, request: Request, response: Response) -> Write:
+    def add(self, request: Request, response: Response) -> RecordedWrite:
         name = name_of(request)
         self._seen[name] += 1
         count = self._seen[name]
-        write = Write(len(self._writes), name if count == 1 else f"{name} ({count})", request, response)
+        write = RecordedWrite(len(self._writes), name if count == 1 else f"{name} ({count})", request, response)
         self._writes.append(write)
         return write
 

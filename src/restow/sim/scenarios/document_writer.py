@@ -1,5 +1,4 @@
-"""A generated cluster written down as Kubernetes documents, in the state in which its controllers would leave it
-alone."""
+"""A generated cluster as Kubernetes documents, in a state that its controllers would leave unchanged."""
 
 from __future__ import annotations
 
@@ -11,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from restow.model.objects import Document
-from restow.sim.scenarios.fleet import Fleet, Ints
-from restow.sim.scenarios.specs import STORAGE_CLASS, claim_template, pod_spec, running_status, workload_spec
+from restow.sim.scenarios.pod_specs import STORAGE_CLASS, claim_template, pod_spec, running_status, workload_pod_spec
+from restow.sim.scenarios.scenario_nodes import Ints, ScenarioNodes
 from restow.sim.scenarios.workloads import PRIORITIES, Workload
 from restow.sim.world.daemon_set import pin_to_node
 from restow.sim.world.template import (
@@ -30,12 +29,12 @@ _API_VERSIONS = {"Deployment": "apps/v1", "ReplicaSet": "apps/v1", "StatefulSet"
 _CRITICAL = 2_000_001_000  # system-node-critical
 
 
-class Writer:
+class DocumentWriter:
     """Collects documents; uids, ages and name suffixes come from the one random generator."""
 
-    def __init__(self, fleet: Fleet, scheduler: str, start: float, rng: np.random.Generator) -> None:
+    def __init__(self, nodes: ScenarioNodes, scheduler: str, start: float, rng: np.random.Generator) -> None:
         self.documents: list[Document] = []
-        self._fleet = fleet
+        self._nodes = nodes
         self._scheduler = scheduler
         self._start = start
         self._random = random.Random(int(rng.integers(2**63)))
@@ -43,15 +42,14 @@ class Writer:
 
     # ---- the cluster
 
-    def cluster(self, namespaces: int) -> None:
+    def add_cluster(self, namespaces: int) -> None:
         created = self._time(400 * _DAY)
         for name in ("default", "kube-system", *(f"team-{index:02d}" for index in range(max(namespaces, 1)))):
-            self._add("v1", "Namespace", name, None, created, status={"phase": "Active"})
+            self._add("v1 Namespace", name, None, created, status={"phase": "Active"})
         for name, value in PRIORITIES.items():
-            self._add("scheduling.k8s.io/v1", "PriorityClass", name, None, created, value=value)
+            self._add("scheduling.k8s.io/v1 PriorityClass", name, None, created, value=value)
         self._add(
-            "storage.k8s.io/v1",
-            "StorageClass",
+            "storage.k8s.io/v1 StorageClass",
             STORAGE_CLASS,
             None,
             created,
@@ -59,18 +57,17 @@ class Writer:
             volumeBindingMode="WaitForFirstConsumer",
             reclaimPolicy="Delete",
         )
-        for node in range(len(self._fleet)):
-            self.documents.append(self._fleet.document(node, self._time(100 * _DAY), self._uid()))
+        for node in range(len(self._nodes)):
+            self.documents.append(self._nodes.document(node, self._time(100 * _DAY), self._uid()))
 
-    def daemon_set(self, name: str, request: Ints, seats: Sequence[int]) -> None:
+    def add_daemon_set(self, name: str, request: Ints, nodes: Sequence[int]) -> None:
         labels = {"app": name}
         spec = pod_spec(request, "system-node-critical", [{"operator": "Exists"}], self._scheduler)
         template = {"metadata": {"labels": labels}, "spec": spec}
         created = self._time(90 * _DAY)
-        count = len(seats)
+        count = len(nodes)
         daemons = self._add(
-            "apps/v1",
-            "DaemonSet",
+            "apps/v1 DaemonSet",
             name,
             "kube-system",
             created,
@@ -87,21 +84,22 @@ class Writer:
         )
         owner = controller_reference("apps/v1", "DaemonSet", name, daemons["metadata"]["uid"])
         labels = labels | {REVISION_HASH: revision_name(name, template)}
-        for node in seats:
-            pinned = spec | {"affinity": pin_to_node(None, self._fleet.names[node])}
-            self._pod(f"{name}-{self._suffix()}", "kube-system", labels, {}, pinned, owner, node, _CRITICAL)
+        for node in nodes:
+            pinned = spec | {"affinity": pin_to_node(None, self._nodes.names[node])}
+            metadata = {"name": f"{name}-{self._suffix()}", "namespace": "kube-system", "labels": labels}
+            self._pod(metadata, pinned, owner, node, _CRITICAL)
 
     # ---- workloads
 
-    def workload(self, workload: Workload, seats: Sequence[int]) -> None:
-        owner, labels, spec = self._controller(workload, len(seats))
+    def add_workload(self, workload: Workload, nodes: Sequence[int]) -> None:
+        owner, labels, spec = self._controller(workload, len(nodes))
         if workload.budget:
-            self._budget(workload, len(seats))
-        for ordinal, node in enumerate(seats):
+            self._budget(workload, len(nodes))
+        for ordinal, node in enumerate(nodes):
             self._replica(workload, owner, labels, spec, ordinal, node)
 
-    def pending(self, workload: Workload) -> None:
-        """A workload whose only pod found no room."""
+    def add_pending(self, workload: Workload) -> None:
+        """A workload with one pod that no node has room for."""
         owner, labels, spec = self._controller(workload, 1, ready=0)
         self._replica(workload, owner, labels, spec, 0, None)
 
@@ -113,7 +111,7 @@ class Writer:
         template_labels = dict(labels)
         if workload.quality:
             template_labels["koordinator.sh/qosClass"] = workload.quality
-        spec = workload_spec(workload, self._scheduler)
+        spec = workload_pod_spec(workload, self._scheduler)
         template: Document = {"metadata": {"labels": template_labels}, "spec": spec}
         created = self._time(60 * _DAY)
         status = _status(replicas, replicas if ready is None else ready)
@@ -132,12 +130,11 @@ class Writer:
             if workload.volumes:
                 body["volumeClaimTemplates"] = [claim_template()]
         owner = self._add(
-            _API_VERSIONS[kind],
-            kind,
+            f"{_API_VERSIONS[kind]} {kind}",
             workload.name,
             workload.namespace,
             created,
-            labels=labels,
+            {"labels": labels},
             spec=body,
             status=status,
         )
@@ -151,13 +148,11 @@ class Writer:
         labels: Document = {"app": workload.name}
         strategy = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": "25%", "maxUnavailable": "25%"}}
         deployment = self._add(
-            "apps/v1",
-            "Deployment",
+            "apps/v1 Deployment",
             workload.name,
             workload.namespace,
             created,
-            labels=labels,
-            annotations={"deployment.kubernetes.io/revision": "1"},
+            {"labels": labels, "annotations": {"deployment.kubernetes.io/revision": "1"}},
             spec={
                 "replicas": replicas,
                 "selector": {"matchLabels": labels},
@@ -170,18 +165,19 @@ class Writer:
         hashed = labels | {TEMPLATE_HASH: digest}
         template_labels = template["metadata"]["labels"] | {TEMPLATE_HASH: digest}
         replica_set = self._add(
-            "apps/v1",
-            "ReplicaSet",
+            "apps/v1 ReplicaSet",
             f"{workload.name}-{digest}",
             workload.namespace,
             created,
-            labels=template_labels,
-            annotations={
-                "deployment.kubernetes.io/revision": "1",
-                "deployment.kubernetes.io/desired-replicas": str(replicas),
-                "deployment.kubernetes.io/max-replicas": str(replicas + -(-replicas // 4)),
+            {
+                "labels": template_labels,
+                "annotations": {
+                    "deployment.kubernetes.io/revision": "1",
+                    "deployment.kubernetes.io/desired-replicas": str(replicas),
+                    "deployment.kubernetes.io/max-replicas": str(replicas + -(-replicas // 4)),
+                },
+                "ownerReferences": [self._reference(deployment)],
             },
-            owner=self._reference(deployment),
             spec={
                 "replicas": replicas,
                 "selector": {"matchLabels": hashed},
@@ -211,22 +207,22 @@ class Writer:
         else:
             name = f"{owner['name']}-{self._suffix()}"
         priority = PRIORITIES.get(workload.priority or "", 0)
-        self._pod(name, workload.namespace, labels, annotations, spec, owner, node, priority)
+        metadata = {"name": name, "namespace": workload.namespace, "labels": labels, "annotations": annotations}
+        self._pod(metadata, spec, owner, node, priority)
 
     def _volume(self, workload: Workload, labels: Document, pod: str, node: int) -> Document:
-        """The claim of a StatefulSet pod and its volume, bound, in the zone where the pod sits."""
+        """The claim of a StatefulSet pod and its volume, bound, in the zone of the pod's node."""
         claim = f"data-{pod}"
         created = self._time(30 * _DAY)
         uid = self._uid()
         volume = f"pvc-{uid}"
-        zone = {"key": "topology.kubernetes.io/zone", "operator": "In", "values": [self._fleet.zone_of(node)]}
+        zone = {"key": "topology.kubernetes.io/zone", "operator": "In", "values": [self._nodes.zone_of(node)]}
         self._add(
-            "v1",
-            "PersistentVolume",
+            "v1 PersistentVolume",
             volume,
             None,
             created,
-            annotations={"pv.kubernetes.io/provisioned-by": PROVISIONER},
+            {"annotations": {"pv.kubernetes.io/provisioned-by": PROVISIONER}},
             spec={
                 "capacity": {"storage": "10Gi"},
                 "accessModes": ["ReadWriteOnce"],
@@ -246,17 +242,18 @@ class Writer:
             status={"phase": "Bound"},
         )
         self._add(
-            "v1",
-            "PersistentVolumeClaim",
+            "v1 PersistentVolumeClaim",
             claim,
             workload.namespace,
             created,
-            uid=uid,
-            labels={"app": labels["app"]},
-            annotations={
-                "pv.kubernetes.io/bind-completed": "yes",
-                "pv.kubernetes.io/bound-by-controller": "yes",
-                "volume.kubernetes.io/selected-node": self._fleet.names[node],
+            {
+                "uid": uid,
+                "labels": {"app": labels["app"]},
+                "annotations": {
+                    "pv.kubernetes.io/bind-completed": "yes",
+                    "pv.kubernetes.io/bound-by-controller": "yes",
+                    "volume.kubernetes.io/selected-node": self._nodes.names[node],
+                },
             },
             spec=claim_template()["spec"] | {"volumeName": volume},
             status={"phase": "Bound", "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "10Gi"}},
@@ -273,8 +270,7 @@ class Writer:
             spec = {"minAvailable": "50%"}
             allowed = replicas - -(-replicas // 2)
         self._add(
-            "policy/v1",
-            "PodDisruptionBudget",
+            "policy/v1 PodDisruptionBudget",
             workload.name,
             workload.namespace,
             self._time(60 * _DAY),
@@ -290,62 +286,41 @@ class Writer:
 
     # ---- pods
 
-    def _pod(
-        self,
-        name: str,
-        namespace: str,
-        labels: Document,
-        annotations: Document,
-        spec: Document,
-        owner: Document,
-        node: int | None,
-        priority: int,
-    ) -> None:
+    def _pod(self, metadata: Document, spec: Document, owner: Document, node: int | None, priority: int) -> None:
+        """Add a pod; `metadata` has its name and namespace, its labels and perhaps annotations."""
         age = self._random.expovariate(1 / (5 * _DAY)) + 600
         created = self._time(age, exact=True)
-        metadata: Document = {
-            "name": name,
-            "namespace": namespace,
+        whole: Document = {
+            "name": metadata["name"],
+            "namespace": metadata["namespace"],
             "uid": self._uid(),
             "creationTimestamp": created,
-            "labels": labels,
+            "labels": metadata["labels"],
             "ownerReferences": [owner],
         }
-        if annotations:
-            metadata["annotations"] = annotations
+        if metadata.get("annotations"):
+            whole["annotations"] = metadata["annotations"]
         spec = spec | {"priority": priority}
         status: Document = {"phase": "Pending", "qosClass": "Burstable"}
         if node is not None:
-            spec["nodeName"] = self._fleet.names[node]
+            spec["nodeName"] = self._nodes.names[node]
             status = running_status(created)
-        self.documents.append({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec, "status": status})
+        self.documents.append({"apiVersion": "v1", "kind": "Pod", "metadata": whole, "spec": spec, "status": status})
 
     # ---- small things
 
     def _add(
-        self,
-        api_version: str,
-        kind: str,
-        name: str,
-        namespace: str | None,
-        created: str,
-        *,
-        uid: str | None = None,
-        labels: Document | None = None,
-        annotations: Document | None = None,
-        owner: Document | None = None,
-        **rest: Any,
+        self, kind: str, name: str, namespace: str | None, created: str, metadata: Document | None = None, **rest: Any
     ) -> Document:
-        metadata: Document = {"name": name, "uid": uid or self._uid(), "creationTimestamp": created, "generation": 1}
+        """Add an object; `kind` is the API version and the kind, `metadata` what belongs there besides the usual."""
+        given: Document = metadata or {}
+        whole: Document = {"name": name, "uid": given.get("uid") or self._uid()}
+        whole |= {"creationTimestamp": created, "generation": 1}
         if namespace:
-            metadata["namespace"] = namespace
-        if labels:
-            metadata["labels"] = labels
-        if annotations:
-            metadata["annotations"] = annotations
-        if owner:
-            metadata["ownerReferences"] = [owner]
-        document = {"apiVersion": api_version, "kind": kind, "metadata": metadata, **rest}
+            whole["namespace"] = namespace
+        whole |= {key: given[key] for key in ("labels", "annotations", "ownerReferences") if given.get(key)}
+        api_version, _, word = kind.rpartition(" ")
+        document = {"apiVersion": api_version, "kind": word, "metadata": whole, **rest}
         self.documents.append(document)
         return document
 

@@ -16,7 +16,7 @@ from restow.model import kinds
 from restow.model.objects import Pod
 from restow.ports import ApiError
 from restow.sim.loop import run_virtual
-from tests.sim.stage import Stage, node, pass_time, pod
+from tests.sim.simulated_cluster import SimulatedCluster, node, pass_time, pod
 
 Accident = Callable[[], Awaitable[object]]
 
@@ -24,7 +24,7 @@ Accident = Callable[[], Awaitable[object]]
 class Accidents:
     """Each picks by chance, and may be refused. `all` has them as often as they are likely."""
 
-    def __init__(self, it: Stage, rng: random.Random, nodes: Sequence[str]) -> None:
+    def __init__(self, it: SimulatedCluster, rng: random.Random, nodes: Sequence[str]) -> None:
         self.all: list[Accident] = []
         self._stage = it
         self._rng = rng

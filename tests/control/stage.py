@@ -22,20 +22,20 @@ from restow.sim.faults import FaultPlan
 from restow.sim.loop import VirtualClock
 from restow.sim.world import Settings as WorldSettings
 from restow.sim.world import World, default_rules
-from tests.sim.stage import Stage, node, pod, scheduler
+from tests.sim.simulated_cluster import SimulatedCluster, node, pod, running_scheduler
 
 DEFINITIONS = custom_resource_definitions()
 """Made once: thousands of runs begin with them."""
 
 
 @asynccontextmanager
-async def world(*, nodes: int = 3, cpu: str = "4", seed: int = 1, **settings: Any) -> AsyncIterator[Stage]:
+async def world(*, nodes: int = 3, cpu: str = "4", seed: int = 1, **settings: Any) -> AsyncIterator[SimulatedCluster]:
     """A cluster of equal nodes n1, n2, ... with our kinds and everything that acts on it apart from a scheduler."""
     clock = VirtualClock()
     api = MemoryApi(clock, random.Random(seed))
     how = WorldSettings(**settings)
     acting = World(api, clock, random.Random(seed + 1), rules=default_rules(how), settings=how)
-    made = Stage(api, acting, clock)
+    made = SimulatedCluster(api, acting, clock)
     for definition in DEFINITIONS:
         await made.create(kinds.CUSTOM_RESOURCE_DEFINITION, definition)
     for number in range(1, nodes + 1):
@@ -54,11 +54,11 @@ async def stage(
     seed: int = 1,
     settings: SchedulerSettings | None = None,
     **world_settings: Any,
-) -> AsyncIterator[Stage]:
+) -> AsyncIterator[SimulatedCluster]:
     """The world with the scheduler in it."""
     async with (
         world(nodes=nodes, cpu=cpu, seed=seed, **world_settings) as it,
-        scheduler(around(it.api), it.clock, *plugins, seed=seed, settings=settings),
+        running_scheduler(around(it.api), it.clock, *plugins, seed=seed, settings=settings),
     ):
         yield it
 
@@ -71,19 +71,19 @@ def group(name: str, least: int, **spec: Any) -> Document:
     return {"metadata": {"name": name, "namespace": "default"}, "spec": {"minMember": least, **spec}}
 
 
-async def places(it: Stage) -> dict[str, str | None]:
+async def places(it: SimulatedCluster) -> dict[str, str | None]:
     """Which node every pod is on."""
     return {one.metadata.name: one.spec.node_name for one in await it.pods()}
 
 
-async def events(it: Stage, reason: str, about: str | None = None) -> list[tuple[str, str]]:
+async def events(it: SimulatedCluster, reason: str, about: str | None = None) -> list[tuple[str, str]]:
     """(object, message) of the Events with this reason, of one kind of object or of all, oldest first."""
     found = (await it.client.list(kinds.EVENT.whole)).items
     told = [one for one in found if one["reason"] == reason and about in (None, one["involvedObject"]["kind"])]
     return [(one["involvedObject"]["name"], one["message"]) for one in told]
 
 
-async def condition(it: Stage, name: str, type: str = "PodScheduled") -> tuple[str, str | None, str | None]:
+async def condition(it: SimulatedCluster, name: str, type: str = "PodScheduled") -> tuple[str, str | None, str | None]:
     one: Pod = await it.client.get(kinds.POD, name, "default")
     found = next(each for each in one.status.conditions or () if each.type == type)
     return found.status, found.reason, found.message
@@ -104,7 +104,7 @@ async def over_committed(client: Client) -> list[str]:
     return found
 
 
-async def check_room(it: Stage) -> None:
+async def check_room(it: SimulatedCluster) -> None:
     """No node has more on it than it offers, and no kubelet had to refuse a pod."""
     assert await over_committed(it.client) == []
     refused = [one.metadata.name for one in await it.pods() if (one.status.reason or "").startswith("OutOf")]

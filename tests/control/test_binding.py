@@ -9,7 +9,7 @@ from restow.ports import ApiError
 from restow.scheduling.framework import wait
 from tests.control.interference import BUSY, CONFLICT, FORBIDDEN, MISSING, UNKNOWN, Blind, Keeper, interfered
 from tests.control.stage import check_room, condition, events, places, stage
-from tests.sim.stage import node, pass_time, pod, ready, virtual
+from tests.sim.simulated_cluster import is_pod_ready, node, on_virtual_time, pass_time, pod
 
 # --- answers to a binding ---------------------------------------------------------------------------------------------
 
@@ -27,14 +27,14 @@ from tests.sim.stage import node, pass_time, pod, ready, virtual
     ],
 )
 def test_a_binding_that_fails_gets_there_in_the_end(story: dict[str, list[ApiError]], bindings: int) -> None:
-    @virtual
+    @on_virtual_time
     async def run() -> None:
         keeper = Keeper()
         made, around = interfered(**{key: list(errors) for key, errors in story.items()})
         async with stage(keeper, around=around) as it:
             await it.create(kinds.POD, pod("a"))
             await pass_time(60)
-            assert all(map(ready, await it.pods()))
+            assert all(map(is_pod_ready, await it.pods()))
             assert made[0].bindings == bindings
             assert keeper.journal[-3:] == ["reserve", "pre-bind", "post-bind"]
             assert keeper.journal.count("unreserve") == keeper.journal.count("reserve") - 1
@@ -43,7 +43,7 @@ def test_a_binding_that_fails_gets_there_in_the_end(story: dict[str, list[ApiErr
     run()
 
 
-@virtual
+@on_virtual_time
 async def test_a_time_out_that_took_effect_is_found_out_even_if_no_event_says_so() -> None:
     made, around = interfered(after=[UNKNOWN])
     async with stage(around=lambda api: around(Blind(api, "a"))) as it:
@@ -54,7 +54,7 @@ async def test_a_time_out_that_took_effect_is_found_out_even_if_no_event_says_so
         assert [name for name, _ in await events(it, "Scheduled")] == ["a"]
 
 
-@virtual
+@on_virtual_time
 async def test_a_pod_that_goes_away_while_it_is_bound_leaves_nothing_behind() -> None:
     made, around = interfered()
     keeper = Keeper()
@@ -73,7 +73,7 @@ async def test_a_pod_that_goes_away_while_it_is_bound_leaves_nothing_behind() ->
         assert await events(it, "FailedScheduling") == []
 
 
-@virtual
+@on_virtual_time
 async def test_somebody_else_binds_the_pod_first() -> None:
     made, around = interfered()
     async with stage(around=around, nodes=2) as it:
@@ -96,7 +96,7 @@ async def test_somebody_else_binds_the_pod_first() -> None:
 # --- the place changes ------------------------------------------------------------------------------------------------
 
 
-@virtual
+@on_virtual_time
 async def test_a_foreign_pod_takes_the_room_before_binding() -> None:
     keeper = Keeper()
     keeper.settles = [wait("a moment")] * 2  # the second one when the pod shows where it is expected
@@ -118,7 +118,7 @@ async def test_a_foreign_pod_takes_the_room_before_binding() -> None:
         assert await places(it) == {"ours": "n2", "theirs": "n1"}
 
 
-@virtual
+@on_virtual_time
 async def test_the_node_is_deleted_before_binding() -> None:
     keeper = Keeper()
     keeper.settles = [wait("a moment")] * 2  # the second one when the pod shows where it is expected

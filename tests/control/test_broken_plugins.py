@@ -33,7 +33,7 @@ from restow.scheduling.framework import (
     wait,
 )
 from tests.control.stage import condition, places, stage
-from tests.sim.stage import pass_time, pod, virtual
+from tests.sim.simulated_cluster import on_virtual_time, pass_time, pod
 
 
 class Odd(Plugin):
@@ -204,10 +204,10 @@ BOOM, NO_CODE, NO_PAIR = "Odd: RuntimeError: boom", "no attribute 'code'", "cann
         pytest.param(OddBind(bind=list), "not bound to node", id="Bind does nothing"),
     ],
 )
-@virtual
+@on_virtual_time
 async def test_who_is_answered_nonsense_is_told_so_and_nobody_else_notices(plugin: Odd, told: str) -> None:
     large = "9" if isinstance(plugin, OddPostFilter) else "1100m"
-    async with stage(plugin, settings=SchedulerSettings(settle_limit=10.0)) as it:
+    async with stage(plugin, settings=SchedulerSettings(pre_bind_timeout=10.0)) as it:
         for name, cpu in (("a", "1"), ("odd", large), ("b", "1")):
             await it.create(kinds.POD, pod(name, cpu))
         await pass_time(15)

@@ -16,11 +16,20 @@ from restow.sim.faults import FaultPlan, FaultyApi, run_until_crash
 from restow.sim.loop import run_virtual
 from tests.control.stage import Audited, check_room, events, group, member, places, stage, world
 from tests.control.volumes import CLAIM, CLASS, MOUNT
-from tests.sim.stage import Stage, node, pass_time, pod, ready, scheduler, virtual, workload
+from tests.sim.simulated_cluster import (
+    SimulatedCluster,
+    is_pod_ready,
+    node,
+    on_virtual_time,
+    pass_time,
+    pod,
+    running_scheduler,
+    workload,
+)
 from tests.sim.troubles import PHASES, plans
 
 
-async def _everything(it: Stage) -> None:
+async def _everything(it: SimulatedCluster) -> None:
     """A bit of everything: a gang, a volume, a workload, and a pod that fits only where a node comes later."""
     await it.create(kinds.STORAGE_CLASS, CLASS)
     await it.create(kinds.PERSISTENT_VOLUME_CLAIM, CLAIM)
@@ -32,11 +41,11 @@ async def _everything(it: Stage) -> None:
     await it.create(kinds.POD, pod("big", "6"))
 
 
-async def _is_settled(it: Stage) -> None:
+async def _is_settled(it: SimulatedCluster) -> None:
     pods = await it.pods()
     assert {one.metadata.name for one in pods} >= {"db", "w1", "w2", "big"}
     assert len(pods) == 6
-    assert all(map(ready, pods)), await places(it)
+    assert all(map(is_pod_ready, pods)), await places(it)
     assert (await it.document(kinds.POD_GROUP, "train"))["status"]["phase"] == "Running"
     await check_room(it)
 
@@ -50,13 +59,13 @@ async def _live(plan: FaultPlan) -> FaultyApi:
         mortal = FaultyApi(it.api, random.Random(3), plan)
 
         async def first() -> None:
-            async with scheduler(mortal, it.clock):
+            async with running_scheduler(mortal, it.clock):
                 await asyncio.sleep(20)
 
         await _everything(it)
         await run_until_crash(mortal, first())
         await it.create(kinds.NODE, node("large", cpu="8"))
-        async with scheduler(it.api, it.clock, seed=2):
+        async with running_scheduler(it.api, it.clock, seed=2):
             await asyncio.sleep(30)
             await _is_settled(it)
     return mortal
@@ -151,14 +160,14 @@ def test_gangs_become_whole_whatever_dies_fails_or_takes_their_room(seed: int) -
                 for number in range(4):
                     await it.create(kinds.POD, member(f"{gang}{number}", gang, "1"))
             for life in range(6):
-                async with scheduler(FaultyApi(it.api, rng, plan), it.clock, seed=life):
+                async with running_scheduler(FaultyApi(it.api, rng, plan), it.clock, seed=life):
                     for step in range(3):
                         name, where = f"theirs{life}-{step}", rng.choice(("n1", "n2", "n3"))
                         await it.create(kinds.POD, pod(name, "1", schedulerName="other", nodeName=where))
                         await it.create(kinds.POD, pod(f"rival{life}-{step}", "500m"))
                         await pass_time(rng.uniform(0, 2))
                         await it.delete(kinds.POD, name, grace_seconds=0)
-            async with scheduler(it.api, it.clock, seed=9):
+            async with running_scheduler(it.api, it.clock, seed=9):
                 await pass_time(30)
                 for one in await it.pods():
                     if one.metadata.name.startswith("rival"):
@@ -172,7 +181,7 @@ def test_gangs_become_whole_whatever_dies_fails_or_takes_their_room(seed: int) -
 # --- taking over ------------------------------------------------------------------------------------------------------
 
 
-@virtual
+@on_virtual_time
 async def test_a_successor_completes_a_gang_before_anything_else() -> None:
     async with world(nodes=1) as it:
         await it.create(kinds.POD_GROUP, group("train", 2))
@@ -182,6 +191,6 @@ async def test_a_successor_completes_a_gang_before_anything_else() -> None:
         await Client(it.api).bind("default", "w1", uid=uid, node="n1")
         await it.create(kinds.PRIORITY_CLASS, {"metadata": {"name": "high"}, "value": 1000})
         await it.create(kinds.POD, pod("rival", "2", priorityClassName="high"))
-        async with scheduler(it.api, it.clock):
+        async with running_scheduler(it.api, it.clock):
             await pass_time(10)
             assert await places(it) == {"w1": "n1", "w2": "n1", "rival": None}

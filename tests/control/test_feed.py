@@ -12,7 +12,7 @@ from restow.model.objects import Document, Node
 from restow.model.snapshot import Snapshot
 from tests.control.reservations.stage import reservation, seats
 from tests.control.stage import places, stage
-from tests.sim.stage import job, node, pass_time, pod, template, virtual, workload
+from tests.sim.simulated_cluster import job, node, on_virtual_time, pass_time, pod, template, workload
 
 
 @pytest.mark.parametrize("error", [RuntimeError, KeyError, RecursionError])
@@ -28,7 +28,7 @@ def test_one_object_that_cannot_be_read_stops_nobody_and_is_told_once(
 
     monkeypatch.setattr(Snapshot, "apply_node", trips)
 
-    @virtual
+    @on_virtual_time
     async def story() -> None:
         async with stage(nodes=0) as it:
             await it.create(kinds.NODE, node("odd"))
@@ -59,7 +59,7 @@ APP = {"apiVersion": "example.com/v1", "kind": "App", "name": "shop", "uid": "ui
     ],
     ids=lambda one: one.kind if isinstance(one, Kind) else "",
 )
-@virtual
+@on_virtual_time
 async def test_whoever_owns_what_owns_a_pod_is_its_owner(kind: Kind[Any], made: Document) -> None:
     async with stage(nodes=1) as it:
         app = {"kind": "App", "name": "shop"}

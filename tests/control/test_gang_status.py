@@ -11,7 +11,7 @@ from restow.ports import Api, Conflict, Request, Response
 from restow.scheduling.framework import SUCCESS, wait
 from tests.control.interference import Keeper
 from tests.control.stage import group, member, places, stage
-from tests.sim.stage import Stage, pass_time, virtual
+from tests.sim.simulated_cluster import SimulatedCluster, on_virtual_time, pass_time
 
 
 class _Busy:
@@ -30,7 +30,7 @@ class _Busy:
         return self._api.watch(request)
 
 
-@virtual
+@on_virtual_time
 async def test_what_was_to_be_said_before_a_gang_started_is_said_no_more() -> None:
     busy: list[_Busy] = []
 
@@ -49,11 +49,11 @@ async def test_what_was_to_be_said_before_a_gang_started_is_said_no_more() -> No
         assert status["phase"] == "Running"
 
 
-async def _grows(it: Stage) -> None:
+async def _grows(it: SimulatedCluster) -> None:
     await it.patch(kinds.POD_GROUP, "train", {"spec": {"minMember": 9}})
 
 
-async def _loses_a_member(it: Stage) -> None:
+async def _loses_a_member(it: SimulatedCluster) -> None:
     await it.patch(kinds.POD, "w1", {"metadata": {"annotations": {"scheduling.k8s.io/group-name": None}}})
 
 
@@ -66,8 +66,10 @@ async def _loses_a_member(it: Stage) -> None:
         pytest.param(_loses_a_member, "1 of 2 pods have a node already: … needs 2 pods, 1 exist", id="loses a member"),
     ],
 )
-@virtual
-async def test_a_gang_that_changes_on_its_way_to_nodes(happens: Callable[[Stage], Awaitable[None]], told: str) -> None:
+@on_virtual_time
+async def test_a_gang_that_changes_on_its_way_to_nodes(
+    happens: Callable[[SimulatedCluster], Awaitable[None]], told: str
+) -> None:
     keeper = Keeper()
     keeper.permits, keeper.patience = [wait("not yet")], 300.0
     async with stage(keeper, nodes=2) as it:

@@ -15,10 +15,10 @@ from restow.model.quantity import amount
 from restow.ports import Api, Request, Response
 from tests.control.interference import FORBIDDEN, UNKNOWN, Forbidding, interfered
 from tests.control.stage import check_room, events, group, member, places, stage, world
-from tests.sim.stage import Stage, pass_time, pod, scheduler, virtual
+from tests.sim.simulated_cluster import SimulatedCluster, on_virtual_time, pass_time, pod, running_scheduler
 
 
-@virtual
+@on_virtual_time
 async def test_a_gang_that_is_bound_half_way_is_completed_first_and_says_so() -> None:
     made, around = interfered()
     async with stage(around=around, nodes=1) as it:
@@ -38,7 +38,7 @@ async def test_a_gang_that_is_bound_half_way_is_completed_first_and_says_so() ->
         assert message.endswith("the gang is completed before anything else")
 
 
-@virtual
+@on_virtual_time
 async def test_a_gang_that_cannot_be_completed_backs_off_whoever_else_comes() -> None:
     made: list[Forbidding] = []
 
@@ -57,7 +57,7 @@ async def test_a_gang_that_cannot_be_completed_backs_off_whoever_else_comes() ->
         assert None not in [where for name, where in (await places(it)).items() if name != "w2"]
 
 
-@virtual
+@on_virtual_time
 async def test_room_that_becomes_free_goes_to_a_broken_gang_whatever_back_off_is_left() -> None:
     made, around = interfered()
     async with stage(around=around, nodes=1) as it:
@@ -80,7 +80,7 @@ async def test_room_that_becomes_free_goes_to_a_broken_gang_whatever_back_off_is
         assert (await places(it))["w2"] == "n1"
 
 
-@virtual
+@on_virtual_time
 async def test_a_member_that_goes_away_when_others_are_bound_has_its_place_filled_first() -> None:
     made, around = interfered()
     async with stage(around=around, nodes=1) as it:
@@ -106,7 +106,7 @@ async def test_a_member_that_goes_away_when_others_are_bound_has_its_place_fille
 # --- the rest does not fit --------------------------------------------------------------------------------------------
 
 
-async def _half_bound(it: Stage, cpu: str) -> None:
+async def _half_bound(it: SimulatedCluster, cpu: str) -> None:
     """A gang of four, of which the first two are bound by a scheduler that died then."""
     await it.create(kinds.POD_GROUP, group("train", 4))
     for name in ("w1", "w2", "w3", "w4"):
@@ -126,7 +126,7 @@ async def _half_bound(it: Stage, cpu: str) -> None:
 def test_what_is_missing_of_a_gang_is_placed_before_anything_else_however_room_becomes_free(
     old: str, rival: str
 ) -> None:
-    @virtual
+    @on_virtual_time
     async def story() -> None:
         async with world(nodes=3) as it:
             count = int(4000 / amount("cpu", old))
@@ -137,7 +137,7 @@ def test_what_is_missing_of_a_gang_is_placed_before_anything_else_however_room_b
             await it.create(kinds.PRIORITY_CLASS, {"metadata": {"name": "high"}, "value": 1000})
             for number in range(12):
                 await it.create(kinds.POD, pod(f"rival{number}", rival, priorityClassName="high"))
-            async with scheduler(it.api, it.clock):
+            async with running_scheduler(it.api, it.clock):
                 await pass_time(5)
                 for number in range(count):
                     assert await _placed_rivals(it) == 0
@@ -153,11 +153,11 @@ def test_what_is_missing_of_a_gang_is_placed_before_anything_else_however_room_b
     story()
 
 
-async def _placed_rivals(it: Stage) -> int:
+async def _placed_rivals(it: SimulatedCluster) -> int:
     return sum(name.startswith("rival") and where is not None for name, where in (await places(it)).items())
 
 
-@virtual
+@on_virtual_time
 async def test_a_successor_keeps_the_room_for_what_is_missing_of_a_gang() -> None:
     async with world(nodes=2) as it:
         for number in range(4):
@@ -166,17 +166,17 @@ async def test_a_successor_keeps_the_room_for_what_is_missing_of_a_gang() -> Non
         for number in range(4):
             await it.create(kinds.POD, pod(f"rival{number}", "1"))
         for number in range(4):
-            async with scheduler(it.api, it.clock, seed=number):
+            async with running_scheduler(it.api, it.clock, seed=number):
                 await pass_time(3)
                 await it.delete(kinds.POD, f"old{number}", grace_seconds=0)
                 await pass_time(0.5)
                 assert await _placed_rivals(it) == 0
-        async with scheduler(it.api, it.clock, seed=9):
+        async with running_scheduler(it.api, it.clock, seed=9):
             await pass_time(20)
             assert {(await places(it))[name] for name in ("w3", "w4")} == {"n2"}
 
 
-@virtual
+@on_virtual_time
 async def test_a_gang_that_lacks_a_role_is_broken_for_a_successor_too() -> None:
     async with world(nodes=1) as it:
         await it.create(kinds.POD_GROUP, group("train", 2, minTaskMember={"chief": 1, "worker": 1}))
@@ -188,16 +188,16 @@ async def test_a_gang_that_lacks_a_role_is_broken_for_a_successor_too() -> None:
             await Client(it.api).bind("default", one.metadata.name, uid=one.metadata.uid, node="n1")
         await it.create(kinds.PRIORITY_CLASS, {"metadata": {"name": "high"}, "value": 1000})
         await it.create(kinds.POD, pod("rival", "2", priorityClassName="high"))
-        async with scheduler(it.api, it.clock):
+        async with running_scheduler(it.api, it.clock):
             await pass_time(10)
             assert await places(it) == {"chief": "n1", "w1": "n1", "w2": "n1", "rival": None}
 
 
-async def _take_room(it: Stage, node: str) -> None:
+async def _take_room(it: SimulatedCluster, node: str) -> None:
     await it.create(kinds.POD, pod("theirs", "2", schedulerName="other", nodeName=node))
 
 
-async def _take_node(it: Stage, node: str) -> None:
+async def _take_node(it: SimulatedCluster, node: str) -> None:
     await it.delete(kinds.NODE, node)
 
 
@@ -221,15 +221,15 @@ class Displacing:
 @pytest.mark.parametrize(
     "happens", [pytest.param(_take_room, id="room is taken"), pytest.param(_take_node, id="node is gone")]
 )
-def test_a_member_whose(happens: Callable[[Stage, str], Awaitable[None]]) -> None:
+def test_a_member_whose(happens: Callable[[SimulatedCluster, str], Awaitable[None]]) -> None:
     """... when another is bound goes elsewhere at once, whatever back-off it would have."""
 
-    @virtual
+    @on_virtual_time
     async def story() -> None:
         async with world(nodes=3) as it:
             api = Displacing(it.api)
             api.happens = partial(happens, it)
-            async with scheduler(api, it.clock, settings=SchedulerSettings(writers=1)):
+            async with running_scheduler(api, it.clock, settings=SchedulerSettings(binding_writers=1)):
                 await it.create(kinds.POD_GROUP, group("train", 2))
                 for name in ("w1", "w2"):
                     await it.create(kinds.POD, member(name, "train", "3"))
@@ -259,11 +259,11 @@ class Losing:
         return await self._api.call(request)
 
 
-@virtual
+@on_virtual_time
 async def test_a_member_whose_binding_was_tried_long_enough_is_decided_anew_at_once() -> None:
     async with world(nodes=1) as it:
         api = Losing(it.api, "w2", 5)
-        async with scheduler(api, it.clock):
+        async with running_scheduler(api, it.clock):
             await it.create(kinds.POD_GROUP, group("train", 2))
             for name in ("w1", "w2"):
                 await it.create(kinds.POD, member(name, "train"))

@@ -22,7 +22,7 @@ from restow.scheduling.framework import (
 from restow.scheduling.writes import Write
 from tests.control.interference import interfered
 from tests.control.stage import condition, events, group, member, places, stage
-from tests.sim.stage import Stage, pass_time, pod, ready, virtual
+from tests.sim.simulated_cluster import SimulatedCluster, is_pod_ready, on_virtual_time, pass_time, pod
 
 
 class Doubts(ReservePlugin, PermitPlugin, PreBindPlugin):
@@ -72,7 +72,7 @@ REFUSED = [
 def test_a_gang_of_which_one(answers: dict[str, list[Verdict]], why: str) -> None:
     """Nobody of it is bound, everything is given back, and all are tried again together."""
 
-    @virtual
+    @on_virtual_time
     async def story() -> None:
         doubts, (made, around) = Doubts("w2", **answers), interfered()
         async with stage(doubts, around=around, nodes=1) as it:
@@ -93,13 +93,13 @@ def test_a_gang_of_which_one(answers: dict[str, list[Verdict]], why: str) -> Non
     story()
 
 
-async def _gang_of_three(it: Stage, least: int = 3) -> None:
+async def _gang_of_three(it: SimulatedCluster, least: int = 3) -> None:
     await it.create(kinds.POD_GROUP, group("train", least))
     for name in ("w1", "w2", "w3"):
         await it.create(kinds.POD, member(name, "train"))
 
 
-@virtual
+@on_virtual_time
 async def test_who_waits_for_something_else_does_not_wait_longer_than_the_gang() -> None:
     hasty, patient = Doubts("w1", permits=[wait(), unschedulable("no")]), Patient()
     async with stage(hasty, patient, nodes=1) as it:
@@ -117,7 +117,7 @@ class Patient(PermitPlugin):
         return (wait("patience") if cycle.pod.metadata.name == "w2" else SUCCESS), 600.0
 
 
-@virtual
+@on_virtual_time
 async def test_a_gang_goes_without_the_one_that_it_does_not_need() -> None:
     async with stage(Doubts("w2", permits=[wait(), unschedulable("not yet")] * 9), nodes=1) as it:
         await _gang_of_three(it, least=2)
@@ -125,7 +125,7 @@ async def test_a_gang_goes_without_the_one_that_it_does_not_need() -> None:
         assert await places(it) == {"w1": "n1", "w2": None, "w3": "n1"}
 
 
-@virtual
+@on_virtual_time
 async def test_a_gang_goes_as_soon_as_enough_of_it_are_ready_whoever_they_are() -> None:
     doubts, (made, around) = Doubts("w1", permits=PATIENCE), interfered()
     async with stage(doubts, around=around, nodes=1) as it:
@@ -139,7 +139,7 @@ async def test_a_gang_goes_as_soon_as_enough_of_it_are_ready_whoever_they_are() 
         assert await places(it) == {"w1": None, "w2": "n1", "w3": "n1"}
 
 
-@virtual
+@on_virtual_time
 async def test_a_gang_is_not_called_running_before_it_is_certain() -> None:
     doubts = Doubts("w1", settles=PATIENCE)
     async with stage(doubts, nodes=1) as it:
@@ -153,7 +153,7 @@ async def test_a_gang_is_not_called_running_before_it_is_certain() -> None:
         assert await events(it, "Scheduled", "PodGroup") == [("train", "3 of 3 pods have a node")]
 
 
-@virtual
+@on_virtual_time
 async def test_roles_count_before_the_first_binding_too() -> None:
     doubts, (made, around) = Doubts("chief", permits=PATIENCE), interfered()
     async with stage(doubts, around=around, nodes=1) as it:
@@ -166,10 +166,10 @@ async def test_roles_count_before_the_first_binding_too() -> None:
         assert made[0].bindings == 0
         doubts.relent()
         await pass_time(20)
-        assert all(map(ready, await it.pods()))
+        assert all(map(is_pod_ready, await it.pods()))
 
 
-@virtual
+@on_virtual_time
 async def test_a_member_that_goes_away_before_the_first_binding_stops_the_others() -> None:
     doubts, (made, around) = Doubts("w2", settles=PATIENCE), interfered()
     async with stage(doubts, around=around, nodes=1) as it:
@@ -182,10 +182,10 @@ async def test_a_member_that_goes_away_before_the_first_binding_stops_the_others
         doubts.relent()
         await it.create(kinds.POD, member("w4", "train"))
         await pass_time(90)
-        assert all(map(ready, await it.pods()))
+        assert all(map(is_pod_ready, await it.pods()))
 
 
-@virtual
+@on_virtual_time
 async def test_room_that_is_taken_before_the_first_binding_stops_the_whole_gang() -> None:
     doubts, (made, around) = Doubts("w2", settles=PATIENCE), interfered()
     async with stage(doubts, around=around, nodes=1) as it:
@@ -199,4 +199,4 @@ async def test_room_that_is_taken_before_the_first_binding_stops_the_whole_gang(
         assert (await places(it)) == {"thief": "n1", "w1": None, "w2": None, "w3": None}
         await it.delete(kinds.POD, "thief", grace_seconds=0)
         await pass_time(20)
-        assert all(map(ready, await it.pods()))
+        assert all(map(is_pod_ready, await it.pods()))

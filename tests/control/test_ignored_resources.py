@@ -10,7 +10,7 @@ from restow.control.scheduler import Scheduler
 from restow.model import kinds
 from restow.scheduling.registry import read_profile
 from tests.control.stage import places, world
-from tests.sim.stage import pass_time, pod, running, virtual
+from tests.sim.simulated_cluster import on_virtual_time, pass_time, pod, running_component
 
 THING = "example.com/thing"
 IGNORING = {"plugins": [{"name": "NodeResourcesFit", "arguments": {"ignoredResources": [THING]}}]}
@@ -20,10 +20,10 @@ ASKING = [{"name": "c", "image": "i", "resources": {"requests": {THING: "1"}, "l
 PROFILE = read_profile({"schedulerNames": ["default-scheduler"], "tiers": [IGNORING]})
 
 
-@virtual
+@on_virtual_time
 @pytest.mark.parametrize("offered", [None, "1"], ids=["no node offers it", "another pod has all of it"])
 async def test_a_pod_that_asks_for_what_is_ignored_is_bound(offered: str | None) -> None:
-    async with world(nodes=1) as it, running(Scheduler(it.api, it.clock, random.Random(1), profile=PROFILE)):
+    async with world(nodes=1) as it, running_component(Scheduler(it.api, it.clock, random.Random(1), profile=PROFILE)):
         if offered:
             amounts = {"allocatable": {THING: offered}, "capacity": {THING: offered}}
             await it.client.patch(kinds.NODE, "n1", {"status": amounts}, subresource="status")

@@ -10,16 +10,16 @@ from restow.model.objects import Placement
 from tests.control.interference import Blind
 from tests.control.reservations.stage import reservation
 from tests.control.stage import PutBack, places, stage, world
-from tests.sim.stage import pass_time, pod, scheduler, virtual
+from tests.sim.simulated_cluster import on_virtual_time, pass_time, pod, running_scheduler
 
 
 @pytest.mark.parametrize(
     ("deleted", "fits"), [pytest.param(True, True, id="it is gone"), pytest.param(False, False, id="it is there")]
 )
 def test_an_assumption_that_no_event_confirms_is_looked_up(deleted: bool, fits: bool) -> None:
-    @virtual
+    @on_virtual_time
     async def run() -> None:
-        settings = SchedulerSettings(leak_check=5.0, leak_age=10.0)
+        settings = SchedulerSettings(assumed_pod_check_period=5.0, assumed_pod_max_age=10.0)
         async with stage(around=lambda api: Blind(api, "a"), nodes=1, settings=settings) as it:
             await it.create(kinds.POD, pod("a", "4"))
             await pass_time(2)
@@ -34,11 +34,11 @@ def test_an_assumption_that_no_event_confirms_is_looked_up(deleted: bool, fits: 
     run()
 
 
-@virtual
+@on_virtual_time
 async def test_an_assumption_that_a_clock_put_back_made_young_is_looked_up_too() -> None:
     async with world(nodes=1) as it:
         clock = PutBack(it.clock)
-        async with scheduler(Blind(it.api, "a"), clock, settings=SchedulerSettings(leak_check=5.0)):
+        async with running_scheduler(Blind(it.api, "a"), clock, settings=SchedulerSettings(assumed_pod_check_period=5.0)):
             await it.create(kinds.POD, pod("a", "4"))
             await pass_time(2)
             await it.delete(kinds.POD, "a", grace_seconds=0)
@@ -56,12 +56,12 @@ async def test_an_assumption_that_a_clock_put_back_made_young_is_looked_up_too()
         pytest.param(3600.0, 5.0, 0, id="a clock put back made it young"),
     ],
 )
-@virtual
+@on_virtual_time
 async def test_seats_that_nobody_writes_down_are_looked_at(by: float, seconds: float, left: int) -> None:
     """Because nobody was told of them."""
     async with world(nodes=1) as it:
         clock = PutBack(it.clock)
-        async with scheduler(it.api, clock, settings=SchedulerSettings(leak_age=30.0)) as made:
+        async with running_scheduler(it.api, clock, settings=SchedulerSettings(assumed_pod_max_age=30.0)) as made:
             found = await it.create(kinds.RESERVATION, reservation(replicas=1, cpu="9"))
             await pass_time(2)
             snapshot = made._cache.snapshot

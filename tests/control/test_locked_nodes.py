@@ -9,12 +9,12 @@ import pytest
 from restow.model import kinds
 from tests.control.migrations.migration_cluster import cluster_with_scheduler, running_controller
 from tests.control.stage import condition, group, member, places, stage
-from tests.sim.stage import Stage, pass_time, pod, template, virtual, workload
+from tests.sim.simulated_cluster import SimulatedCluster, on_virtual_time, pass_time, pod, template, workload
 
 WHY = "0/2 nodes are available: 2 node(s) were locked for queue q."
 
 
-async def lock(it: Stage, *nodes: str, queue: str = "q") -> None:
+async def lock(it: SimulatedCluster, *nodes: str, queue: str = "q") -> None:
     """The queue controller's part: what a queue's status shows."""
     shown = {"reservation": {"nodes": list(nodes)}}
     await it.client.patch(kinds.QUEUE, queue, {"status": shown}, subresource="status")
@@ -24,13 +24,13 @@ def of_queue(name: str, queue: str = "q", **fields: Any) -> Any:
     return pod(name, annotations={"scheduling.volcano.sh/queue-name": queue}, **fields)
 
 
-async def queues(it: Stage, *names: str) -> None:
+async def queues(it: SimulatedCluster, *names: str) -> None:
     for name in names:
         await it.create(kinds.QUEUE, {"metadata": {"name": name}})
 
 
 @pytest.mark.parametrize("how", ["released", "deleted", "disabled for one node"])
-@virtual
+@on_virtual_time
 async def test_who_was_kept_off_is_placed_once_a_node_is_free(how: str) -> None:
     async with stage(nodes=2) as it:
         await queues(it, "q")
@@ -49,7 +49,7 @@ async def test_who_was_kept_off_is_placed_once_a_node_is_free(how: str) -> None:
         assert (await places(it))["other"] in free
 
 
-@virtual
+@on_virtual_time
 async def test_a_lock_for_its_own_queue_wakes_a_gang() -> None:
     async with stage(nodes=2) as it:
         await queues(it, "q", "r")
@@ -71,7 +71,7 @@ async def test_a_lock_for_its_own_queue_wakes_a_gang() -> None:
         pytest.param("g", "n2", id="one of the queue may"),
     ],
 )
-@virtual
+@on_virtual_time
 async def test_a_moving_pod_finds_no_seat_on_the_nodes_of_others(gang: str | None, target: str) -> None:
     async with cluster_with_scheduler(nodes=3) as it, running_controller(it.api, it.clock):
         await queues(it, "q")

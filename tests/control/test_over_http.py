@@ -15,7 +15,7 @@ from restow.adapters.memory import MemoryApi
 from restow.adapters.rest import serve
 from restow.client.verbs import Client
 from restow.model import kinds
-from tests.sim.stage import node, pod, scheduler
+from tests.sim.simulated_cluster import node, pod, running_scheduler
 
 
 @asynccontextmanager
@@ -47,7 +47,7 @@ async def test_pods_are_bound_and_refused_over_http_before_and_after_the_server_
 
     server = await serve(memory)
     port = server.port
-    async with remote(port) as api, scheduler(api, SystemClock()):
+    async with remote(port) as api, running_scheduler(api, SystemClock()):
         await client.create(kinds.POD, pod("big", "64"))
         for number in range(20):
             await client.create(kinds.POD, pod(f"a{number}"))

@@ -13,17 +13,17 @@ from restow.scheduling.framework import SUCCESS, Cycle, PreBindPlugin, Verdict, 
 from restow.scheduling.writes import Write
 from tests.control.interference import Keeper
 from tests.control.stage import condition, events, places, stage
-from tests.sim.stage import pass_time, pod, ready, virtual
+from tests.sim.simulated_cluster import is_pod_ready, on_virtual_time, pass_time, pod
 
 
-@virtual
+@on_virtual_time
 async def test_permit_waits_until_the_plugin_agrees() -> None:
     keeper = Keeper()
     keeper.permits = [wait("not yet"), wait("not yet"), SUCCESS]
     async with stage(keeper) as it:
         await it.create(kinds.POD, pod("a"))
         await pass_time(15)
-        assert all(map(ready, await it.pods()))
+        assert all(map(is_pod_ready, await it.pods()))
         assert keeper.journal == ["reserve", "pre-bind", "post-bind"]
 
 
@@ -35,7 +35,7 @@ async def test_permit_waits_until_the_plugin_agrees() -> None:
     ],
 )
 def test_permit_refuses(permits: list[Verdict], message: str) -> None:
-    @virtual
+    @on_virtual_time
     async def run() -> None:
         keeper = Keeper()
         keeper.permits = permits
@@ -51,7 +51,7 @@ def test_permit_refuses(permits: list[Verdict], message: str) -> None:
 
 @pytest.mark.parametrize("at", ["permits", "settles"])
 def test_a_pod_that_goes_away_while_it_waits_gives_back_what_it_took(at: str) -> None:
-    @virtual
+    @on_virtual_time
     async def run() -> None:
         keeper = Keeper()
         setattr(keeper, at, [wait("not yet")] * 100)
@@ -67,7 +67,7 @@ def test_a_pod_that_goes_away_while_it_waits_gives_back_what_it_took(at: str) ->
     run()
 
 
-@virtual
+@on_virtual_time
 async def test_what_pre_bind_waits_for_never_comes() -> None:
     one, two = Keeper("One"), Keeper("Two")
     two.journal = one.journal
@@ -77,7 +77,7 @@ async def test_what_pre_bind_waits_for_never_comes() -> None:
         await pass_time(12)
         assert one.journal[:6] == ["reserve", "reserve", "pre-bind", "pre-bind", "unreserve", "unreserve"]
         await pass_time(12)
-        assert all(map(ready, await it.pods()))
+        assert all(map(is_pod_ready, await it.pods()))
         assert await events(it, "FailedScheduling") == [("a", "Two: it will never settle")]
 
 
@@ -93,9 +93,11 @@ class Slow(PreBindPlugin):
         return wait("patience") if cycle.pod.metadata.name.startswith("slow") else SUCCESS
 
 
-@virtual
+@on_virtual_time
 async def test_pods_that_wait_for_others_hold_up_nobody() -> None:
-    async with stage(Slow(), settings=SchedulerSettings(ahead=2, writers=1, settle_limit=60.0)) as it:
+    async with stage(
+        Slow(), settings=SchedulerSettings(max_binding_pods=2, binding_writers=1, pre_bind_timeout=60.0)
+    ) as it:
         for number in range(4):
             await it.create(kinds.POD, pod(f"slow{number}"))
         await pass_time(5)

@@ -24,7 +24,7 @@ from restow.scheduling.framework import (
 from restow.scheduling.writes import Write
 from tests.control.interference import interfered
 from tests.control.stage import condition, events, places, stage
-from tests.sim.stage import node, pass_time, pod, ready, virtual
+from tests.sim.simulated_cluster import is_pod_ready, node, on_virtual_time, pass_time, pod
 
 
 class Preempting(PostFilterPlugin):
@@ -38,7 +38,7 @@ class Preempting(PostFilterPlugin):
         return (SUCCESS, less[0]) if less else (unschedulable("nobody is less important"), "")
 
 
-@virtual
+@on_virtual_time
 async def test_what_postfilter_nominates_is_told_and_its_room_is_kept() -> None:
     async with stage(Preempting(), nodes=2) as it:
         await it.create(kinds.PRIORITY_CLASS, {"metadata": {"name": "high"}, "value": 1000})
@@ -73,10 +73,10 @@ class ByLetter(BindPlugin):
         return [Write(kind=kinds.NODE, namespace=None, name=node, changes=label, resource_version=version)]
 
 
-@virtual
+@on_virtual_time
 async def test_a_bind_plugin_gets_pods_bound_in_its_own_way_and_leaves_others_to_a_binding() -> None:
     made, around = interfered()
-    async with stage(ByLetter(), around=around, nodes=1, settings=SchedulerSettings(settle_limit=30.0)) as it:
+    async with stage(ByLetter(), around=around, nodes=1, settings=SchedulerSettings(pre_bind_timeout=30.0)) as it:
         await it.create(kinds.POD, pod("letter"))
         await it.create(kinds.POD, pod("plain"))
         await pass_time(5)
@@ -85,14 +85,14 @@ async def test_a_bind_plugin_gets_pods_bound_in_its_own_way_and_leaves_others_to
         [waiting] = [one for one in await it.pods() if one.metadata.name == "letter"]
         await it.client.bind("default", "letter", uid=waiting.metadata.uid, node="n1")
         await pass_time(5)
-        assert all(map(ready, await it.pods()))
+        assert all(map(is_pod_ready, await it.pods()))
         assert made[0].bindings == 1
         assert {name for name, _ in await events(it, "Scheduled")} == {"letter", "plain"}
 
 
-@virtual
+@on_virtual_time
 async def test_a_bind_plugin_that_binds_nothing_in_time_gives_the_room_back() -> None:
-    async with stage(ByLetter(), nodes=1, settings=SchedulerSettings(settle_limit=30.0)) as it:
+    async with stage(ByLetter(), nodes=1, settings=SchedulerSettings(pre_bind_timeout=30.0)) as it:
         await it.create(kinds.POD, pod("letter", "4"))
         await pass_time(31)
         assert (await condition(it, "letter"))[2] == "ByLetter: not bound to node n1 within 30 seconds"
@@ -107,7 +107,7 @@ class Curfew(PreEnqueuePlugin):
         return unschedulable("it is late") if pod.metadata.name.startswith("late") else SUCCESS
 
 
-@virtual
+@on_virtual_time
 async def test_whom_a_plugin_does_not_let_into_the_queue_is_told_so() -> None:
     async with stage(Curfew(), nodes=1) as it:
         for name in ("late", "early"):
@@ -127,7 +127,7 @@ class ByName(QueueSortPlugin):
         return [-ord(letter) for letter in pod.metadata.name]
 
 
-@virtual
+@on_virtual_time
 async def test_a_queue_sort_plugin_decides_who_comes_first() -> None:
     async with stage(ByName(), nodes=0) as it:
         for name in ("a", "c", "b"):
@@ -155,7 +155,7 @@ class Explosive(FilterPlugin):
         return []
 
 
-@virtual
+@on_virtual_time
 async def test_a_plugin_that_breaks_on_one_pod_does_not_stop_the_others() -> None:
     async with stage(Explosive()) as it:
         for name, cpu in (("a", "1"), ("bad", "2"), ("c", "1")):

@@ -19,17 +19,28 @@ from restow.scheduling.actions.enqueue import admit_all
 from restow.scheduling.session import Backlog, Session
 from tests.control.stage import PutBack, check_room, condition, events, group, member, places, stage, world
 from tests.control.volumes import CLAIM, CLASS, MOUNT
-from tests.sim.stage import node, pass_time, pod, profile, ready, running, scheduler, template, virtual, workload
+from tests.sim.simulated_cluster import (
+    default_profile,
+    is_pod_ready,
+    node,
+    on_virtual_time,
+    pass_time,
+    pod,
+    running_component,
+    running_scheduler,
+    template,
+    workload,
+)
 
 
-@virtual
+@on_virtual_time
 async def test_pods_become_ready() -> None:
     async with stage() as it:
         await it.create(kinds.DEPLOYMENT, workload("web", 6))
         await pass_time(10)
         pods = await it.pods()
         assert len(pods) == 6
-        assert all(map(ready, pods))
+        assert all(map(is_pod_ready, pods))
         assert sorted(await events(it, "Scheduled")) == sorted(
             (one.metadata.name, f"Successfully assigned default/{one.metadata.name} to {one.spec.node_name}")
             for one in pods
@@ -37,7 +48,7 @@ async def test_pods_become_ready() -> None:
         await check_room(it)
 
 
-@virtual
+@on_virtual_time
 async def test_a_pod_that_fits_nowhere_is_told_why_and_woken_by_a_new_node() -> None:
     async with stage(nodes=2) as it:
         await it.create(kinds.POD, pod("big", "6"))
@@ -51,7 +62,7 @@ async def test_a_pod_that_fits_nowhere_is_told_why_and_woken_by_a_new_node() -> 
         assert (await condition(it, "big"))[0] == "True"
 
 
-@virtual
+@on_virtual_time
 async def test_a_feature_that_a_node_declares_later_wakes_who_needs_it() -> None:
     async with stage(nodes=1) as it:
         await it.create(kinds.POD, pod("a", hostNetwork=True, hostUsers=False))
@@ -63,11 +74,11 @@ async def test_a_feature_that_a_node_declares_later_wakes_who_needs_it() -> None
         assert await places(it) == {"a": "n1"}
 
 
-@virtual
+@on_virtual_time
 async def test_nobody_waits_for_a_clock_that_was_put_back() -> None:
     async with world(nodes=1) as it:
         clock = PutBack(it.clock)
-        async with scheduler(it.api, clock):
+        async with running_scheduler(it.api, clock):
             await it.create(kinds.POD, pod("big", "6"))
             await pass_time(2)
             clock.by = 3600.0
@@ -76,7 +87,7 @@ async def test_nobody_waits_for_a_clock_that_was_put_back() -> None:
             assert await places(it) == {"big": "large"}
 
 
-@virtual
+@on_virtual_time
 async def test_a_gang_waits_until_it_is_whole() -> None:
     async with stage(nodes=1) as it:
         await it.create(kinds.POD_GROUP, group("train", 3))
@@ -99,7 +110,7 @@ async def test_a_gang_waits_until_it_is_whole() -> None:
         ]
 
 
-@virtual
+@on_virtual_time
 async def test_room_goes_to_the_more_important_pod() -> None:
     async with stage(nodes=1) as it:
         await it.create(kinds.PRIORITY_CLASS, {"metadata": {"name": "high"}, "value": 1000})
@@ -113,7 +124,7 @@ async def test_room_goes_to_the_more_important_pod() -> None:
         assert await places(it) == {"low": None, "high": "n1"}
 
 
-@virtual
+@on_virtual_time
 async def test_the_room_of_a_terminating_pod_is_kept_and_then_used() -> None:
     async with stage(nodes=1, stop=20.0) as it:
         await it.create(kinds.POD, pod("old", "4", terminationGracePeriodSeconds=20))
@@ -132,7 +143,7 @@ async def test_the_room_of_a_terminating_pod_is_kept_and_then_used() -> None:
         assert "nominatedNodeName" not in (await it.document(kinds.POD, "new"))["status"]
 
 
-@virtual
+@on_virtual_time
 async def test_a_nomination_that_came_to_nothing_is_withdrawn() -> None:
     async with stage(nodes=1, stop=20.0) as it:
         await it.create(kinds.POD, pod("old", "4", terminationGracePeriodSeconds=20))
@@ -147,7 +158,7 @@ async def test_a_nomination_that_came_to_nothing_is_withdrawn() -> None:
         assert (await condition(it, "new"))[2] == "0/1 nodes are available: 1 node(s) were unschedulable."
 
 
-@virtual
+@on_virtual_time
 async def test_a_volume_is_made_where_its_first_pod_goes() -> None:
     async with stage(provision=5.0) as it:
         await it.create(kinds.STORAGE_CLASS, CLASS)
@@ -160,10 +171,10 @@ async def test_a_volume_is_made_where_its_first_pod_goes() -> None:
         assert await places(it) == {"db": None}
         await pass_time(10)
         assert await places(it) == {"db": expected}
-        assert all(map(ready, await it.pods()))
+        assert all(map(is_pod_ready, await it.pods()))
 
 
-@virtual
+@on_virtual_time
 async def test_a_missing_claim_wakes_its_pod_when_it_comes() -> None:
     async with stage() as it:
         await it.create(kinds.STORAGE_CLASS, CLASS)
@@ -172,10 +183,10 @@ async def test_a_missing_claim_wakes_its_pod_when_it_comes() -> None:
         assert 'persistentvolumeclaim "data" not found' in ((await condition(it, "db"))[2] or "")
         await it.create(kinds.PERSISTENT_VOLUME_CLAIM, CLAIM)
         await pass_time(15)
-        assert all(map(ready, await it.pods()))
+        assert all(map(is_pod_ready, await it.pods()))
 
 
-@virtual
+@on_virtual_time
 async def test_gated_pods_are_left_alone_until_the_gate_opens() -> None:
     async with stage() as it:
         await it.create(kinds.POD, pod("later", schedulingGates=[{"name": "wait"}]))
@@ -183,10 +194,10 @@ async def test_gated_pods_are_left_alone_until_the_gate_opens() -> None:
         assert (await condition(it, "later"))[1] == "SchedulingGated"
         await it.patch(kinds.POD, "later", {"spec": {"schedulingGates": []}})
         await pass_time(5)
-        assert all(map(ready, await it.pods()))
+        assert all(map(is_pod_ready, await it.pods()))
 
 
-@virtual
+@on_virtual_time
 async def test_pods_of_others_count_and_are_left_alone() -> None:
     async with stage(nodes=1) as it:
         await it.create(kinds.POD, pod("theirs", "1", schedulerName="other"))
@@ -199,7 +210,7 @@ async def test_pods_of_others_count_and_are_left_alone() -> None:
         assert await events(it, "Scheduled") == []
 
 
-@virtual
+@on_virtual_time
 async def test_a_queue_over_its_limit_is_named() -> None:
     async with stage() as it:
         await it.create(kinds.QUEUE, {"metadata": {"name": "small"}, "spec": {"capability": {"cpu": "1"}}})
@@ -222,7 +233,7 @@ class _Noting(Session):
         self.counts.append(len(options["pods"]))
 
 
-@virtual
+@on_virtual_time
 async def test_sessions_of_competing_queues_are_bounded_and_share_fairly(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("restow.control.scheduler.session_runner.Session", _Noting)
     _Noting.counts.clear()
@@ -233,14 +244,14 @@ async def test_sessions_of_competing_queues_are_bounded_and_share_fairly(monkeyp
             for name in ("a", "b"):
                 queue = {"scheduling.volcano.sh/queue-name": name}
                 await it.create(kinds.POD, pod(f"{name}{number:02}", "1", annotations=queue))
-        async with scheduler(it.api, it.clock, settings=SchedulerSettings(ahead=4)):
+        async with running_scheduler(it.api, it.clock, settings=SchedulerSettings(max_binding_pods=4)):
             await pass_time(5)
         placed = Counter(name[0] for name, where in (await places(it)).items() if where)
         assert placed == {"a": 12, "b": 4}
         assert max(_Noting.counts) <= 4
 
 
-@virtual
+@on_virtual_time
 async def test_a_finished_gang_is_completed() -> None:
     async with stage() as it:
         await it.create(kinds.POD_GROUP, group("batch", 2))
@@ -290,7 +301,7 @@ ALONE = {
     ],
 )
 def test_a_second_pod_goes(spec: Document, n2: Document, why: str | None) -> None:
-    @virtual
+    @on_virtual_time
     async def story() -> None:
         async with stage(nodes=2) as it:
             await it.patch(kinds.NODE, "n2", n2)
@@ -304,13 +315,13 @@ def test_a_second_pod_goes(spec: Document, n2: Document, why: str | None) -> Non
     story()
 
 
-@virtual
+@on_virtual_time
 async def test_few_pods_are_decided_ahead_of_their_binding() -> None:
-    async with stage(nodes=3, cpu="32", settings=SchedulerSettings(ahead=3, writers=1)) as it:
+    async with stage(nodes=3, cpu="32", settings=SchedulerSettings(max_binding_pods=3, binding_writers=1)) as it:
         for number in range(30):
             await it.create(kinds.POD, pod(f"p{number}"))
         await pass_time(10)
-        assert all(map(ready, await it.pods()))
+        assert all(map(is_pod_ready, await it.pods()))
 
 
 def _samples(registry: CollectorRegistry, name: str) -> dict[Iterable[str], float]:
@@ -318,12 +329,12 @@ def _samples(registry: CollectorRegistry, name: str) -> dict[Iterable[str], floa
     return {tuple(sample.labels.values()): sample.value for sample in samples if sample.name == name}
 
 
-@virtual
+@on_virtual_time
 async def test_attempts_and_waiting_pods_are_counted() -> None:
     registry = CollectorRegistry()
     async with world(nodes=1) as it:
-        made = Scheduler(it.api, it.clock, random.Random(1), profile=profile(), metrics=SchedulerMetrics(registry))
-        async with running(made):
+        made = Scheduler(it.api, it.clock, random.Random(1), profile=default_profile(), metrics=SchedulerMetrics(registry))
+        async with running_component(made):
             for name, cpu in (("a", "1"), ("b", "1"), ("big", "64")):
                 await it.create(kinds.POD, pod(name, cpu))
             await pass_time(5)
@@ -333,33 +344,33 @@ async def test_attempts_and_waiting_pods_are_counted() -> None:
     assert _samples(registry, "scheduler_pending_pods") == {(queue,): count for queue, count in waiting.items()}
 
 
-@virtual
+@on_virtual_time
 async def test_a_session_that_breaks_lets_stand_what_it_decided() -> None:
     def break_down(session: Session, backlog: Backlog) -> Backlog:
         raise RuntimeError("boom")
 
     async with world(nodes=1) as it:
-        broken = replace(profile(), actions=(admit_all, allocate, break_down))
-        async with running(Scheduler(it.api, it.clock, random.Random(1), profile=broken)):
+        broken = replace(default_profile(), actions=(admit_all, allocate, break_down))
+        async with running_component(Scheduler(it.api, it.clock, random.Random(1), profile=broken)):
             await it.create(kinds.POD, pod("a"))
             await pass_time(5)
-            assert all(map(ready, await it.pods()))
+            assert all(map(is_pod_ready, await it.pods()))
 
 
-@virtual
+@on_virtual_time
 async def test_a_session_that_breaks_at_once_is_told_to_those_who_wait() -> None:
     def break_down(session: Session, backlog: Backlog) -> Backlog:
         raise RuntimeError("boom")
 
     async with world(nodes=1) as it:
-        broken = replace(profile(), actions=(break_down,))
-        async with running(Scheduler(it.api, it.clock, random.Random(1), profile=broken)):
+        broken = replace(default_profile(), actions=(break_down,))
+        async with running_component(Scheduler(it.api, it.clock, random.Random(1), profile=broken)):
             await it.create(kinds.POD, pod("a"))
             await pass_time(5)
             assert await condition(it, "a") == ("False", "SchedulerError", "RuntimeError: boom")
 
 
-@virtual
+@on_virtual_time
 async def test_held_room_is_not_given_away_until_it_is_let_go() -> None:
     async with stage(nodes=1) as it:
         task = {"name": "t", "replicas": 1, "template": template("3")}

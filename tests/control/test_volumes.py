@@ -15,19 +15,19 @@ from restow.sim.faults import FaultPlan, FaultyApi, run_until_crash
 from restow.sim.loop import run_virtual
 from tests.control.stage import condition, places, stage, world
 from tests.control.volumes import LOCAL, claim, disk, using
-from tests.sim.stage import Stage, pass_time, ready, scheduler, virtual
+from tests.sim.simulated_cluster import SimulatedCluster, is_pod_ready, on_virtual_time, pass_time, running_scheduler
 
 DRIVER = "disk.example.com"
 MADE = {"metadata": {"name": "made"}, "provisioner": DRIVER, "volumeBindingMode": "WaitForFirstConsumer"}
 
 
-async def bound(it: Stage) -> dict[str, str | None]:
+async def bound(it: SimulatedCluster) -> dict[str, str | None]:
     """The volume of every claim."""
     found = (await it.client.list(kinds.PERSISTENT_VOLUME_CLAIM)).items
     return {one.metadata.name: one.spec.volume_name for one in found}
 
 
-async def setting(it: Stage, *disks: Document, claims: int = 3) -> None:
+async def setting(it: SimulatedCluster, *disks: Document, claims: int = 3) -> None:
     await it.create(kinds.STORAGE_CLASS, LOCAL)
     for one in disks:
         await it.create(kinds.PERSISTENT_VOLUME, one)
@@ -36,7 +36,7 @@ async def setting(it: Stage, *disks: Document, claims: int = 3) -> None:
     await pass_time(2)
 
 
-@virtual
+@on_virtual_time
 async def test_each_pod_gets_a_disk_of_its_own_and_goes_where_it_is() -> None:
     async with stage() as it:
         await setting(it, disk("d1", "n1"), disk("d2", "n2"))
@@ -52,10 +52,10 @@ async def test_each_pod_gets_a_disk_of_its_own_and_goes_where_it_is() -> None:
         await it.create(kinds.PERSISTENT_VOLUME, disk("d3", "n3"))
         await pass_time(15)
         assert (await places(it))[left] == "n3"
-        assert all(map(ready, await it.pods()))
+        assert all(map(is_pod_ready, await it.pods()))
 
 
-@virtual
+@on_virtual_time
 async def test_two_claims_of_a_pod_need_two_disks_of_one_node() -> None:
     async with stage() as it:
         await setting(it, disk("d1", "n1"), disk("d2", "n2", "5Gi"), disk("d3", "n2"), claims=2)
@@ -65,7 +65,7 @@ async def test_two_claims_of_a_pod_need_two_disks_of_one_node() -> None:
         assert sorted((await bound(it)).values(), key=str) == ["d2", "d3"]
 
 
-@virtual
+@on_virtual_time
 async def test_a_claim_for_one_pod_waits_until_the_other_is_gone() -> None:
     async with stage() as it:
         await it.create(kinds.STORAGE_CLASS, MADE)
@@ -78,10 +78,10 @@ async def test_a_claim_for_one_pod_waits_until_the_other_is_gone() -> None:
         await it.delete(kinds.POD, "first")
         await pass_time(60)
         assert list(await places(it)) == ["second"]
-        assert all(map(ready, await it.pods()))
+        assert all(map(is_pod_ready, await it.pods()))
 
 
-@virtual
+@on_virtual_time
 async def test_a_node_gets_no_more_volumes_than_its_driver_attaches() -> None:
     async with stage(nodes=1) as it:
         await it.create(kinds.STORAGE_CLASS, MADE)
@@ -117,7 +117,7 @@ class Withholding:
             yield event
 
 
-@virtual
+@on_virtual_time
 async def test_what_was_written_before_binding_is_known_before_the_watch_shows_it() -> None:
     made: list[Withholding] = []
 
@@ -138,7 +138,7 @@ async def test_what_was_written_before_binding_is_known_before_the_watch_shows_i
         assert nominated[0] == nominated[1]
         await pass_time(60)
         assert made[0].conflicts == 0
-        assert all(map(ready, await it.pods()))
+        assert all(map(is_pod_ready, await it.pods()))
 
 
 class Garbling:
@@ -154,7 +154,7 @@ class Garbling:
             yield event.replace(b'"storage":"13Gi"', self.size)
 
 
-@virtual
+@on_virtual_time
 async def test_a_volume_of_unreadable_size_is_nobodys_and_told_once(caplog: pytest.LogCaptureFixture) -> None:
     made: list[Garbling] = []
 
@@ -184,18 +184,18 @@ async def _two_lives(crash_after: int) -> None:
         mortal = FaultyApi(it.api, random.Random(3), FaultPlan(crash_after=crash_after))
 
         async def first() -> None:
-            async with scheduler(mortal, it.clock):
+            async with running_scheduler(mortal, it.clock):
                 await asyncio.sleep(20)
 
         await setting(it, disk("d1", "n1"), disk("d2", "n1", "5Gi"), disk("d3", "n2"))
         for number in (1, 2):
             await it.create(kinds.POD, using(f"p{number}", f"c{number}"))
         await run_until_crash(mortal, first())
-        async with scheduler(it.api, it.clock, seed=2):
+        async with running_scheduler(it.api, it.clock, seed=2):
             await pass_time(60)
             taken = await bound(it)
             assert len({taken["c1"], taken["c2"]} - {None}) == 2
-            assert all(map(ready, await it.pods()))
+            assert all(map(is_pod_ready, await it.pods()))
             homes = {"d1": "n1", "d2": "n1", "d3": "n2"}
             assert await places(it) == {f"p{n}": homes[taken[f"c{n}"] or ""] for n in (1, 2)}
 

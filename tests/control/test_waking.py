@@ -16,20 +16,20 @@ from restow.scheduling.framework import SUCCESS, Code, Cycle, PermitPlugin, Verd
 from tests.control.reservations.stage import WEB, reservation
 from tests.control.stage import group, member, places, stage
 from tests.control.volumes import LOCAL, claim, disk, using
-from tests.sim.stage import Stage, pass_time, pod, template, virtual, workload
+from tests.sim.simulated_cluster import SimulatedCluster, on_virtual_time, pass_time, pod, template, workload
 
-Change = Callable[[Stage], Awaitable[None]]
+Change = Callable[[SimulatedCluster], Awaitable[None]]
 TEAM = {"labelSelector": {"matchLabels": {"team": "x"}}}
 GREEDY = SchedulerSettings(namespace_share=100)
 
 
-async def waits(it: Stage, *names: str) -> None:
+async def waits(it: SimulatedCluster, *names: str) -> None:
     """They wait now, and back-off is over."""
     await pass_time(20)
     assert [(await places(it))[name] for name in names] == [None] * len(names)
 
 
-async def woken(it: Stage, *names: str) -> None:
+async def woken(it: SimulatedCluster, *names: str) -> None:
     await pass_time(15)
     assert None not in [(await places(it))[name] for name in names]
 
@@ -64,7 +64,7 @@ def tasks(cpu: str, app: str = "web") -> list[Document]:
 def test_a_reservation_that_is_edited_wakes_who_can_be_placed_because_it_is(
     held: Document, waiting: Document, change: Change
 ) -> None:
-    @virtual
+    @on_virtual_time
     async def run() -> None:
         async with stage(nodes=1, settings=GREEDY) as it:
             await it.create(kinds.RESERVATION, reservation(**{"replicas": 1, "cpu": "4", **held}))
@@ -77,7 +77,7 @@ def test_a_reservation_that_is_edited_wakes_who_can_be_placed_because_it_is(
     run()
 
 
-@virtual
+@on_virtual_time
 async def test_a_seat_wakes_who_wants_to_be_near_its_pod() -> None:
     async with stage() as it:
         await it.create(kinds.POD, pod("a", app="x", affinity=near("podAffinity")))
@@ -94,7 +94,7 @@ async def test_a_seat_wakes_who_wants_to_be_near_its_pod() -> None:
     ],
 )
 def test_a_group_that(owner: Document, named: str, change: Document) -> None:
-    @virtual
+    @on_virtual_time
     async def run() -> None:
         async with stage() as it:
             await it.create(kinds.RESERVATION, reservation(owners=[owner]))
@@ -112,7 +112,7 @@ def test_a_group_that(owner: Document, named: str, change: Document) -> None:
 
 @pytest.mark.parametrize("gang", [pytest.param(False, id="for a pod"), pytest.param(True, id="for a gang")])
 def test_room_that_was_kept_wakes_others_when_nobody_waits_for_it_any_more(gang: bool) -> None:
-    @virtual
+    @on_virtual_time
     async def run() -> None:
         async with stage(nodes=1, cpu="6", stop=3000.0) as it:
             await it.create(kinds.POD, pod("old", "4", terminationGracePeriodSeconds=3000))
@@ -158,7 +158,7 @@ APP = {"apiVersion": "example.com/v1", "kind": "App", "name": "shop", "uid": "ui
         pytest.param({"replicasets": 8, "deployments": 14}, {"kind": "App", "name": "shop"}, id="one after the other"),
     ],
 )
-@virtual
+@on_virtual_time
 async def test_a_pod_that_is_seen_before_an_owner_is_tried_again_with_it(
     late: dict[str, float], owner: Document
 ) -> None:
@@ -182,7 +182,7 @@ class Gatekeeper(PermitPlugin):
         return (Verdict(Code.WAIT), 600.0) if cycle.pod.metadata.name == "p1" else (SUCCESS, 0.0)
 
 
-@virtual
+@on_virtual_time
 async def test_a_disk_that_was_promised_wakes_others_when_it_is_not_to_be() -> None:
     async with stage(Gatekeeper()) as it:
         await it.create(kinds.STORAGE_CLASS, LOCAL)

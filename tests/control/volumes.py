@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from restow.model.objects import Document
-from tests.sim.stage import pod
+from tests.sim.simulated_cluster import pod
 
 LOCAL = {
     "metadata": {"name": "local"},

@@ -36,11 +36,21 @@ from tests.control.reservations.auditor import Auditor
 from tests.control.reservations.memory import Memory
 from tests.control.reservations.stage import WEB, collecting, open_seats, reservation
 from tests.control.stage import places, trouble, world
-from tests.sim.stage import Stage, node, pass_time, pod, profile, scheduler, template
+from tests.sim.simulated_cluster import (
+    SimulatedCluster,
+    default_profile,
+    node,
+    pass_time,
+    pod,
+    running_scheduler,
+    template,
+)
 
 NODES = ("n1", "n2", "n3")
 STEPS = 25
-SETTINGS = SchedulerSettings(writers=int(os.environ.get("RESTOW_WRITERS", str(SchedulerSettings().writers))))
+SETTINGS = SchedulerSettings(
+    binding_writers=int(os.environ.get("RESTOW_WRITERS", str(SchedulerSettings().binding_writers)))
+)
 OTHER = {"labelSelector": {"matchLabels": {"app": "other"}}}
 
 
@@ -67,7 +77,7 @@ class CountsLives(Api, Protocol):
 class Leaders:
     """One scheduler after the other: each dies after some write, or is deposed and goes on with what it knows."""
 
-    def __init__(self, it: Stage, api: CountsLives, rng: random.Random, plan: FaultPlan) -> None:
+    def __init__(self, it: SimulatedCluster, api: CountsLives, rng: random.Random, plan: FaultPlan) -> None:
         self.lives = 0
         self._it = it
         self._api = api
@@ -110,14 +120,14 @@ class Leaders:
 
     async def _live(self, api: Api) -> None:
         last = self._last
-        async with scheduler(api, self._it.clock, seed=self.lives, settings=SETTINGS) as made:
+        async with running_scheduler(api, self._it.clock, seed=self.lives, settings=SETTINGS) as made:
             if last is self._last:
                 self._made = made
             await asyncio.sleep(10_000)
 
 
 class SeatAccidents(Accidents):
-    def __init__(self, it: Stage, auditor: Auditor, rng: random.Random, *, thieves: bool) -> None:
+    def __init__(self, it: SimulatedCluster, auditor: Auditor, rng: random.Random, *, thieves: bool) -> None:
         super().__init__(it, rng, NODES)
         self._it = it
         self._auditor = auditor
@@ -261,7 +271,7 @@ async def run(seed: int) -> Counter[str]:
         collecting(it, FaultyApi(it.api, random.Random(seed + 2), plan), gcDuration="20s"),
     ):
         auditor = Auditor(it.api, it.clock, namespace_share=SETTINGS.namespace_share, statuses_only=True)
-        memory = Memory(it.api, it.clock, profile=profile(), settings=SETTINGS)
+        memory = Memory(it.api, it.clock, profile=default_profile(), settings=SETTINGS)
         leaders = Leaders(it, auditor, rng, plan)
         memory.leader = leaders.leader
         leading = asyncio.create_task(leaders.run())
@@ -275,7 +285,7 @@ async def run(seed: int) -> Counter[str]:
         leading.cancel()
         await asyncio.gather(leading, return_exceptions=True)
         auditor.life += 1
-        async with scheduler(auditor, it.clock, seed=99, settings=SETTINGS) as last:
+        async with running_scheduler(auditor, it.clock, seed=99, settings=SETTINGS) as last:
             memory.leader = lambda: last
             await pass_time(20)
             await _is_at_rest(it, auditor)
@@ -286,7 +296,7 @@ async def run(seed: int) -> Counter[str]:
     return Counter(audits=auditor.audits) + memory.counts
 
 
-async def _is_at_rest(it: Stage, auditor: Auditor) -> None:
+async def _is_at_rest(it: SimulatedCluster, auditor: Auditor) -> None:
     """Everything that was taken is marked, everything that is over has ended, and nothing is left in between."""
     assert await auditor.shortages() == {} or any(one.metadata.name.startswith("thief") for one in await it.pods())
     for one in (await it.client.list(kinds.RESERVATION)).items:
@@ -312,7 +322,7 @@ async def _is_up_to_date(memory: Memory) -> None:
     assert not due & memory.due, due & memory.due
 
 
-async def _is_marked(it: Stage, seat: str, pod: Pod) -> None:
+async def _is_marked(it: SimulatedCluster, seat: str, pod: Pod) -> None:
     _, _, task, index = seat.split("/")
     life = (pod.metadata.annotations or {})["restow.sh/reservation-uid"]
     for one in (await it.client.list(kinds.RESERVATION)).items:
@@ -325,7 +335,7 @@ async def _is_marked(it: Stage, seat: str, pod: Pod) -> None:
             assert reference is not None and reference.uid == pod.metadata.uid, (seat, pod.metadata.uid, one.status)
 
 
-async def _leaks_nothing(it: Stage) -> None:
+async def _leaks_nothing(it: SimulatedCluster) -> None:
     """Once everything is gone, everything is free."""
     for one in (await it.client.list(kinds.RESERVATION)).items:
         await it.delete(kinds.RESERVATION, one.metadata.name)

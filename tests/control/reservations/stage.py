@@ -17,7 +17,7 @@ from restow.model.reservations.settings import read_reservation_settings
 from restow.model.resources import PODS, Vector, add, amounts, pod_requests, subtract, template_requests
 from restow.ports import Api
 from restow.scheduling.framework import SUCCESS, Cycle, PermitPlugin, Verdict, wait
-from tests.sim.stage import Stage, pass_time, template
+from tests.sim.simulated_cluster import SimulatedCluster, pass_time, template
 
 THEIRS = {"schedulerName": "other"}
 WEB = {"labelSelector": {"matchLabels": {"app": "web"}}}
@@ -31,22 +31,22 @@ def reservation(name: str = "r", replicas: int = 2, cpu: str = "1", **spec: Any)
     }
 
 
-async def read(it: Stage, name: str = "r") -> Reservation:
+async def read(it: SimulatedCluster, name: str = "r") -> Reservation:
     found: Reservation = await it.client.get(kinds.RESERVATION, name, "default")
     return found
 
 
-async def phase(it: Stage, name: str = "r") -> tuple[str | None, str | None]:
+async def phase(it: SimulatedCluster, name: str = "r") -> tuple[str | None, str | None]:
     """The phase of a reservation and its reason."""
     state = (await read(it, name)).status.state
     return state.phase, state.reason
 
 
-async def message(it: Stage, name: str = "r") -> str | None:
+async def message(it: SimulatedCluster, name: str = "r") -> str | None:
     return (await read(it, name)).status.state.message
 
 
-async def seats(it: Stage, name: str = "r") -> dict[int, tuple[str, str | None]]:
+async def seats(it: SimulatedCluster, name: str = "r") -> dict[int, tuple[str, str | None]]:
     """The node of each seat, and the pod that took it."""
     found = (await read(it, name)).status.placements or ()
     return {one.index: (one.node_name, one.pod_ref.name if one.pod_ref else None) for one in found}
@@ -54,12 +54,17 @@ async def seats(it: Stage, name: str = "r") -> dict[int, tuple[str, str | None]]
 
 @asynccontextmanager
 async def collecting(
-    it: Stage, api: Api | None = None, metrics: ReservationMetrics | None = None, **section: str
+    it: SimulatedCluster, api: Api | None = None, metrics: ReservationMetrics | None = None, **section: str
 ) -> AsyncIterator[None]:
     """Somebody deletes what has ended; `section` is what is configured."""
     terms = read_reservation_settings({"gcPeriod": "5s", **section})
     collector = ReservationGarbageCollector(
-        api or it.api, it.clock, random.Random(1), names=frozenset({"restow"}), arguments=terms, metrics=metrics
+        api or it.api,
+        it.clock,
+        random.Random(1),
+        scheduler_names=frozenset({"restow"}),
+        settings=terms,
+        metrics=metrics,
     )
     task = asyncio.create_task(collector.run())
     await collector.ready()
@@ -72,7 +77,7 @@ async def collecting(
 # --- promises ---------------------------------------------------------------------------------------------------------
 
 
-async def settled(it: Stage) -> None:
+async def settled(it: SimulatedCluster) -> None:
     """Give everybody time to act on what was done; nobody has over-committed anything by then."""
     await pass_time(3)
     assert await over_committed(it.client) == []
@@ -129,6 +134,6 @@ class Barrier(PermitPlugin):
         return (SUCCESS if self.lifted else wait()), 600.0
 
 
-async def take_away(it: Stage, instead: str = "other") -> None:
+async def take_away(it: SimulatedCluster, instead: str = "other") -> None:
     task = {"name": instead, "replicas": 1, "template": template("1")}
     await it.patch(kinds.RESERVATION, "r", {"spec": {"tasks": [task], "minAvailable": 1}})

@@ -16,7 +16,7 @@ from restow.model.queues import QUEUE_ANNOTATION
 from restow.ports import Api, Gone, Request, Response
 from tests.control.reservations.stage import THEIRS, over_committed, phase, reservation
 from tests.control.stage import places, stage
-from tests.sim.stage import Stage, node, pass_time, pod, virtual
+from tests.sim.simulated_cluster import SimulatedCluster, node, on_virtual_time, pass_time, pod
 
 ALL = SchedulerSettings(namespace_share=100)
 THIEF = {"app": "other", "nodeName": "n1", "schedulerName": "other"}
@@ -47,12 +47,12 @@ class Behind:
                     raise Gone.because(410, "Expired", "too long ago")
 
 
-async def replace_node(it: Stage) -> None:
+async def replace_node(it: SimulatedCluster) -> None:
     await it.delete(kinds.NODE, "n1")
     await it.create(kinds.NODE, node("n1"))
 
 
-async def come_and_go(it: Stage) -> None:
+async def come_and_go(it: SimulatedCluster) -> None:
     await it.create(kinds.POD, pod("thief", "3", **THIEF))
     await it.delete(kinds.POD, "thief", grace_seconds=0)
 
@@ -64,9 +64,9 @@ async def come_and_go(it: Stage) -> None:
         pytest.param(("pods", "ADDED", "thief"), come_and_go, id="that whoever took the room is gone"),
     ],
 )
-@virtual
+@on_virtual_time
 async def test_a_cache_that_does_not_know_costs_nobody_a_seat(
-    last: tuple[str, str, str], happens: Callable[[Stage], Awaitable[Any]]
+    last: tuple[str, str, str], happens: Callable[[SimulatedCluster], Awaitable[Any]]
 ) -> None:
     behind = Behind(*last)
     async with stage(nodes=1, around=behind.around, settings=ALL) as it:
@@ -80,7 +80,7 @@ async def test_a_cache_that_does_not_know_costs_nobody_a_seat(
         assert await phase(it) == ("Available", "Reserved")
 
 
-@virtual
+@on_virtual_time
 async def test_one_that_turns_out_to_be_deleted_holds_nothing() -> None:
     behind = Behind("reservations", "ADDED", "r")
     async with stage(nodes=1, around=behind.around, settings=ALL) as it:
@@ -107,7 +107,7 @@ class SlowLists:
         return response
 
 
-@virtual
+@on_virtual_time
 async def test_who_comes_while_a_node_is_read_is_there() -> None:
     async with stage(nodes=1, around=SlowLists().around, settings=ALL) as it:
         await it.create(kinds.RESERVATION, reservation())
@@ -123,7 +123,7 @@ async def test_who_comes_while_a_node_is_read_is_there() -> None:
         assert await over_committed(it.client) == []
 
 
-@virtual
+@on_virtual_time
 async def test_one_that_is_handed_over_while_its_node_is_read_is_left_to_whom_it_was_handed() -> None:
     async with stage(nodes=1, around=SlowLists().around, settings=ALL) as it:
         await it.create(kinds.RESERVATION, reservation())
@@ -138,7 +138,7 @@ async def test_one_that_is_handed_over_while_its_node_is_read_is_left_to_whom_it
         assert await phase(it) == ("Failed", "RoomTaken")
 
 
-@virtual
+@on_virtual_time
 async def test_who_goes_while_a_node_is_read_is_gone_also_for_its_queue() -> None:
     async with stage(nodes=1, around=SlowLists().around, settings=ALL) as it:
         await it.create(kinds.QUEUE, {"metadata": {"name": "small"}, "spec": {"capability": {"cpu": "3"}}})
@@ -153,12 +153,12 @@ async def test_who_goes_while_a_node_is_read_is_gone_also_for_its_queue() -> Non
         assert await places(it) == {"next": "n1"}
 
 
-async def hold(it: Stage) -> None:
+async def hold(it: SimulatedCluster) -> None:
     await it.create(kinds.RESERVATION, reservation(cpu="2"))
     await pass_time(3)
 
 
-async def crowd(it: Stage) -> None:
+async def crowd(it: SimulatedCluster) -> None:
     await it.create(kinds.RESERVATION, reservation())
     await pass_time(3)
     await it.create(kinds.POD, pod("thief", "2", **THIEF))
@@ -175,9 +175,9 @@ async def crowd(it: Stage) -> None:
         pytest.param(kinds.POD, "thief", crowd, id="a pod that we have read since"),
     ],
 )
-@virtual
+@on_virtual_time
 async def test_what_a_list_lacks_is_gone_though_the_watch_never_showed_what_we_know_of_it(
-    kind: Kind[Any], name: str, happens: Callable[[Stage], Awaitable[Any]]
+    kind: Kind[Any], name: str, happens: Callable[[SimulatedCluster], Awaitable[Any]]
 ) -> None:
     behind = Behind(kind.plural, "ADDED", name, ends=True)
     async with stage(nodes=1, around=behind.around, settings=ALL) as it:
@@ -190,7 +190,7 @@ async def test_what_a_list_lacks_is_gone_though_the_watch_never_showed_what_we_k
         assert (await places(it))["big"] == "n1"
 
 
-@virtual
+@on_virtual_time
 async def test_a_node_that_a_list_lacks_is_gone_though_the_watch_never_showed_what_we_know_of_it() -> None:
     behind = Behind("nodes", "ADDED", "n1", ends=True)
     async with stage(nodes=0, around=behind.around, settings=ALL) as it:

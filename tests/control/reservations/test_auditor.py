@@ -10,7 +10,7 @@ from restow.model.objects import Document
 from tests.control.reservations.auditor import Auditor
 from tests.control.reservations.stage import read, reservation
 from tests.control.stage import world
-from tests.sim.stage import Stage, pod, virtual
+from tests.sim.simulated_cluster import SimulatedCluster, on_virtual_time, pod
 
 SEEN = "seen"
 
@@ -24,7 +24,7 @@ SEEN = "seen"
         pytest.param(True, "2", {"now", "later", "hope"}, id="pods do not fit on room that somebody has yet to leave"),
     ],
 )
-@virtual
+@on_virtual_time
 async def test_room_that_is_hoped_for(awaits: bool, bind: str | None, short: set[str]) -> None:
     """A pod of 3 on a node of 4 cores, and a claim of 4 that waits for it to leave; perhaps another pod comes."""
     async with world(nodes=1) as it:
@@ -44,7 +44,7 @@ async def test_room_that_is_hoped_for(awaits: bool, bind: str | None, short: set
         assert {book for book, _, name in await auditor.shortages() if name == "cpu"} == short
 
 
-@virtual
+@on_virtual_time
 async def test_who_waits_counts_on_what_everybody_else_leaves() -> None:
     """On a node of 4 cores: a pod of 1 that is to leave, a seat of 1, and a claim of 3, whatever they are called."""
     async with world(nodes=1) as it:
@@ -63,7 +63,7 @@ async def test_who_waits_counts_on_what_everybody_else_leaves() -> None:
         assert await auditor.shortages() == {}
 
 
-@virtual
+@on_virtual_time
 async def test_who_gives_up_a_seat_gives_up_its_hope() -> None:
     """A claim of 2 waits on a node of 4 cores for a pod of 3 to leave, and somebody else takes 3."""
     async with world(nodes=1) as it:
@@ -91,7 +91,7 @@ async def test_who_gives_up_a_seat_gives_up_its_hope() -> None:
         pytest.param(["1", "2", SEEN], "3", 1000, id="until somebody agrees to that"),
     ],
 )
-@virtual
+@on_virtual_time
 async def test_changes_that_nobody_may_have_heard_of(changes: list[str], comer: str, short: int) -> None:
     """A seat of 2 on a node of 4 cores, of which something else is asked; and a pod that comes beside it."""
     async with world(nodes=1) as it:
@@ -115,7 +115,7 @@ async def test_changes_that_nobody_may_have_heard_of(changes: list[str], comer: 
         pytest.param(["a", "b"], ["was taken by"], id="nobody else does"),
     ],
 )
-@virtual
+@on_virtual_time
 async def test_a_seat_is_given_once(bound: list[str], blamed: list[str]) -> None:
     async with world(nodes=1) as it:
         auditor = Auditor(it.api, it.clock)
@@ -145,7 +145,7 @@ MORE = {**OPEN, "index": 1}
         pytest.param("Failed", [OPEN, MORE], "it failed", id="nothing is wrong with it"),
     ],
 )
-@virtual
+@on_virtual_time
 async def test_until_it_has_ended_a_seat_is_kept(phase: str, placements: list[Document], blamed: str) -> None:
     async with world(nodes=2) as it:
         auditor = Auditor(it.api, it.clock)
@@ -166,7 +166,7 @@ async def test_until_it_has_ended_a_seat_is_kept(phase: str, placements: list[Do
         pytest.param(2, "n1", True, id="neither"),
     ],
 )
-@virtual
+@on_virtual_time
 async def test_a_seat_is_given_up_for_a_reason(replicas: int, node: str | None, blamed: bool) -> None:
     async with world(nodes=1) as it:
         auditor = Auditor(it.api, it.clock)
@@ -188,7 +188,7 @@ async def test_a_seat_is_given_up_for_a_reason(replicas: int, node: str | None, 
         pytest.param(None, False, id="it is gone"),
     ],
 )
-@virtual
+@on_virtual_time
 async def test_the_seat_of_a_pod_that_moves_opens_when_it_leaves(leaving: bool | None, blamed: bool) -> None:
     async with world(nodes=2) as it:
         auditor = Auditor(it.api, it.clock)
@@ -206,7 +206,7 @@ async def test_the_seat_of_a_pod_that_moves_opens_when_it_leaves(leaving: bool |
         assert [("made to move" in fault) for fault in auditor.faults] == [True] * blamed
 
 
-@virtual
+@on_virtual_time
 async def test_reservations_are_not_the_schedulers_to_make_or_to_change() -> None:
     async with world(nodes=1) as it:
         auditor = Auditor(it.api, it.clock, statuses_only=True)
@@ -217,7 +217,7 @@ async def test_reservations_are_not_the_schedulers_to_make_or_to_change() -> Non
         assert len(auditor.faults) == 3
 
 
-async def _agree(it: Stage, phase: str = "Available") -> None:
+async def _agree(it: SimulatedCluster, phase: str = "Available") -> None:
     """What the reservation asks for now is held."""
     generation = (await read(it)).metadata.generation
     held = {

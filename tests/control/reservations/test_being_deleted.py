@@ -6,7 +6,7 @@ from restow.model import kinds
 from restow.model.objects import Document
 from tests.control.reservations.stage import phase, read, reservation, seats
 from tests.control.stage import events, places, stage
-from tests.sim.stage import pass_time, pod, virtual
+from tests.sim.simulated_cluster import on_virtual_time, pass_time, pod
 
 
 def kept(cpu: str = "2") -> Document:
@@ -15,7 +15,7 @@ def kept(cpu: str = "2") -> Document:
     return made
 
 
-@virtual
+@on_virtual_time
 async def test_it_holds_nothing_and_nobody_takes_its_seat() -> None:
     async with stage(nodes=1) as it:
         await it.create(kinds.RESERVATION, kept())
@@ -33,7 +33,7 @@ async def test_it_holds_nothing_and_nobody_takes_its_seat() -> None:
         assert [text for _, text in await events(it, "InvalidReservation")][-1].endswith("it does not exist")
 
 
-@virtual
+@on_virtual_time
 async def test_it_is_not_placed_any_more_and_another_of_the_name_is() -> None:
     async with stage(nodes=1) as it:
         await it.create(kinds.POD, pod("other", "4", app="other"))

@@ -12,12 +12,20 @@ from restow.model import kinds
 from tests.control.reservations.auditor import Auditor
 from tests.control.reservations.stage import Barrier, phase, read, reservation, seats
 from tests.control.stage import places, world
-from tests.sim.stage import Stage, node, pass_time, pod, scheduler, template, virtual
+from tests.sim.simulated_cluster import (
+    SimulatedCluster,
+    node,
+    on_virtual_time,
+    pass_time,
+    pod,
+    running_scheduler,
+    template,
+)
 
 ALL = SchedulerSettings(namespace_share=100)
 PAST = "2020-01-01T00:00:00Z"
 ROOM = {"memory": "16Gi", "pods": "110"}
-Deed = Callable[[Stage], Awaitable[Any]]
+Deed = Callable[[SimulatedCluster], Awaitable[Any]]
 
 
 def edit(**spec: Any) -> Deed:
@@ -32,51 +40,51 @@ def change_node(**spec: Any) -> Deed:
     return lambda it: it.patch(kinds.NODE, "n1", {"spec": spec})
 
 
-async def delete(it: Stage) -> None:
+async def delete(it: SimulatedCluster) -> None:
     await it.delete(kinds.RESERVATION, "r")
 
 
-async def make_anew(it: Stage) -> None:
+async def make_anew(it: SimulatedCluster) -> None:
     await delete(it)
     await it.create(kinds.RESERVATION, reservation())
 
 
-async def hand_over(it: Stage) -> None:
+async def hand_over(it: SimulatedCluster) -> None:
     """And take it back, since whoever it is handed to would look after it."""
     await edit(schedulerName="other")(it)
     await pass_time(5)
     await edit(schedulerName=None)(it)
 
 
-async def shrink(it: Stage) -> None:
+async def shrink(it: SimulatedCluster) -> None:
     await it.client.patch(kinds.NODE, "n1", {"status": {"allocatable": {"cpu": "1", **ROOM}}}, subresource="status")
 
 
-async def lose(it: Stage) -> None:
+async def lose(it: SimulatedCluster) -> None:
     await it.delete(kinds.NODE, "n1")
 
 
-async def replace_node(it: Stage) -> None:
+async def replace_node(it: SimulatedCluster) -> None:
     await lose(it)
     await it.create(kinds.NODE, node("n1"))
 
 
-async def lose_and_regain(it: Stage) -> None:
+async def lose_and_regain(it: SimulatedCluster) -> None:
     await lose(it)
     await pass_time(5)
     await it.create(kinds.NODE, node("n1"))
 
 
-async def steal(it: Stage) -> None:
+async def steal(it: SimulatedCluster) -> None:
     await it.create(kinds.POD, pod("thief", "3", app="other", schedulerName="other", nodeName="n1"))
 
 
-async def forge(it: Stage) -> None:
+async def forge(it: SimulatedCluster) -> None:
     notes = {"restow.sh/reservation": "default/r/web/1"}
     await it.create(kinds.POD, pod("forger", "1", app="other", annotations=notes))
 
 
-async def flip(it: Stage) -> None:
+async def flip(it: SimulatedCluster) -> None:
     """Fewer, and at once as many again."""
     await retask(replicas=1)(it)
     await retask(replicas=2)(it)
@@ -114,7 +122,7 @@ DEEDS = {
 MOMENTS = ("placed", "on the way", "bound", "marked")
 
 
-async def _come_to(it: Stage, moment: str) -> None:
+async def _come_to(it: SimulatedCluster, moment: str) -> None:
     """Of two seats one has been placed, is being taken, was taken, or is marked."""
     await it.create(kinds.RESERVATION, reservation())
     await pass_time(3)
@@ -128,13 +136,13 @@ async def _come_to(it: Stage, moment: str) -> None:
 
 @pytest.mark.parametrize("moment", MOMENTS)
 @pytest.mark.parametrize(("deed", "reason"), DEEDS.values(), ids=DEEDS)
-@virtual
+@on_virtual_time
 async def test_it_may_happen_at_any_moment(deed: Deed, reason: str | None, moment: str) -> None:
     barrier = Barrier()
     barrier.lifted = moment != "on the way"
     async with world(nodes=1) as it:
         auditor = Auditor(it.api, it.clock)
-        async with scheduler(auditor, it.clock, barrier, settings=ALL):
+        async with running_scheduler(auditor, it.clock, barrier, settings=ALL):
             await _come_to(it, moment)
             auditor.rob("n1")
             await deed(it)
@@ -148,7 +156,7 @@ async def test_it_may_happen_at_any_moment(deed: Deed, reason: str | None, momen
         assert auditor.faults == []
 
 
-async def _is_told(it: Stage, reason: str, moment: str) -> None:
+async def _is_told(it: SimulatedCluster, reason: str, moment: str) -> None:
     """There is a reason, in a sentence; if nobody had come by then, this one."""
     state = (await read(it)).status.state
     assert state.message, state
@@ -156,7 +164,7 @@ async def _is_told(it: Stage, reason: str, moment: str) -> None:
         assert await phase(it) == (state.phase, reason)
 
 
-async def _leaves_nothing(it: Stage) -> None:
+async def _leaves_nothing(it: SimulatedCluster) -> None:
     """Once everybody is gone, all room is there again."""
     for one in (await it.client.list(kinds.RESERVATION)).items:
         await it.delete(kinds.RESERVATION, one.metadata.name)

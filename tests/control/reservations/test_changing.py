@@ -7,16 +7,16 @@ from typing import Any
 from restow.model import kinds
 from tests.control.reservations.stage import phase, read, reservation, seats, settled
 from tests.control.stage import events, places, stage
-from tests.sim.stage import Stage, node, pass_time, pod, template, virtual
+from tests.sim.simulated_cluster import SimulatedCluster, node, on_virtual_time, pass_time, pod, template
 
 
-async def change(it: Stage, **task: Any) -> None:
+async def change(it: SimulatedCluster, **task: Any) -> None:
     document = reservation()
     await it.patch(kinds.RESERVATION, "r", {"spec": {"tasks": [{**document["spec"]["tasks"][0], **task}]}})
     await settled(it)
 
 
-@virtual
+@on_virtual_time
 async def test_fewer_replicas_give_room_back() -> None:
     async with stage(nodes=1) as it:
         await it.create(kinds.RESERVATION, reservation())
@@ -27,7 +27,7 @@ async def test_fewer_replicas_give_room_back() -> None:
         assert (len(await seats(it)), await places(it)) == (1, {"big": "n1"})
 
 
-@virtual
+@on_virtual_time
 async def test_more_replicas_are_placed_later() -> None:
     async with stage(nodes=1) as it:
         await it.create(kinds.RESERVATION, reservation(replicas=1))
@@ -41,7 +41,7 @@ async def test_more_replicas_are_placed_later() -> None:
         assert (await phase(it), len(await seats(it))) == (("Available", "Reserved"), 3)
 
 
-@virtual
+@on_virtual_time
 async def test_what_is_said_of_one_that_waits_is_said_of_what_it_asks_for() -> None:
     async with stage(nodes=1) as it:
         await it.create(kinds.RESERVATION, reservation(replicas=1, cpu="5"))
@@ -53,7 +53,7 @@ async def test_what_is_said_of_one_that_waits_is_said_of_what_it_asks_for() -> N
         assert said == ["the seat that is needed is not held"]
 
 
-@virtual
+@on_virtual_time
 async def test_a_template_that_grows_costs_nobody_but_itself() -> None:
     async with stage(nodes=1, cpu="8") as it:
         await it.create(kinds.RESERVATION, reservation(replicas=1))
@@ -65,7 +65,7 @@ async def test_a_template_that_grows_costs_nobody_but_itself() -> None:
         assert await phase(it, "newer") == ("Available", "Reserved")
 
 
-@virtual
+@on_virtual_time
 async def test_a_template_that_still_fits_keeps_its_seat() -> None:
     async with stage(nodes=1) as it:
         await it.create(kinds.RESERVATION, reservation(replicas=1))
@@ -75,7 +75,7 @@ async def test_a_template_that_still_fits_keeps_its_seat() -> None:
         assert (found.status.state.phase, found.status.allocatable) == ("Available", {"cpu": "2", "memory": "64Mi"})
 
 
-@virtual
+@on_virtual_time
 async def test_one_that_is_made_invalid_fails_and_its_pods_run() -> None:
     async with stage(nodes=1) as it:
         await it.create(kinds.RESERVATION, reservation())
@@ -88,7 +88,7 @@ async def test_one_that_is_made_invalid_fails_and_its_pods_run() -> None:
         assert await places(it) == {"a": "n1"}
 
 
-@virtual
+@on_virtual_time
 async def test_one_that_is_deleted_holds_nothing_and_a_namesake_begins_anew() -> None:
     async with stage(nodes=1) as it:
         await it.create(kinds.RESERVATION, reservation())

@@ -15,14 +15,14 @@ from restow.ports import Request, Response
 from restow.sim.faults import FaultPlan, FaultyApi
 from tests.control.reservations.stage import collecting, reservation
 from tests.control.stage import stage, world
-from tests.sim.stage import Stage, pass_time, pod, virtual
+from tests.sim.simulated_cluster import SimulatedCluster, on_virtual_time, pass_time, pod
 
 
-async def names(it: Stage) -> list[str]:
+async def names(it: SimulatedCluster) -> list[str]:
     return sorted(one.metadata.name for one in (await it.client.list(kinds.RESERVATION)).items)
 
 
-@virtual
+@on_virtual_time
 async def test_what_ended_is_kept_for_a_while_and_then_deleted() -> None:
     async with stage(nodes=1) as it, collecting(it, gcDuration="30s"):
         await it.create(kinds.RESERVATION, reservation("used", replicas=1))
@@ -40,7 +40,7 @@ async def test_what_ended_is_kept_for_a_while_and_then_deleted() -> None:
         assert [one.spec.node_name for one in await it.pods()] == ["n1"]
 
 
-@virtual
+@on_virtual_time
 async def test_how_many_there_are_is_counted() -> None:
     registry = CollectorRegistry()
     async with stage(nodes=1) as it, collecting(it, metrics=ReservationMetrics(registry), gcDuration="30s"):
@@ -59,7 +59,7 @@ async def test_how_many_there_are_is_counted() -> None:
         assert registry.get_sample_value("restow_reservations_collected_total") == 1
 
 
-@virtual
+@on_virtual_time
 async def test_others_reservations_are_not_counted_and_ours_are_pending_until_they_have_a_phase() -> None:
     registry = CollectorRegistry()
     async with world(nodes=1) as it, collecting(it, metrics=ReservationMetrics(registry)):
@@ -76,10 +76,10 @@ async def test_others_reservations_are_not_counted_and_ours_are_pending_until_th
 class Overtaken:
     """An Api that has something happen just before the first deletion is carried out."""
 
-    def __init__(self, it: Stage, happens: Callable[[Stage], Awaitable[None]]) -> None:
+    def __init__(self, it: SimulatedCluster, happens: Callable[[SimulatedCluster], Awaitable[None]]) -> None:
         self.watch = it.api.watch
         self._it = it
-        self._happens: Callable[[Stage], Awaitable[None]] | None = happens
+        self._happens: Callable[[SimulatedCluster], Awaitable[None]] | None = happens
 
     async def call(self, request: Request) -> Response:
         if request.verb == "delete" and self._happens is not None:
@@ -88,25 +88,25 @@ class Overtaken:
         return await self._it.api.call(request)
 
 
-async def renew(it: Stage) -> None:
+async def renew(it: SimulatedCluster) -> None:
     await it.delete(kinds.RESERVATION, "r")
     await it.create(kinds.RESERVATION, reservation(replicas=1))
 
 
-async def touch(it: Stage) -> None:
+async def touch(it: SimulatedCluster) -> None:
     await it.patch(kinds.RESERVATION, "r", {"metadata": {"labels": {"keep": "it"}}})
 
 
 @pytest.mark.parametrize("happens", [renew, touch], ids=["another of the same name", "changed since"])
-@virtual
-async def test_only_what_was_looked_at_is_deleted(happens: Callable[[Stage], Awaitable[None]]) -> None:
+@on_virtual_time
+async def test_only_what_was_looked_at_is_deleted(happens: Callable[[SimulatedCluster], Awaitable[None]]) -> None:
     async with stage(nodes=1) as it, collecting(it, Overtaken(it, happens), gcPeriod="20s", gcDuration="0s"):
         await it.create(kinds.RESERVATION, reservation(replicas=1, ttl="2s"))
         await pass_time(30)
         assert await names(it) == ["r"]
 
 
-@virtual
+@on_virtual_time
 async def test_what_is_another_schedulers_is_left_alone() -> None:
     async with world(nodes=1) as it, collecting(it, gcDuration="0s"):
         await it.create(kinds.RESERVATION, reservation(schedulerName="other"))
@@ -116,11 +116,11 @@ async def test_what_is_another_schedulers_is_left_alone() -> None:
         assert await names(it) == ["r"]
 
 
-@virtual
+@on_virtual_time
 async def test_an_end_that_cannot_be_read_is_that_of_something_old() -> None:
     """Where somebody else's definition lets anything be written."""
     async with world(nodes=1) as it, collecting(it, gcDuration="30s"):
-        await it.let_anything_be_written(kinds.RESERVATION, "status")
+        await it.allow_any_field(kinds.RESERVATION, "status")
         for name in ("a", "b"):
             await it.create(kinds.RESERVATION, reservation(name))
         failed = {"status": {"state": {"phase": "Failed", "lastTransitionTime": "at noon"}}}
@@ -131,7 +131,7 @@ async def test_an_end_that_cannot_be_read_is_that_of_something_old() -> None:
         assert await names(it) == ["b"]
 
 
-@virtual
+@on_virtual_time
 async def test_faults_only_delay_it() -> None:
     plan = FaultPlan(conflict=0.3, busy=0.2, refused=0.3, unknown=0.3, dropped=0.1, late=0.1)
     async with stage(nodes=1) as it, collecting(it, FaultyApi(it.api, random.Random(7), plan), gcDuration="0s"):

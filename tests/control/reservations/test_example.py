@@ -13,7 +13,7 @@ from restow.model import kinds
 from restow.scheduling.registry import read_profile
 from tests.control.reservations.stage import phase, read
 from tests.control.stage import places, world
-from tests.sim.stage import pass_time, running, virtual
+from tests.sim.simulated_cluster import on_virtual_time, pass_time, running_component
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "reservation.yaml"
 
@@ -25,13 +25,13 @@ def user(task: dict[str, Any], name: str) -> dict[str, Any]:
     return {"metadata": {"name": name, "namespace": "default", "labels": labels}, "spec": spec}
 
 
-@virtual
+@on_virtual_time
 async def test_the_example_works_unchanged() -> None:
     document = yaml.safe_load(EXAMPLE.read_text(encoding="utf-8"))
     names = {"schedulerNames": ["restow", "volcano"]}
     async with world(nodes=2) as it:
         scheduler = Scheduler(it.api, it.clock, random.Random(1), profile=read_profile(names))
-        async with running(scheduler):
+        async with running_component(scheduler):
             await it.create(kinds.RESERVATION, document)
             await pass_time(2)
             found = await read(it, "complex-reservation")

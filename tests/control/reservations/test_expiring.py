@@ -7,11 +7,11 @@ import pytest
 from restow.model import kinds
 from tests.control.reservations.stage import over_committed, phase, reservation, settled
 from tests.control.stage import places, stage
-from tests.sim.stage import pass_time, pod, virtual, workload
+from tests.sim.simulated_cluster import on_virtual_time, pass_time, pod, workload
 
 
 @pytest.mark.parametrize("replicas", [1, 9], ids=["placed", "never placed"])
-@virtual
+@on_virtual_time
 async def test_it_expires_whether_it_was_placed_or_not(replicas: int) -> None:
     async with stage(nodes=1) as it:
         await it.create(kinds.RESERVATION, reservation(replicas=replicas, ttl="30s"))
@@ -21,7 +21,7 @@ async def test_it_expires_whether_it_was_placed_or_not(replicas: int) -> None:
         assert await phase(it) == ("Failed", "Expired")
 
 
-@virtual
+@on_virtual_time
 async def test_what_expires_lets_its_room_go_and_its_pods_run() -> None:
     async with stage(nodes=1) as it:
         await it.create(kinds.RESERVATION, reservation(ttl="30s"))
@@ -37,7 +37,7 @@ async def test_what_expires_lets_its_room_go_and_its_pods_run() -> None:
         assert await over_committed(it.client) == []
 
 
-@virtual
+@on_virtual_time
 async def test_what_goes_wrong_is_told_as_a_warning() -> None:
     async with stage(nodes=1) as it:
         await it.create(kinds.RESERVATION, reservation(ttl="5s"))
@@ -46,7 +46,7 @@ async def test_what_goes_wrong_is_told_as_a_warning() -> None:
         assert told == {("Reserved", "Normal"), ("Expired", "Warning")}
 
 
-@virtual
+@on_virtual_time
 async def test_without_its_owner_it_stays_until_its_time_is_over() -> None:
     """Whoever is deleted may come back, as in a rolling update or a restored backup."""
     async with stage(nodes=1) as it:

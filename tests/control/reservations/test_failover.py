@@ -19,7 +19,7 @@ from restow.sim.faults import FaultPlan, FaultyApi, run_until_crash
 from tests.control.reservations.auditor import Auditor
 from tests.control.reservations.stage import Barrier, phase, read, reservation, seats, settled
 from tests.control.stage import places, stage, world
-from tests.sim.stage import Stage, pass_time, pod, scheduler, virtual
+from tests.sim.simulated_cluster import SimulatedCluster, on_virtual_time, pass_time, pod, running_scheduler
 
 ALL = SchedulerSettings(namespace_share=100)
 BOUND, MARKED = "bind Pod default/a", "patch Reservation/status default/r (2)"
@@ -44,9 +44,9 @@ class Views:
                 await self.caught_up.wait()
 
 
-async def _lead(it: Stage, api: Api) -> None:
+async def _lead(it: SimulatedCluster, api: Api) -> None:
     """Until it dies: a reservation is placed, beside which somebody else finds no room, and a pod takes its seat."""
-    async with scheduler(api, it.clock, settings=ALL):
+    async with running_scheduler(api, it.clock, settings=ALL):
         await it.create(kinds.RESERVATION, reservation(replicas=1, cpu="3"))
         await pass_time(3)
         await it.create(kinds.POD, pod("rest", "3", app="other"))
@@ -65,7 +65,7 @@ async def _lead(it: Stage, api: Api) -> None:
         pytest.param({"nodes", "pods"}, id="it knows nodes and pods as they were"),
     ],
 )
-@virtual
+@on_virtual_time
 async def test_a_new_leader_with_caches_of_different_age_gives_no_seat_and_no_room_twice(
     old: set[str], last: str
 ) -> None:
@@ -84,8 +84,8 @@ async def test_a_new_leader_with_caches_of_different_age_gives_no_seat_and_no_ro
         assert auditor.faults == []
 
 
-async def _take_over(it: Stage, auditor: Auditor, views: Views) -> None:
-    async with scheduler(views, it.clock, seed=2, settings=ALL):
+async def _take_over(it: SimulatedCluster, auditor: Auditor, views: Views) -> None:
+    async with running_scheduler(views, it.clock, seed=2, settings=ALL):
         assert views.opened.is_set()
         auditor.life += 1
         await pass_time(5)
@@ -97,7 +97,7 @@ async def _take_over(it: Stage, auditor: Auditor, views: Views) -> None:
 
 
 @pytest.mark.parametrize("others", [("b",), ("x", "b")], ids=["once", "twice"])
-@virtual
+@on_virtual_time
 async def test_to_a_new_leader_who_was_one_of_the_owners_has_taken_its_seat_however_often_they_changed(
     others: tuple[str, ...],
 ) -> None:
@@ -112,7 +112,7 @@ async def test_to_a_new_leader_who_was_one_of_the_owners_has_taken_its_seat_howe
         for name in others:
             await it.patch(kinds.RESERVATION, "r", {"spec": {"owners": [_named(name)]}})
         auditor.life += 1
-        async with scheduler(auditor, it.clock, seed=2):
+        async with running_scheduler(auditor, it.clock, seed=2):
             await it.create(kinds.POD, pod("b"))
             await pass_time(5)
             assert await places(it) == {"a": "n1", "b": "n1"}
@@ -120,7 +120,7 @@ async def test_to_a_new_leader_who_was_one_of_the_owners_has_taken_its_seat_howe
         assert auditor.faults == []
 
 
-@virtual
+@on_virtual_time
 async def test_to_a_new_leader_who_was_on_its_way_when_the_owners_changed_has_taken_its_seat() -> None:
     barrier = Barrier()
     async with world(nodes=1) as it:
@@ -137,7 +137,7 @@ async def test_to_a_new_leader_who_was_on_its_way_when_the_owners_changed_has_ta
         barrier.lifted = True
         await asyncio.wait((first,))
         auditor.life += 1
-        async with scheduler(auditor, it.clock, seed=2):
+        async with running_scheduler(auditor, it.clock, seed=2):
             await pass_time(5)
             assert await seats(it) == {0: ("n1", "a"), 1: ("n1", None)}
             assert [one.object and one.object.name for one in (await read(it)).status.observed_owners or ()] == ["b"]
@@ -145,10 +145,10 @@ async def test_to_a_new_leader_who_was_on_its_way_when_the_owners_changed_has_ta
 
 
 @pytest.mark.parametrize("over", [False, True], ids=["running", "over"])
-@virtual
+@on_virtual_time
 async def test_a_successor_marks_seats_that_were_taken_and_not_marked(over: bool) -> None:
     async with world(nodes=1) as it:
-        async with scheduler(it.api, it.clock):
+        async with running_scheduler(it.api, it.clock):
             await it.create(kinds.RESERVATION, reservation(replicas=1))
             await settled(it)
         run = {"annotations": {"sim.restow.sh/run-seconds": "1"}, "restartPolicy": "Never"} if over else {}
@@ -158,12 +158,12 @@ async def test_a_successor_marks_seats_that_were_taken_and_not_marked(over: bool
         await Client(it.api).bind("default", "a", uid=made.metadata.uid, node="n1", annotations=named)
         await pass_time(10)
         assert (await it.pods())[0].status.phase == ("Succeeded" if over else "Running")
-        async with scheduler(it.api, it.clock, seed=2):
+        async with running_scheduler(it.api, it.clock, seed=2):
             await settled(it)
             assert (await seats(it), await phase(it)) == ({0: ("n1", "a")}, ("Succeeded", "Consumed"))
 
 
-@virtual
+@on_virtual_time
 async def test_whoever_takes_over_reads_what_is_not_what_some_cache_remembers() -> None:
     asked: list[Request] = []
 
@@ -186,6 +186,6 @@ def _named(pod: str) -> Document:
     return {"object": {"kind": "Pod", "name": pod}}
 
 
-async def _schedule(it: Stage, api: Api, *plugins: Plugin) -> None:
-    async with scheduler(api, it.clock, *plugins):
+async def _schedule(it: SimulatedCluster, api: Api, *plugins: Plugin) -> None:
+    async with running_scheduler(api, it.clock, *plugins):
         await asyncio.sleep(100)

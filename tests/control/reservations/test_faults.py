@@ -15,7 +15,7 @@ from tests.control.reservations import chaos
 from tests.control.reservations.auditor import Auditor
 from tests.control.reservations.stage import phase, reservation, seats
 from tests.control.stage import world
-from tests.sim.stage import Stage, pass_time, pod, scheduler
+from tests.sim.simulated_cluster import SimulatedCluster, pass_time, pod, running_scheduler
 
 RUNS = int(os.environ.get("RESTOW_FAULT_RUNS", "4"))
 
@@ -32,14 +32,14 @@ async def _live(plan: FaultPlan) -> FaultyApi:
         mortal = FaultyApi(auditor, random.Random(3), plan)
 
         async def first() -> None:
-            async with scheduler(mortal, it.clock):
+            async with running_scheduler(mortal, it.clock):
                 await asyncio.sleep(25)
 
         await it.create(kinds.RESERVATION, reservation())
         await it.create(kinds.RESERVATION, reservation("brief", replicas=1, ttl="20s", owners=[]))
         users = asyncio.create_task(_use(it))
         await run_until_crash(mortal, first())
-        async with scheduler(auditor, it.clock, seed=2):
+        async with running_scheduler(auditor, it.clock, seed=2):
             await users
             await pass_time(30)
             assert (await phase(it), await phase(it, "brief")) == (("Succeeded", "Consumed"), ("Failed", "Expired"))
@@ -48,7 +48,7 @@ async def _live(plan: FaultPlan) -> FaultyApi:
     return mortal
 
 
-async def _use(it: Stage) -> None:
+async def _use(it: SimulatedCluster) -> None:
     await pass_time(5)
     await it.create(kinds.POD, pod("a"))
     await pass_time(5)

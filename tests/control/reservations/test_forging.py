@@ -7,12 +7,12 @@ import pytest
 from restow.model import kinds
 from tests.control.reservations.stage import phase, read, reservation, seats
 from tests.control.stage import stage
-from tests.sim.stage import pass_time, pod, virtual
+from tests.sim.simulated_cluster import on_virtual_time, pass_time, pod
 
 SEAT = {"restow.sh/reservation": "default/r/web/0"}
 
 
-@virtual
+@on_virtual_time
 async def test_who_does_not_say_of_which_reservation_has_no_seat() -> None:
     async with stage(nodes=1) as it:
         await it.create(kinds.POD, pod("copy", "1"))
@@ -25,7 +25,7 @@ async def test_who_does_not_say_of_which_reservation_has_no_seat() -> None:
 
 
 @pytest.mark.parametrize("says", [False, True], ids=["a copy", "one that names the reservation"])
-@virtual
+@on_virtual_time
 async def test_nobody_sits_in_the_seat_of_a_move_before_the_pod_has_left(says: bool) -> None:
     async with stage(nodes=2) as it:
         for name, node in (("mover", "n1"), ("sibling", "n2")):

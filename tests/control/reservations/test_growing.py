@@ -13,7 +13,7 @@ from restow.ports import Forbidden, Request
 from tests.control.reservations.auditor import Auditor
 from tests.control.reservations.stage import Barrier, message, phase, reservation, seats
 from tests.control.stage import Answering, stage, world
-from tests.sim.stage import pass_time, pod, scheduler, template, virtual
+from tests.sim.simulated_cluster import on_virtual_time, pass_time, pod, running_scheduler, template
 
 ALL = SchedulerSettings(namespace_share=100)
 HELD, LOST = ("Available", "Reserved"), ("Failed", "RoomTaken")
@@ -48,37 +48,37 @@ def writes_newer(request: Request) -> bool:
         pytest.param({"ttl": "1h"}, of("4"), (HELD, LOST), id="the newer one, if it is the one"),
     ],
 )
-@virtual
+@on_virtual_time
 async def test_who_asks_for_more_than_there_is_gives_way(
     older: dict[str, Any], newer: dict[str, Any], outcome: tuple[Any, Any]
 ) -> None:
     """On a node of 4 cores, seats of 1 and 2 that are changed while no scheduler looks."""
     async with world(nodes=1) as it:
         auditor = Auditor(it.api, it.clock)
-        async with scheduler(auditor, it.clock, settings=ALL):
+        async with running_scheduler(auditor, it.clock, settings=ALL):
             for name, cpu in (("older", "1"), ("newer", "2")):
                 await it.create(kinds.RESERVATION, reservation(name, 1, cpu))
                 await pass_time(2)
         for name, change in (("older", older), ("newer", newer)):
             await it.patch(kinds.RESERVATION, name, {"spec": change})
             await auditor.look()
-        async with scheduler(auditor, it.clock, settings=ALL):
+        async with running_scheduler(auditor, it.clock, settings=ALL):
             await pass_time(5)
             assert (await phase(it, "older"), await phase(it, "newer")) == outcome
         assert auditor.faults == []
 
 
-@virtual
+@on_virtual_time
 async def test_who_waits_for_a_loss_that_cannot_be_written_does_not_insist() -> None:
     async with world(nodes=1) as it:
         strict = Answering(it.api, writes_newer, NO_RIGHTS)
-        async with scheduler(it.api, it.clock, settings=ALL):
+        async with running_scheduler(it.api, it.clock, settings=ALL):
             for name in ("older", "newer"):
                 await it.create(kinds.RESERVATION, reservation(name, 1, "1"))
                 await pass_time(2)
         for name in ("older", "newer"):
             await it.patch(kinds.RESERVATION, name, {"spec": of("3")})
-        async with scheduler(strict, it.clock, settings=ALL):
+        async with running_scheduler(strict, it.clock, settings=ALL):
             await pass_time(60)
             assert 5 < strict.asked < 25
             strict.answer = None
@@ -86,12 +86,12 @@ async def test_who_waits_for_a_loss_that_cannot_be_written_does_not_insist() -> 
             assert (await phase(it, "older"), await phase(it, "newer")) == (HELD, LOST)
 
 
-@virtual
+@on_virtual_time
 async def test_a_pod_on_its_way_into_a_seat_that_grows_takes_what_it_needs_and_costs_nobody_theirs() -> None:
     barrier = Barrier()
     async with world(nodes=1) as it:
         auditor = Auditor(it.api, it.clock)
-        async with scheduler(auditor, it.clock, barrier, settings=ALL):
+        async with running_scheduler(auditor, it.clock, barrier, settings=ALL):
             await it.create(kinds.RESERVATION, reservation("older", 1, "1"))
             await pass_time(2)
             await it.create(kinds.RESERVATION, reservation("newer", 1, "3", owners=[]))
@@ -115,20 +115,20 @@ async def test_a_pod_on_its_way_into_a_seat_that_grows_takes_what_it_needs_and_c
         pytest.param(tasks(web=("n1", "3"), db=("n2", "1")), id="a seat elsewhere that it asks less for"),
     ],
 )
-@virtual
+@on_virtual_time
 async def test_what_it_gives_up_elsewhere_does_not_make_up_for_a_seat_that_grows(change: dict[str, Any]) -> None:
     """On nodes of 4 cores, seats of 1 and 3 on the first and one of 3 on the second, changed while no scheduler looks:
     altogether it asks for no more than before."""
     async with world(nodes=2) as it:
         auditor = Auditor(it.api, it.clock)
-        async with scheduler(auditor, it.clock, settings=ALL):
+        async with running_scheduler(auditor, it.clock, settings=ALL):
             older, newer = tasks(web=("n1", "1"), db=("n2", "3")), tasks(web=("n1", "3"))
             for name, spec in (("older", older), ("newer", newer)):
                 await it.create(kinds.RESERVATION, reservation(name, **spec))
                 await pass_time(2)
         await it.patch(kinds.RESERVATION, "older", {"spec": change})
         await auditor.look()
-        async with scheduler(auditor, it.clock, settings=ALL):
+        async with running_scheduler(auditor, it.clock, settings=ALL):
             await pass_time(5)
             assert (await phase(it, "older"), await phase(it, "newer")) == (LOST, HELD)
         assert auditor.faults == []
@@ -142,18 +142,18 @@ async def test_what_it_gives_up_elsewhere_does_not_make_up_for_a_seat_that_grows
         pytest.param(tasks(web=("n1", "1"), db=("n2", "3"), more=("n2", "1")), id="it asks for one more seat"),
     ],
 )
-@virtual
+@on_virtual_time
 async def test_who_asks_for_no_more_where_it_is_keeps_its_standing(change: dict[str, Any]) -> None:
     """A thief takes room that is held for two, while no scheduler looks."""
     async with world(nodes=2) as it:
-        async with scheduler(it.api, it.clock, settings=ALL):
+        async with running_scheduler(it.api, it.clock, settings=ALL):
             older, newer = tasks(web=("n1", "1"), db=("n2", "3")), tasks(web=("n1", "3"))
             for name, spec in (("older", older), ("newer", newer)):
                 await it.create(kinds.RESERVATION, reservation(name, **spec))
                 await pass_time(2)
         await it.patch(kinds.RESERVATION, "older", {"spec": change})
         await it.create(kinds.POD, pod("thief", "1", app="other", schedulerName="other", nodeName="n1"))
-        async with scheduler(it.api, it.clock, settings=ALL):
+        async with running_scheduler(it.api, it.clock, settings=ALL):
             await pass_time(5)
             assert (await phase(it, "older"), await phase(it, "newer")) == (HELD, LOST)
 
@@ -197,7 +197,7 @@ EXCEEDED = ("Failed", "LimitExceeded")
     ],
 )
 @pytest.mark.parametrize("seen", [True, False], ids=["at work", "while no scheduler looks"])
-@virtual
+@on_virtual_time
 async def test_what_a_change_asks_for_beyond_a_limit_is_lost(
     fields: dict[str, Any], share: int, change: dict[str, Any], says: str, seen: bool
 ) -> None:
@@ -205,7 +205,7 @@ async def test_what_a_change_asks_for_beyond_a_limit_is_lost(
     async with world(nodes=3) as it:
         for name, cpu in (("q", "2"), ("small", "500m")):
             await it.create(kinds.QUEUE, limited(name, cpu))
-        async with scheduler(it.api, it.clock, settings=settings):
+        async with running_scheduler(it.api, it.clock, settings=settings):
             await it.create(kinds.RESERVATION, reservation("r", 1, "1", **fields))
             await pass_time(2)
             assert await phase(it) == HELD
@@ -214,7 +214,7 @@ async def test_what_a_change_asks_for_beyond_a_limit_is_lost(
                 await pass_time(2)
         if not seen:
             await it.patch(kinds.RESERVATION, "r", {"spec": change})
-        async with scheduler(it.api, it.clock, settings=settings):
+        async with running_scheduler(it.api, it.clock, settings=settings):
             await pass_time(2)
             assert await phase(it) == EXCEEDED
             assert await message(it) == f"{says} (1 seat); 0 of 1 seats were taken"
@@ -229,7 +229,7 @@ async def test_what_a_change_asks_for_beyond_a_limit_is_lost(
         pytest.param({"queue": "other"}, id="a queue that has room for it"),
     ],
 )
-@virtual
+@on_virtual_time
 async def test_what_a_change_asks_for_within_the_limits_is_held(change: dict[str, Any]) -> None:
     async with stage(nodes=3, settings=ALL) as it:
         for name in ("q", "other"):
@@ -241,7 +241,7 @@ async def test_what_a_change_asks_for_within_the_limits_is_held(change: dict[str
         assert await phase(it) == HELD
 
 
-@virtual
+@on_virtual_time
 async def test_what_was_given_stays_though_the_limit_is_lowered_and_something_else_is_changed() -> None:
     async with stage(nodes=3, settings=ALL) as it:
         await it.create(kinds.QUEUE, limited("q", "2"))
@@ -253,7 +253,7 @@ async def test_what_was_given_stays_though_the_limit_is_lowered_and_something_el
         assert await phase(it) == HELD
 
 
-@virtual
+@on_virtual_time
 async def test_as_many_seats_are_lost_as_are_beyond_the_limit() -> None:
     async with stage(nodes=3, settings=ALL) as it:
         await it.create(kinds.QUEUE, limited("q", "5"))
@@ -268,22 +268,22 @@ async def test_as_many_seats_are_lost_as_are_beyond_the_limit() -> None:
         assert await message(it) == f"2 of 3 seats are held or taken: cpu 4, memory 128Mi; {told}"
 
 
-@virtual
+@on_virtual_time
 async def test_of_two_who_ask_for_more_than_a_limit_the_newer_one_gives_way() -> None:
     async with world(nodes=3) as it:
         await it.create(kinds.QUEUE, limited("q", "5"))
-        async with scheduler(it.api, it.clock, settings=ALL):
+        async with running_scheduler(it.api, it.clock, settings=ALL):
             for name in ("older", "newer"):
                 await it.create(kinds.RESERVATION, reservation(name, 1, "1", queue="q"))
                 await pass_time(2)
         for name in ("older", "newer"):
             await it.patch(kinds.RESERVATION, name, {"spec": of("3")})
-        async with scheduler(it.api, it.clock, settings=ALL):
+        async with running_scheduler(it.api, it.clock, settings=ALL):
             await pass_time(5)
             assert (await phase(it, "older"), await phase(it, "newer")) == (HELD, EXCEEDED)
 
 
-@virtual
+@on_virtual_time
 async def test_one_that_has_what_it_needs_makes_nobody_wait_for_more() -> None:
     """A node of 4 cores: 2 are being left, 2 are held for the newer one; the older one has its seat elsewhere."""
     async with world(nodes=2) as it:
@@ -291,7 +291,7 @@ async def test_one_that_has_what_it_needs_makes_nobody_wait_for_more() -> None:
         stops = {"sim.restow.sh/stop-seconds": "20"}
         await it.create(kinds.POD, pod("going", "2", app="other", nodeName="n1", annotations=stops))
         await it.create(kinds.POD, pod("filler", "2", app="other", nodeName="n2"))
-        async with scheduler(auditor, it.clock, settings=ALL):
+        async with running_scheduler(auditor, it.clock, settings=ALL):
             for name, node in (("older", "n2"), ("newer", "n1")):
                 made = reservation(name, 1, "2", minAvailable=1)
                 made["spec"]["tasks"][0]["reservationNodeNames"] = [node]
@@ -307,11 +307,11 @@ async def test_one_that_has_what_it_needs_makes_nobody_wait_for_more() -> None:
         assert auditor.faults == []
 
 
-@virtual
+@on_virtual_time
 async def test_one_that_comes_to_need_less_than_it_hopes_for_makes_nobody_wait_either() -> None:
     async with world(nodes=2) as it:
         auditor = Auditor(it.api, it.clock)
-        async with scheduler(auditor, it.clock, settings=ALL):
+        async with running_scheduler(auditor, it.clock, settings=ALL):
             slowly = {"annotations": {"sim.restow.sh/stop-seconds": "200"}, "terminationGracePeriodSeconds": 300}
             await it.create(kinds.POD, pod("going", "2", app="other", nodeName="n1", **slowly))
             await it.create(kinds.POD, pod("filler", "2", app="other", nodeName="n2"))

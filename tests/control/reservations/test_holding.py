@@ -5,10 +5,10 @@ from __future__ import annotations
 from restow.model import kinds
 from tests.control.reservations.stage import message, phase, read, reservation, seats, settled
 from tests.control.stage import events, places, stage
-from tests.sim.stage import node, pass_time, pod, virtual
+from tests.sim.simulated_cluster import node, on_virtual_time, pass_time, pod
 
 
-@virtual
+@on_virtual_time
 async def test_seats_are_held_and_said_where_in_the_write_that_makes_it_available() -> None:
     async with stage(nodes=2) as it:
         made = await it.create(kinds.RESERVATION, reservation())
@@ -20,7 +20,7 @@ async def test_seats_are_held_and_said_where_in_the_write_that_makes_it_availabl
         assert await events(it, "Reserved") == [("r", "2 of 2 seats are held or taken: cpu 2, memory 128Mi")]
 
 
-@virtual
+@on_virtual_time
 async def test_one_that_fits_nowhere_says_why_and_keeps_trying() -> None:
     async with stage(nodes=2, cpu="4") as it:
         await it.create(kinds.RESERVATION, reservation(replicas=1, cpu="3"))
@@ -41,7 +41,7 @@ async def test_one_that_fits_nowhere_says_why_and_keeps_trying() -> None:
         assert await phase(it, "late") == ("Available", "Reserved")
 
 
-@virtual
+@on_virtual_time
 async def test_another_reason_to_wait_is_told_by_another_event() -> None:
     async with stage(nodes=1, cpu="4") as it:
         await it.create(kinds.RESERVATION, reservation(replicas=1, cpu="1000"))
@@ -54,7 +54,7 @@ async def test_another_reason_to_wait_is_told_by_another_event() -> None:
         assert await events(it, "Unschedulable") == [("r", first), ("r", second)]
 
 
-@virtual
+@on_virtual_time
 async def test_held_room_is_nobody_elses() -> None:
     async with stage(nodes=1) as it:
         await it.create(kinds.RESERVATION, reservation(replicas=1, cpu="2"))
@@ -64,7 +64,7 @@ async def test_held_room_is_nobody_elses() -> None:
         assert (await places(it))["stranger"] is None
 
 
-@virtual
+@on_virtual_time
 async def test_an_invalid_one_fails_with_every_path_and_holds_nothing() -> None:
     async with stage(nodes=1) as it:
         await it.create(kinds.RESERVATION, reservation(minAvailable=7, ttl="-1s"))
@@ -77,7 +77,7 @@ async def test_an_invalid_one_fails_with_every_path_and_holds_nothing() -> None:
         assert await seats(it) == {}
 
 
-@virtual
+@on_virtual_time
 async def test_one_that_names_another_scheduler_is_left_alone() -> None:
     async with stage(nodes=1) as it:
         await it.create(kinds.RESERVATION, reservation(schedulerName="other"))

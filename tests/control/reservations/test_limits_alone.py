@@ -9,7 +9,7 @@ from restow.model import kinds
 from restow.model.objects import Document
 from tests.control.reservations.stage import phase, read, reservation, seats, settled
 from tests.control.stage import places, stage
-from tests.sim.stage import pod, virtual
+from tests.sim.simulated_cluster import on_virtual_time, pod
 
 _AMOUNTS = {"cpu": "3", "memory": "1Gi"}
 _PLAIN: Document = {"name": "main", "image": "app:1"}
@@ -27,7 +27,7 @@ _PLAIN: Document = {"name": "main", "image": "app:1"}
         pytest.param({"containers": [_PLAIN], "resources": {"limits": _AMOUNTS}}, id="pod as a whole"),
     ],
 )
-@virtual
+@on_virtual_time
 async def test_limits_hold_room_for_the_pods_that_will_have_them(spec: Document, policy: str) -> None:
     async with stage(nodes=2) as it:
         await it.patch(kinds.NODE, "n2", {"spec": {"unschedulable": True}}, None)

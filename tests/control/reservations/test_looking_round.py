@@ -11,11 +11,11 @@ from restow.model import kinds
 from restow.scheduling.seat_checks import seat_health
 from tests.control.reservations.stage import phase, reservation
 from tests.control.stage import stage
-from tests.sim.stage import node, pass_time, virtual
+from tests.sim.simulated_cluster import node, on_virtual_time, pass_time
 
 
 @pytest.mark.parametrize(("seats", "asked"), [pytest.param(2, 20, id="few"), pytest.param(600, 5, id="many")])
-@virtual
+@on_virtual_time
 async def test_how_often_the_seats_of_one_that_waits_are_asked_about(seats: int, asked: int) -> None:
     checks, blocked = 0, seat_health.blocked
 

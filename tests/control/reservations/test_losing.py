@@ -10,10 +10,10 @@ from restow.control.scheduler import SchedulerSettings
 from restow.model import kinds
 from tests.control.reservations.stage import THEIRS, message, phase, reservation, seats, settled
 from tests.control.stage import places, stage
-from tests.sim.stage import pass_time, pod, virtual
+from tests.sim.simulated_cluster import on_virtual_time, pass_time, pod
 
 
-@virtual
+@on_virtual_time
 async def test_foreign_pods_cost_the_newest_reservation_there() -> None:
     async with stage(nodes=1, cpu="8") as it:
         for name in ("old", "newer", "newest"):
@@ -31,7 +31,7 @@ async def test_foreign_pods_cost_the_newest_reservation_there() -> None:
         )
 
 
-@virtual
+@on_virtual_time
 async def test_a_node_that_goes_takes_its_seats_along() -> None:
     async with stage(nodes=2) as it:
         await it.create(kinds.RESERVATION, reservation())
@@ -61,7 +61,7 @@ TAINT = {"spec": {"taints": [{"key": "gpu", "value": "yes", "effect": "NoSchedul
         ),
     ],
 )
-@virtual
+@on_virtual_time
 async def test_an_unfit_node_makes_it_wait_until_it_is_fit_again(change: Any, back: Any, why: str) -> None:
     async with stage(nodes=1) as it:
         await it.create(kinds.RESERVATION, reservation())
@@ -76,7 +76,7 @@ async def test_an_unfit_node_makes_it_wait_until_it_is_fit_again(change: Any, ba
         assert (await places(it))["big"] is None
 
 
-@virtual
+@on_virtual_time
 async def test_a_seat_on_an_unfit_node_stays_when_enough_others_can_be_relied_on_again() -> None:
     async with stage(nodes=2, settings=SchedulerSettings(namespace_share=100)) as it:
         await it.create(kinds.RESERVATION, reservation(minAvailable=1, cpu="3"))
@@ -91,7 +91,7 @@ async def test_a_seat_on_an_unfit_node_stays_when_enough_others_can_be_relied_on
         assert {where for where, _ in (await seats(it)).values()} == {"n1", "n2"}
 
 
-@virtual
+@on_virtual_time
 async def test_a_node_that_shrinks_costs_the_newest() -> None:
     async with stage(nodes=1, cpu="8") as it:
         for name in ("old", "new"):

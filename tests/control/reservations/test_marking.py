@@ -15,7 +15,7 @@ from restow.model import kinds
 from restow.ports import Api, Forbidden, OutcomeUnknown, Request, Response
 from tests.control.reservations.stage import Barrier, over_committed, phase, read, reservation, seats, take_away
 from tests.control.stage import events, places, stage
-from tests.sim.stage import Stage, node, pass_time, pod, virtual
+from tests.sim.simulated_cluster import SimulatedCluster, node, on_virtual_time, pass_time, pod
 
 ALL = SchedulerSettings(namespace_share=100)
 OTHERS = {"spec": {"owners": [{"labelSelector": {"matchLabels": {"app": "db"}}}]}}
@@ -56,7 +56,7 @@ class Slow:
         return response
 
 
-@virtual
+@on_virtual_time
 async def test_those_who_come_together_are_marked_together() -> None:
     slow = Slow({"a": 0.0, "b": 0.4, "c": 0.8})
     async with stage(nodes=1, around=slow.around, settings=ALL) as it:
@@ -70,7 +70,7 @@ async def test_those_who_come_together_are_marked_together() -> None:
         assert slow.marked == placed + 1
 
 
-@virtual
+@on_virtual_time
 async def test_nobody_is_waited_for_longer_than_a_second() -> None:
     slow = Slow({"b": 9.0})
     async with stage(nodes=1, around=slow.around, settings=ALL) as it:
@@ -82,7 +82,7 @@ async def test_nobody_is_waited_for_longer_than_a_second() -> None:
         assert {name for _, name in (await seats(it)).values()} == {"a", None}
 
 
-@virtual
+@on_virtual_time
 async def test_who_took_the_last_seat_is_marked_at_once() -> None:
     async with stage(nodes=1, settings=ALL) as it:
         await it.create(kinds.RESERVATION, reservation(replicas=1))
@@ -93,7 +93,7 @@ async def test_who_took_the_last_seat_is_marked_at_once() -> None:
 
 
 @pytest.mark.parametrize("change", [pytest.param(OTHERS, id="other owners"), pytest.param(None, id="another label")])
-@virtual
+@on_virtual_time
 async def test_whoever_was_given_a_seat_has_taken_it_whoever_may_take_it_next(change: Any) -> None:
     async with stage(nodes=1, settings=ALL) as it:
         await it.create(kinds.RESERVATION, reservation(cpu="2"))
@@ -111,7 +111,7 @@ async def test_whoever_was_given_a_seat_has_taken_it_whoever_may_take_it_next(ch
         assert await events(it, "RoomTaken") == []
 
 
-@virtual
+@on_virtual_time
 async def test_a_seat_stays_taken_if_its_pod_is_gone_before_the_server_has_answered() -> None:
     slow = Slow({}, after={"a": 5.0})
     async with stage(nodes=1, around=slow.around, settings=ALL) as it:
@@ -145,7 +145,7 @@ class Unclear:
         return response
 
 
-@virtual
+@on_virtual_time
 async def test_a_seat_stays_taken_if_nobody_says_so_before_its_pod_is_gone() -> None:
     async with stage(nodes=1, around=Unclear().around, settings=ALL) as it:
         await it.create(kinds.RESERVATION, reservation(replicas=1))
@@ -156,7 +156,7 @@ async def test_a_seat_stays_taken_if_nobody_says_so_before_its_pod_is_gone() -> 
         assert (await seats(it), await places(it)) == ({0: ("n1", "a")}, {"b": None})
 
 
-@virtual
+@on_virtual_time
 async def test_who_was_bound_without_its_seat_has_not_taken_it_even_if_the_seat_is_there_again() -> None:
     slow, barrier = Slow({}, after={"a": 9.0}), Barrier()
     async with stage(barrier, nodes=1, around=slow.around, settings=ALL) as it:
@@ -177,7 +177,7 @@ async def test_who_was_bound_without_its_seat_has_not_taken_it_even_if_the_seat_
         assert await seats(it) == {0: ("n1", None)}
 
 
-async def _bind_while_the_seat_is_taken_away(it: Stage, *, before: float) -> str:
+async def _bind_while_the_seat_is_taken_away(it: SimulatedCluster, *, before: float) -> str:
     """A pod is on its way to a seat. That is taken away, asked for again, so many seconds before the pod is there, and
     could be found on another node only. Another pod comes."""
     await it.create(kinds.RESERVATION, reservation(replicas=1))
@@ -196,7 +196,7 @@ async def _bind_while_the_seat_is_taken_away(it: Stage, *, before: float) -> str
 
 @pytest.mark.parametrize("left", [False, True], ids=["it is there", "it has left"])
 @pytest.mark.parametrize("before", [4, -4], ids=["while a pod is on its way", "after it came"])
-@virtual
+@on_virtual_time
 async def test_a_seat_that_was_taken_away_and_is_asked_for_again_is_whose_it_was(before: float, left: bool) -> None:
     async with stage(nodes=2, around=Slow({"a": 10.0}).around, settings=ALL) as it:
         where = await _bind_while_the_seat_is_taken_away(it, before=before)
@@ -208,7 +208,7 @@ async def test_a_seat_that_was_taken_away_and_is_asked_for_again_is_whose_it_was
         assert "restow.sh/reservation" not in ((await it.pods())[-1].metadata.annotations or {})
 
 
-@virtual
+@on_virtual_time
 async def test_a_seat_that_was_asked_for_again_is_placed_once_nobody_is_on_its_way_to_it() -> None:
     async with stage(nodes=2, around=Slow({"a": 10.0}, refused="a").around, settings=ALL) as it:
         where = await _bind_while_the_seat_is_taken_away(it, before=4)
@@ -218,7 +218,7 @@ async def test_a_seat_that_was_asked_for_again_is_placed_once_nobody_is_on_its_w
         assert (there != where, taker) == (True, "a")
 
 
-@virtual
+@on_virtual_time
 async def test_a_seat_that_somebody_wrote_down_twice_is_in_one_place() -> None:
     async with stage(nodes=2) as it:
         await it.create(kinds.RESERVATION, reservation(replicas=1))

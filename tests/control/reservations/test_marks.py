@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from restow.control.scheduler.consumption_writes import ConsumptionWrites
 from restow.control.scheduler.settings import SchedulerSettings
 from restow.model.object_key import Key
-from tests.sim.stage import pass_time, virtual
+from tests.sim.simulated_cluster import on_virtual_time, pass_time
 
 R = ("default", "r")
 OTHERS = [("default", name) for name in "abc"]
@@ -18,7 +18,7 @@ OTHERS = [("default", name) for name in "abc"]
 @asynccontextmanager
 async def running_writes(writers: int) -> AsyncIterator[tuple[ConsumptionWrites, list[Key]]]:
     """Consumption writes, and the reservations whose turn has come so far."""
-    writes, turns = ConsumptionWrites(SchedulerSettings(mark_writers=writers), asyncio.Semaphore()), list[Key]()
+    writes, turns = ConsumptionWrites(SchedulerSettings(consumption_writers=writers), asyncio.Semaphore()), list[Key]()
     running = asyncio.create_task(writes.run(turns.append))
     yield writes, turns
     running.cancel()
@@ -30,7 +30,7 @@ async def request_writes(writes: ConsumptionWrites, *keys: Key) -> None:
     await pass_time(1)
 
 
-@virtual
+@on_virtual_time
 async def test_a_seat_that_is_consumed_during_a_write_of_its_reservation_is_written_after_it() -> None:
     async with running_writes(writers=2) as (writes, turns):
         await request_writes(writes, R)
@@ -42,7 +42,7 @@ async def test_a_seat_that_is_consumed_during_a_write_of_its_reservation_is_writ
         assert turns == [R, R]
 
 
-@virtual
+@on_virtual_time
 async def test_a_seat_that_is_consumed_before_a_write_begins_causes_no_second_write() -> None:
     async with running_writes(writers=2) as (writes, turns):
         await request_writes(writes, R)
@@ -53,7 +53,7 @@ async def test_a_seat_that_is_consumed_before_a_write_begins_causes_no_second_wr
         assert turns == [R]
 
 
-@virtual
+@on_virtual_time
 async def test_repeated_requests_for_one_reservation_use_up_no_slots() -> None:
     async with running_writes(writers=2) as (writes, turns):
         await request_writes(writes, R)

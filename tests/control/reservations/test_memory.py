@@ -19,23 +19,30 @@ from tests.control.reservations.memory import LONGEST, Memory
 from tests.control.reservations.stage import phase, read, reservation
 from tests.control.reservations.successor import Known, Lists, Steps, Successor
 from tests.control.stage import Answering, world
-from tests.sim.stage import Stage, pass_time, pod, profile, scheduler, virtual
+from tests.sim.simulated_cluster import (
+    SimulatedCluster,
+    default_profile,
+    on_virtual_time,
+    pass_time,
+    pod,
+    running_scheduler,
+)
 
 SEAT = SeatName("default", "r", "web", 0)
 OPEN: Document = {"task": "web", "index": 0, "nodeName": "n1"}
 TAKEN: Document = {**OPEN, "podRef": {"namespace": "default", "name": "p", "uid": "uid-p"}}
 
 
-def audited(it: Stage) -> Memory:
-    return Memory(it.api, it.clock, profile=profile())
+def audited(it: SimulatedCluster) -> Memory:
+    return Memory(it.api, it.clock, profile=default_profile())
 
 
-async def _write(it: Stage, placements: list[Document], phase: str = "Available", seen: int = 1) -> None:
+async def _write(it: SimulatedCluster, placements: list[Document], phase: str = "Available", seen: int = 1) -> None:
     status = {"state": {"phase": phase}, "placements": placements, "observedGeneration": seen}
     await it.client.patch(kinds.RESERVATION, "r", {"status": status}, "default", subresource="status")
 
 
-async def _sits(it: Stage, name: str, **fields: Any) -> Pod:
+async def _sits(it: SimulatedCluster, name: str, **fields: Any) -> Pod:
     """A pod is on n1, and says that it took the seat."""
     made = pod(name, "1", nodeName="n1", **fields)
     life = (await read(it)).metadata.uid
@@ -58,7 +65,7 @@ async def _sits(it: Stage, name: str, **fields: Any) -> Pod:
         pytest.param(([OPEN], "Available", 2), ([OPEN],), "has forgotten", id="what was seen was seen"),
     ],
 )
-@virtual
+@on_virtual_time
 async def test_what_is_never_to_be_written(before: Any, after: Any, blamed: str) -> None:
     async with world(nodes=1) as it:
         memory = audited(it)
@@ -72,7 +79,7 @@ async def test_what_is_never_to_be_written(before: Any, after: Any, blamed: str)
 # --- what a successor would know --------------------------------------------------------------------------------------
 
 
-@virtual
+@on_virtual_time
 async def test_nobody_is_blamed_for_a_seat_that_is_held_taken_and_over() -> None:
     async with world(nodes=1) as it:
         memory = audited(it)
@@ -86,7 +93,7 @@ async def test_nobody_is_blamed_for_a_seat_that_is_held_taken_and_over() -> None
         assert (memory.faults, memory.counts["events"] > 5) == ([], True)
 
 
-@virtual
+@on_virtual_time
 async def test_who_took_a_seat_has_to_be_believed() -> None:
     """It is none of the owners, and nothing says that it ever was: the seat would be held beside it."""
     async with world(nodes=1) as it:
@@ -132,7 +139,7 @@ def lose_mark(steps: Steps) -> None:
         pytest.param(lose_mark, "was marked", id="a mark is lost"),
     ],
 )
-@virtual
+@on_virtual_time
 async def test_what_a_successor_must_not_do(
     wrong: Callable[[Steps], None], blamed: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -164,7 +171,7 @@ async def test_what_a_successor_must_not_do(
         pytest.param({}, {}, "is gone", id="its node is gone"),
     ],
 )
-@virtual
+@on_virtual_time
 async def test_what_a_successor_must_not_leave(
     spec: Document, annotations: Document, blamed: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -193,7 +200,7 @@ async def test_what_a_successor_must_not_leave(
         assert [blamed in fault for fault in memory.faults] == [True]
 
 
-@virtual
+@on_virtual_time
 async def test_a_seat_that_somebody_took_must_not_look_vacant(monkeypatch: pytest.MonkeyPatch) -> None:
     class Forgetful(Successor):
         @property
@@ -261,11 +268,11 @@ def assume_and_grow(leader: Scheduler) -> None:
         pytest.param(lambda leader: leader._entries._entries.clear(), "looks for seats", id="nobody who waits"),
     ],
 )
-@virtual
+@on_virtual_time
 async def test_what_a_leader_must_not_know(wrong: Callable[[Scheduler], None], blamed: str) -> None:
     async with world(nodes=1) as it:
         memory = audited(it)
-        async with scheduler(it.api, it.clock) as made:
+        async with running_scheduler(it.api, it.clock) as made:
             memory.leader = lambda: made
             await it.create(kinds.RESERVATION, reservation(replicas=1))
             await it.create(kinds.RESERVATION, reservation("none", replicas=1, cpu="9"))
@@ -278,13 +285,13 @@ async def test_what_a_leader_must_not_know(wrong: Callable[[Scheduler], None], b
 
 
 @pytest.mark.parametrize("late", [False, True], ids=["in time", "too late"])
-@virtual
+@on_virtual_time
 async def test_what_is_due_is_written_before_long(late: bool) -> None:
     """A reservation expires, and nobody may write that down."""
     async with world(nodes=1) as it:
         memory = audited(it)
         strict = Answering(it.api, lambda request: request.subresource == "status", None)
-        async with scheduler(strict, it.clock) as made:
+        async with running_scheduler(strict, it.clock) as made:
             memory.leader = lambda: made
             await it.create(kinds.RESERVATION, reservation(replicas=1, ttl="5s"))
             await pass_time(4)

@@ -11,18 +11,18 @@ from restow.control.scheduler import SchedulerSettings
 from restow.model import kinds
 from tests.control.reservations.stage import Barrier, over_committed, read, reservation, seats, take_away
 from tests.control.stage import events, places, stage
-from tests.sim.stage import Stage, node, pass_time, pod, virtual
+from tests.sim.simulated_cluster import SimulatedCluster, node, on_virtual_time, pass_time, pod
 
 
-async def nothing(it: Stage) -> None:
+async def nothing(it: SimulatedCluster) -> None:
     """The usual case."""
 
 
-async def delete(it: Stage) -> None:
+async def delete(it: SimulatedCluster) -> None:
     await it.delete(kinds.RESERVATION, "r")
 
 
-async def move(it: Stage) -> None:
+async def move(it: SimulatedCluster) -> None:
     """The seat is taken away, and found again on another node."""
     await take_away(it)
     await it.patch(kinds.NODE, "n1", {"spec": {"unschedulable": True}})
@@ -31,7 +31,7 @@ async def move(it: Stage) -> None:
     await take_away(it, instead="web")
 
 
-async def make_anew(it: Stage) -> None:
+async def make_anew(it: SimulatedCluster) -> None:
     await it.delete(kinds.RESERVATION, "r")
     await it.create(kinds.RESERVATION, reservation(replicas=1))
 
@@ -46,8 +46,10 @@ async def make_anew(it: Stage) -> None:
         pytest.param(make_anew, False, id="another of the same name is made"),
     ],
 )
-@virtual
-async def test_a_seat_that_was_released_is_not_named(happens: Callable[[Stage], Awaitable[Any]], named: bool) -> None:
+@on_virtual_time
+async def test_a_seat_that_was_released_is_not_named(
+    happens: Callable[[SimulatedCluster], Awaitable[Any]], named: bool
+) -> None:
     barrier = Barrier()
     async with stage(barrier, nodes=1) as it:
         await it.create(kinds.RESERVATION, reservation(replicas=1))
@@ -68,9 +70,9 @@ async def test_a_seat_that_was_released_is_not_named(happens: Callable[[Stage], 
         if happens in (make_anew, move):
             assert (await read(it)).status.state.phase == "Available"
             assert [name for _, name in (await seats(it)).values()] == [None]
+on_virtual_time
 
-
-@virtual
+@on_virtual_time
 async def test_a_pod_that_is_smaller_than_its_seat_need_not_wait_until_all_of_that_is_left() -> None:
     async with stage(nodes=2, settings=SchedulerSettings(namespace_share=100), stop=600.0) as it:
         theirs = {"nodeName": "n2", "schedulerName": "other", "terminationGracePeriodSeconds": 600}
@@ -84,9 +86,9 @@ async def test_a_pod_that_is_smaller_than_its_seat_need_not_wait_until_all_of_th
         await pass_time(10)
         assert await seats(it) == {0: ("n1", "a"), 1: ("n2", "b")}
         assert not await over_committed(it.client)
+on_virtual_time
 
-
-@virtual
+@on_virtual_time
 async def test_who_finds_its_room_taken_goes_back_and_costs_nobody_a_seat() -> None:
     """On a node of 4 cores two seats of half a core are held, and a pod of 2 is on its way into one of them, when a
     stranger takes 2: there is room for the stranger and the seats, not for all that the pod asks for beyond its own."""

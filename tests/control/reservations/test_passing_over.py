@@ -10,10 +10,10 @@ from restow.model import kinds
 from restow.model.objects import Document
 from tests.control.reservations.stage import reservation, seats
 from tests.control.stage import events, places, stage
-from tests.sim.stage import pass_time, pod, template, virtual
+from tests.sim.simulated_cluster import on_virtual_time, pass_time, pod, template
 
 
-@virtual
+@on_virtual_time
 async def test_who_differs_from_the_template_is_told_and_scheduled() -> None:
     async with stage(nodes=2) as it:
         await it.create(kinds.RESERVATION, reservation(replicas=1, matchPolicy="Template"))
@@ -28,7 +28,7 @@ async def test_who_differs_from_the_template_is_told_and_scheduled() -> None:
         assert [taker for _, taker in (await seats(it)).values()] == [None]
 
 
-@virtual
+@on_virtual_time
 async def test_who_comes_before_its_reservation_has_a_place_is_told_and_scheduled() -> None:
     async with stage(nodes=2) as it:
         await it.create(kinds.RESERVATION, reservation(replicas=9))
@@ -40,7 +40,7 @@ async def test_who_comes_before_its_reservation_has_a_place_is_told_and_schedule
         assert (await places(it))["a"] is not None
 
 
-@virtual
+@on_virtual_time
 async def test_a_seat_on_a_node_that_became_unfit_is_passed_over_and_that_is_told() -> None:
     async with stage(nodes=3) as it:
         await it.create(kinds.RESERVATION, reservation(replicas=2, minAvailable=1))
@@ -56,7 +56,7 @@ async def test_a_seat_on_a_node_that_became_unfit_is_passed_over_and_that_is_tol
         assert {taker for _, taker in (await seats(it)).values()} == {None}
 
 
-@virtual
+@on_virtual_time
 async def test_who_names_a_reservation_of_others_waits_and_says_why() -> None:
     async with stage(nodes=1) as it:
         await it.create(kinds.RESERVATION, reservation(replicas=1, owners=[{"object": {"kind": "Pod", "name": "b"}}]))
@@ -99,7 +99,7 @@ def mount(name: str) -> list[Document]:
 
 
 @pytest.mark.parametrize("elsewhere", [True, False], ids=["another node has a volume", "no other node has one"])
-@virtual
+@on_virtual_time
 async def test_of_two_seats_that_count_on_one_volume_the_second_is_passed_over(elsewhere: bool) -> None:
     """A seat holds room, not volumes. Whoever comes second finds the volume taken: it goes where there is another, or
     waits and says what is missing; it is never bound without its volume."""

@@ -17,22 +17,22 @@ from restow.running.components import COMPONENTS
 from restow.running.configuration import Configuration
 from tests.control.reservations.stage import reservation
 from tests.control.stage import world
-from tests.sim.stage import Stage, pass_time, running, virtual
+from tests.sim.simulated_cluster import SimulatedCluster, on_virtual_time, pass_time, running_component
 
 
 @asynccontextmanager
-async def looked_after(it: Stage, section: dict[str, str]) -> AsyncIterator[None]:
+async def looked_after(it: SimulatedCluster, section: dict[str, str]) -> AsyncIterator[None]:
     """A scheduler and a collector, as `restow run` makes them."""
     rng = random.Random(1)
     means = ComponentDependencies(it.api, it.clock, rng, SharedInformers(Client(it.api), rng))
     async with AsyncExitStack() as acting:
         for name in ("scheduler", "reservations"):
             part = COMPONENTS[name](CollectorRegistry(), "restow-system")
-            await acting.enter_async_context(running(part.build(means, Configuration(reservations=section))))
+            await acting.enter_async_context(running_component(part.build(means, Configuration(reservations=section))))
         yield
 
 
-async def phases(it: Stage) -> list[str | None]:
+async def phases(it: SimulatedCluster) -> list[str | None]:
     return [one.status.state.phase for one in (await it.client.list(kinds.RESERVATION)).items]
 
 
@@ -48,7 +48,7 @@ AVAILABLE, FAILED, GONE = ["Available"], ["Failed"], list[str]()
         pytest.param("1s", "1s", "30s", [FAILED, FAILED, GONE, GONE], id="kept for a while"),
     ],
 )
-@virtual
+@on_virtual_time
 async def test_expiry_and_deletion_have_periods_of_their_own(
     expiry_check: str, gc_period: str, gc_duration: str, seen: list[list[str]]
 ) -> None:

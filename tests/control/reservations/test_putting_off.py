@@ -13,7 +13,7 @@ from restow.model import kinds
 from tests.control.reservations.stage import phase, reservation, seats
 from tests.control.reservations.test_marking import Slow
 from tests.control.stage import places, stage
-from tests.sim.stage import Stage, pass_time, pod, virtual
+from tests.sim.simulated_cluster import SimulatedCluster, on_virtual_time, pass_time, pod
 
 GONE: dict[str, Any] = {"restow.sh/migrating": "the uid of one that is gone"}
 WAITING = {"x": 20.0, "y": 20.0}
@@ -21,9 +21,9 @@ WAITING = {"x": 20.0, "y": 20.0}
 
 
 @asynccontextmanager
-async def pressed(patience: float = 300.0, cpu: str = "1", **annotations: str) -> AsyncIterator[Stage]:
+async def pressed(patience: float = 300.0, cpu: str = "1", **annotations: str) -> AsyncIterator[SimulatedCluster]:
     """Pod a took one of two seats, all of it or less, and others wait to be bound: there is one who binds."""
-    settings = SchedulerSettings(namespace_share=100, writers=1, mark_patience=patience)
+    settings = SchedulerSettings(namespace_share=100, binding_writers=1, consumption_patience=patience)
     async with stage(nodes=1, around=Slow(WAITING).around, settings=settings) as it:
         made = reservation()
         made["metadata"]["annotations"] = annotations
@@ -37,11 +37,11 @@ async def pressed(patience: float = 300.0, cpu: str = "1", **annotations: str) -
         yield it
 
 
-async def taken(it: Stage) -> str | None:
+async def taken(it: SimulatedCluster) -> str | None:
     return (await seats(it))[0][1]
 
 
-@virtual
+@on_virtual_time
 async def test_bindings_that_wait_go_first() -> None:
     async with pressed() as it:
         assert (await taken(it), await places(it)) == (None, {"a": "n1", "x": None, "y": None})
@@ -52,7 +52,7 @@ async def test_bindings_that_wait_go_first() -> None:
 @pytest.mark.parametrize(
     ("after", "marked"), [pytest.param(2, None, id="not yet"), pytest.param(6, "a", id="now, though others wait")]
 )
-@virtual
+@on_virtual_time
 async def test_a_mark_is_put_off_for_as_long_as_it_may_be(after: float, marked: str | None) -> None:
     async with pressed(patience=10.0) as it:
         await pass_time(after)
@@ -60,7 +60,7 @@ async def test_a_mark_is_put_off_for_as_long_as_it_may_be(after: float, marked: 
 
 
 @pytest.mark.parametrize("grace", [pytest.param(0, id="gone"), pytest.param(30, id="leaving")])
-@virtual
+@on_virtual_time
 async def test_who_is_about_to_go_is_marked_at_once(grace: int) -> None:
     async with pressed() as it:
         await it.delete(kinds.POD, "a", grace_seconds=grace)
@@ -68,13 +68,13 @@ async def test_who_is_about_to_go_is_marked_at_once(grace: int) -> None:
         assert await taken(it) == "a"
 
 
-@virtual
+@on_virtual_time
 async def test_who_took_the_seat_of_a_move_is_marked_at_once() -> None:
     async with pressed(**GONE) as it:
         assert (await taken(it), (await places(it))["y"]) == ("a", None)
 
 
-@virtual
+@on_virtual_time
 async def test_who_leaves_some_of_its_seat_is_marked_at_once() -> None:
     async with pressed(cpu="100m") as it:
         assert (await taken(it), (await places(it))["y"]) == ("a", None)
@@ -83,7 +83,7 @@ async def test_who_leaves_some_of_its_seat_is_marked_at_once() -> None:
         assert await phase(it, "another") == ("Available", "Reserved")
 
 
-@virtual
+@on_virtual_time
 async def test_nobody_else_waits_with_a_mark() -> None:
     async with pressed() as it:
         await it.create(kinds.RESERVATION, reservation("another", 1))
@@ -91,7 +91,7 @@ async def test_nobody_else_waits_with_a_mark() -> None:
         assert (await phase(it, "another"), await taken(it)) == (("Available", "Reserved"), None)
 
 
-@virtual
+@on_virtual_time
 async def test_a_mark_that_was_put_off_is_written_with_whatever_else_is() -> None:
     async with pressed() as it:
         change: dict[str, Any] = {"spec": {"ttl": "1s"}}

@@ -14,7 +14,7 @@ from restow.ports import Api, ApiError, Conflict, Forbidden, Request, Response
 from tests.control.interference import UNKNOWN
 from tests.control.reservations.stage import phase, reservation, seats
 from tests.control.stage import events, places, stage
-from tests.sim.stage import pass_time, pod, virtual
+from tests.sim.simulated_cluster import on_virtual_time, pass_time, pod
 
 
 class Strict:
@@ -36,7 +36,7 @@ class Strict:
         return await self._api.call(request)
 
 
-@virtual
+@on_virtual_time
 async def test_what_cannot_be_written_down_is_not_held_and_tried_again_with_pauses() -> None:
     strict = Strict()
     async with stage(nodes=1, around=strict.around) as it:
@@ -52,7 +52,7 @@ async def test_what_cannot_be_written_down_is_not_held_and_tried_again_with_paus
         assert await phase(it) == ("Available", "Reserved")
 
 
-@virtual
+@on_virtual_time
 async def test_who_took_a_seat_and_left_has_taken_it_and_is_written_down_once_that_is_allowed() -> None:
     strict = Strict()
     strict.refuses = False
@@ -74,7 +74,7 @@ async def test_who_took_a_seat_and_left_has_taken_it_and_is_written_down_once_th
         assert (q.spec.node_name, "restow.sh/reservation" in (q.metadata.annotations or {})) == ("n1", False)
 
 
-@virtual
+@on_virtual_time
 async def test_a_seat_that_is_lost_before_it_is_written_down_is_looked_for_elsewhere() -> None:
     busy = Strict(Conflict.because(409, "Conflict", "somebody else was quicker"))
     async with stage(nodes=2, around=busy.around) as it:
@@ -141,7 +141,7 @@ class Unheard:
         pytest.param(1, 0.0, id="the watch shows it, since it cannot be read"),
     ],
 )
-@virtual
+@on_virtual_time
 async def test_what_was_written_is_told_once_though_the_answer_is_lost(lost: int, delay: float) -> None:
     async with stage(nodes=1, around=Unheard(lost, delay).around) as it:
         await it.create(kinds.RESERVATION, reservation(ttl="20s"))
@@ -161,7 +161,7 @@ FEWER = {"spec": {"tasks": reservation(replicas=1, cpu="2")["spec"]["tasks"]}}
         pytest.param(FEWER, "n1", id="it asks for less"),
     ],
 )
-@virtual
+@on_virtual_time
 async def test_what_was_worked_out_from_something_older_is_not_written_but_worked_out_again(
     change: Document, left: str | None
 ) -> None:
@@ -175,7 +175,7 @@ async def test_what_was_worked_out_from_something_older_is_not_written_but_worke
         assert await places(it) == {"other": left}
 
 
-@virtual
+@on_virtual_time
 async def test_a_seat_that_is_asked_for_no_more_before_it_is_written_down_is_nobodys() -> None:
     busy = Strict(UNKNOWN)
     async with stage(nodes=1, around=busy.around, settings=SchedulerSettings(namespace_share=100)) as it:

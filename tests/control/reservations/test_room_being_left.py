@@ -16,10 +16,10 @@ from restow.ports import Api, Request, Response
 from tests.control.reservations.stage import message, phase, read, reservation, seats
 from tests.control.stage import stage
 from tests.scheduling.reservations.stage import booking
-from tests.sim.stage import node, pass_time, pod, template, virtual
+from tests.sim.simulated_cluster import node, on_virtual_time, pass_time, pod, template
 
 
-@virtual
+@on_virtual_time
 async def test_room_that_terminating_pods_are_leaving_is_waited_for() -> None:
     async with stage(nodes=1, stop=20.0) as it:
         await it.create(kinds.POD, pod("old", "3", app="other", terminationGracePeriodSeconds=20))
@@ -34,7 +34,7 @@ async def test_room_that_terminating_pods_are_leaving_is_waited_for() -> None:
         assert [one.status for one in (await read(it)).status.conditions or ()] == ["Waiting", "Available"]
 
 
-@virtual
+@on_virtual_time
 async def test_company_that_is_leaving_elsewhere_is_waited_for() -> None:
     """Nothing happens on the node of the seat when it has left."""
     term = {"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": "web"}}}
@@ -76,7 +76,7 @@ def on_port(spec: Document) -> None:
 
 
 @pytest.mark.parametrize("seconds", [0.0, 3.0], ids=["written at once", "written when the next seat was found"])
-@virtual
+@on_virtual_time
 async def test_a_seat_that_is_found_while_a_status_is_written_is_waited_for(seconds: float) -> None:
     slow = SlowStatus()
     async with stage(nodes=2, around=slow.around, stop=60.0) as it:

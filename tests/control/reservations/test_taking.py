@@ -7,10 +7,10 @@ import pytest
 from restow.model import kinds
 from tests.control.reservations.stage import THEIRS, phase, read, reservation, seats, settled
 from tests.control.stage import events, stage
-from tests.sim.stage import pass_time, pod, virtual, workload
+from tests.sim.simulated_cluster import on_virtual_time, pass_time, pod, workload
 
 
-@virtual
+@on_virtual_time
 async def test_pods_take_seats_which_are_marked_and_then_it_has_succeeded() -> None:
     async with stage(nodes=2) as it:
         await it.create(kinds.RESERVATION, reservation())
@@ -32,7 +32,7 @@ async def test_pods_take_seats_which_are_marked_and_then_it_has_succeeded() -> N
         assert await events(it, "Consumed") == [("r", "all 2 seats were taken")]
 
 
-@virtual
+@on_virtual_time
 async def test_a_taken_seat_never_opens_again() -> None:
     async with stage(nodes=1) as it:
         await it.create(kinds.RESERVATION, reservation())
@@ -48,7 +48,7 @@ async def test_a_taken_seat_never_opens_again() -> None:
         assert await phase(it) == ("Succeeded", "Consumed")
 
 
-@virtual
+@on_virtual_time
 async def test_a_seat_stays_taken_if_its_pod_goes_before_that_is_written_down() -> None:
     async with stage(nodes=1) as it:
         await it.create(kinds.RESERVATION, reservation())
@@ -72,7 +72,7 @@ async def test_a_seat_stays_taken_if_its_pod_goes_before_that_is_written_down() 
         pytest.param("web", "default", True, id="on another node"),
     ],
 )
-@virtual
+@on_virtual_time
 async def test_a_forged_annotation_takes_no_seat(labels: str, namespace: str, elsewhere: bool) -> None:
     async with stage(nodes=2) as it:
         await it.create(kinds.NAMESPACE, {"metadata": {"name": "other"}})

@@ -11,7 +11,7 @@ from restow.model.objects import Document
 from tests.control.reservations.stage import message, phase, reservation, seats
 from tests.control.reservations.test_refused_writes import Strict
 from tests.control.stage import places, stage, world
-from tests.sim.stage import Stage, pass_time, pod, scheduler, template, virtual
+from tests.sim.simulated_cluster import SimulatedCluster, on_virtual_time, pass_time, pod, running_scheduler, template
 
 SECOND: dict[str, Any] = {"nodeSelector": {"kubernetes.io/hostname": "n2"}}
 
@@ -21,13 +21,13 @@ def with_port(made: Document) -> Document:
     return made
 
 
-async def retemplate(it: Stage, made: Document, replicas: int = 2, **spec: Any) -> None:
+async def retemplate(it: SimulatedCluster, made: Document, replicas: int = 2, **spec: Any) -> None:
     task = {"name": "web", "replicas": replicas, "template": made}
     await it.patch(kinds.RESERVATION, "r", {"spec": {"tasks": [task], **spec}})
     await pass_time(10)
 
 
-async def held_on_first(it: Stage, **spec: Any) -> None:
+async def held_on_first(it: SimulatedCluster, **spec: Any) -> None:
     """Both seats are on n1, and there is a second node."""
     await it.patch(kinds.NODE, "n2", {"spec": {"unschedulable": True}})
     await it.create(kinds.RESERVATION, reservation(**spec))
@@ -48,7 +48,7 @@ SELECTOR = "node n1 does not take its pod as it was changed: node(s) didn't matc
         pytest.param(template("1", **SECOND), f"{SELECTOR} (2 seats); 0 of 2 seats were taken", id="another node"),
     ],
 )
-@virtual
+@on_virtual_time
 async def test_seats_that_their_node_refuses_now_are_lost(made: Document, says: str) -> None:
     async with stage(nodes=2) as it:
         await held_on_first(it)
@@ -56,7 +56,7 @@ async def test_seats_that_their_node_refuses_now_are_lost(made: Document, says: 
         assert (await phase(it), await message(it)) == (("Failed", "NoLongerFits"), says)
 
 
-@virtual
+@on_virtual_time
 async def test_what_is_lost_beyond_the_least_is_looked_for_again() -> None:
     async with stage(nodes=2) as it:
         await held_on_first(it, minAvailable=1)
@@ -70,7 +70,7 @@ async def test_what_is_lost_beyond_the_least_is_looked_for_again() -> None:
         assert await places(it) == {"a": "n1", "b": "n2"}
 
 
-@virtual
+@on_virtual_time
 async def test_what_was_in_the_way_before_costs_no_seat_whatever_is_changed() -> None:
     async with stage(nodes=2) as it:
         await held_on_first(it)
@@ -84,7 +84,7 @@ async def test_what_was_in_the_way_before_costs_no_seat_whatever_is_changed() ->
         assert await phase(it) == ("Available", "Reserved")
 
 
-@virtual
+@on_virtual_time
 async def test_a_second_change_is_compared_with_the_first() -> None:
     async with stage(nodes=2) as it:
         await held_on_first(it)
@@ -94,13 +94,13 @@ async def test_a_second_change_is_compared_with_the_first() -> None:
         assert await phase(it) == ("Failed", "NoLongerFits")
 
 
-@virtual
+@on_virtual_time
 async def test_who_did_not_see_what_it_was_before_says_that_it_cannot_be_used() -> None:
     async with world(nodes=2) as it:
-        async with scheduler(it.api, it.clock):
+        async with running_scheduler(it.api, it.clock):
             await held_on_first(it)
         await retemplate(it, with_port(template("1")))
-        async with scheduler(it.api, it.clock, seed=2):
+        async with running_scheduler(it.api, it.clock, seed=2):
             await pass_time(3)
             assert await phase(it) == ("Waiting", "NodeUnfit")
 
@@ -112,7 +112,7 @@ async def test_who_did_not_see_what_it_was_before_says_that_it_cannot_be_used() 
         pytest.param(template("1", **SECOND), ("Failed", "NoLongerFits"), id="it is another node's"),
     ],
 )
-@virtual
+@on_virtual_time
 async def test_a_seat_is_kept_where_those_may_be_in_the_way_who_are_leaving(
     made: Document, expected: tuple[str, str]
 ) -> None:
@@ -127,7 +127,7 @@ async def test_a_seat_is_kept_where_those_may_be_in_the_way_who_are_leaving(
         assert await phase(it) == expected
 
 
-@virtual
+@on_virtual_time
 async def test_what_could_not_be_written_down_is_decided_as_before_once_it_can_be() -> None:
     strict = Strict()
     strict.refuses = False

@@ -22,7 +22,7 @@ from restow.scheduling.queue.scheduling_queue import SchedulingQueue
 from restow.sim.loop import VirtualClock
 from tests.model.cluster.builders import placements_of
 from tests.scheduling.reservations.stage import PROFILE, booking
-from tests.sim.stage import virtual
+from tests.sim.simulated_cluster import on_virtual_time
 
 
 class _RecordedWork(ReservationWorkQueue):
@@ -62,7 +62,7 @@ def entry(uid: str) -> Pod:
     return Pod(metadata=ObjectMeta(uid=uid))
 
 
-@virtual
+@on_virtual_time
 async def test_a_recreated_reservation_has_none_of_the_seats_assumed_for_the_old_one() -> None:
     """The end of the earlier one was never shown."""
     snapshot, queue, entries, updates, _ = parts()
@@ -75,7 +75,7 @@ async def test_a_recreated_reservation_has_none_of_the_seats_assumed_for_the_old
     assert not entries.is_entry(entry(before.metadata.uid))
 
 
-@virtual
+@on_virtual_time
 async def test_events_older_than_our_own_write_are_dropped() -> None:
     _, _, _, updates, work = parts()
     held, consumed = booking("r", at={0: "n1"}, version=8), booking("r", phase="Succeeded", version=9)
@@ -86,7 +86,7 @@ async def test_events_older_than_our_own_write_are_dropped() -> None:
     assert work.versions == [("8", False), ("9", False), ("8", True)]
 
 
-@virtual
+@on_virtual_time
 async def test_events_of_an_earlier_reservation_of_that_name_are_dropped() -> None:
     snapshot, _, entries, updates, work = parts()
     before = booking("r", version=1)
@@ -100,7 +100,7 @@ async def test_events_of_an_earlier_reservation_of_that_name_are_dropped() -> No
     assert entries.is_entry(entry("uid-next"))
 
 
-@virtual
+@on_virtual_time
 async def test_a_reservation_with_an_invalid_spec_is_not_queued() -> None:
     _, queue, _, updates, _ = parts()
     invalid = booking("r")

@@ -15,9 +15,9 @@ from restow.model.objects import ReservationPhase
 from restow.ports import Api, Request, Response
 from tests.control.reservations.stage import reservation
 from tests.control.stage import stage
-from tests.sim.stage import Stage, node, pass_time, pod, template, virtual
+from tests.sim.simulated_cluster import SimulatedCluster, node, on_virtual_time, pass_time, pod, template
 
-Step = Callable[[Stage], Awaitable[Any]]
+Step = Callable[[SimulatedCluster], Awaitable[Any]]
 
 
 class Phases:
@@ -56,36 +56,36 @@ def leave(grace: int) -> Step:
     return lambda it: it.delete(kinds.POD, "full", grace_seconds=grace)
 
 
-async def fill(it: Stage) -> None:
+async def fill(it: SimulatedCluster) -> None:
     await it.create(kinds.POD, pod("full", "4", app="other", nodeName="n1"))
 
 
-async def reserve_as_somebody_leaves(it: Stage) -> None:
+async def reserve_as_somebody_leaves(it: SimulatedCluster) -> None:
     await leave(5)(it)
     await reserve()(it)
 
 
-async def take(it: Stage) -> None:
+async def take(it: SimulatedCluster) -> None:
     await it.create(kinds.POD, pod("a", "2"))
 
 
-async def cordon(it: Stage) -> None:
+async def cordon(it: SimulatedCluster) -> None:
     await it.patch(kinds.NODE, "n1", {"spec": {"unschedulable": True}})
 
 
-async def uncordon(it: Stage) -> None:
+async def uncordon(it: SimulatedCluster) -> None:
     await it.patch(kinds.NODE, "n1", {"spec": {"unschedulable": None}})
 
 
-async def add_node(it: Stage) -> None:
+async def add_node(it: SimulatedCluster) -> None:
     await it.create(kinds.NODE, node("n2"))
 
 
-async def end(it: Stage) -> None:
+async def end(it: SimulatedCluster) -> None:
     await it.patch(kinds.RESERVATION, "r", {"spec": {"ttl": "1s"}})
 
 
-async def last_for_ever(it: Stage) -> None:
+async def last_for_ever(it: SimulatedCluster) -> None:
     await it.patch(kinds.RESERVATION, "r", {"spec": {"ttl": "0s"}})
 
 
@@ -110,7 +110,7 @@ STORIES: dict[str, tuple[list[Step], str]] = {
 
 
 @pytest.mark.parametrize(("steps", "phases"), STORIES.values(), ids=STORIES)
-@virtual
+@on_virtual_time
 async def test_phases_follow_each_other(steps: list[Step], phases: str) -> None:
     seen = Phases()
     async with stage(nodes=1, around=seen.around, settings=SchedulerSettings(namespace_share=100)) as it:

@@ -9,16 +9,20 @@ from restow.model import kinds
 from restow.scheduling.registry import read_profile
 from tests.control.reservations.stage import phase, reservation, seats
 from tests.control.stage import check_room, condition, places, world
-from tests.sim.stage import Stage, pass_time, pod, running, virtual
+from tests.sim.simulated_cluster import SimulatedCluster, on_virtual_time, pass_time, pod, running_component
 
 
-def playing(it: Stage, name: str, seed: int) -> Scheduler:
+def playing(it: SimulatedCluster, name: str, seed: int) -> Scheduler:
     return Scheduler(it.api, it.clock, random.Random(seed), profile=read_profile({"schedulerNames": [name]}))
 
 
-@virtual
+@on_virtual_time
 async def test_a_seat_is_for_the_pods_of_the_scheduler_that_looks_after_it() -> None:
-    async with world(nodes=1, cpu="3") as it, running(playing(it, "restow", 1)), running(playing(it, "batch", 2)):
+    async with (
+        world(nodes=1, cpu="3") as it,
+        running_component(playing(it, "restow", 1)),
+        running_component(playing(it, "batch", 2)),
+    ):
         await it.create(kinds.RESERVATION, reservation(replicas=1, cpu="1500m", schedulerName="batch"))
         await pass_time(3)
         await it.create(kinds.POD, pod("filler", "1500m", app="other", schedulerName="batch"))
@@ -31,9 +35,9 @@ async def test_a_seat_is_for_the_pods_of_the_scheduler_that_looks_after_it() -> 
         await check_room(it)
 
 
-@virtual
+@on_virtual_time
 async def test_a_seat_that_was_handed_to_another_scheduler_is_not_given_away_by_us() -> None:
-    async with world(nodes=1) as it, running(playing(it, "restow", 1)):
+    async with world(nodes=1) as it, running_component(playing(it, "restow", 1)):
         await it.create(kinds.RESERVATION, reservation(replicas=1, cpu="2"))
         await pass_time(3)
         await it.patch(kinds.RESERVATION, "r", {"spec": {"schedulerName": "nobody"}})
@@ -47,9 +51,13 @@ async def test_a_seat_that_was_handed_to_another_scheduler_is_not_given_away_by_
         assert await seats(it) == {0: ("n1", "a")}
 
 
-@virtual
+@on_virtual_time
 async def test_who_asks_for_it_by_name_waits_until_it_is_for_it() -> None:
-    async with world(nodes=1) as it, running(playing(it, "restow", 1)), running(playing(it, "batch", 2)):
+    async with (
+        world(nodes=1) as it,
+        running_component(playing(it, "restow", 1)),
+        running_component(playing(it, "batch", 2)),
+    ):
         await it.create(kinds.RESERVATION, reservation(replicas=1, schedulerName="batch"))
         await pass_time(3)
         asks = {"restow.sh/use-reservation": "r"}

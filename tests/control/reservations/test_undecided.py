@@ -16,7 +16,7 @@ from restow.model.objects import Document
 from restow.ports import Api, Request, Response
 from tests.control.reservations.stage import phase, reservation, seats
 from tests.control.stage import condition, events, places, world
-from tests.sim.stage import Stage, pass_time, pod, scheduler, template, virtual
+from tests.sim.simulated_cluster import SimulatedCluster, on_virtual_time, pass_time, pod, running_scheduler, template
 
 ALL = SchedulerSettings(namespace_share=100)
 IN_Q = {"scheduling.volcano.sh/queue-name": "q"}
@@ -46,13 +46,13 @@ def tasks(replicas: int, cpu: str) -> Document:
 @asynccontextmanager
 async def changed(
     made: Document, changes: Document, seconds: float | None, *comers: Document, capability: str = "100"
-) -> AsyncIterator[Stage]:
+) -> AsyncIterator[SimulatedCluster]:
     """A reservation is changed and pods come, a second before that is written down; or, for None, before anybody looks.
     The world goes on for a while."""
     async with world(nodes=1, cpu="8") as it, AsyncExitStack() as first:
         await it.create(kinds.QUEUE, {"metadata": {"name": "q"}, "spec": {"capability": {"cpu": capability}}})
         slow = Slow(0.0)
-        await first.enter_async_context(scheduler(slow.around(it.api), it.clock, settings=ALL))
+        await first.enter_async_context(running_scheduler(slow.around(it.api), it.clock, settings=ALL))
         await it.create(kinds.RESERVATION, made)
         await pass_time(3)
         if seconds is None:
@@ -63,7 +63,7 @@ async def changed(
         for comer in comers:
             await it.create(kinds.POD, comer)
         if seconds is None:
-            await first.enter_async_context(scheduler(it.api, it.clock, seed=2, settings=ALL))
+            await first.enter_async_context(running_scheduler(it.api, it.clock, seed=2, settings=ALL))
         await pass_time(10)
         yield it
 
@@ -85,7 +85,7 @@ slowly = pytest.mark.parametrize("seconds", [0.0, 0.05, 2.0, None], ids=["at onc
 
 
 @slowly
-@virtual
+@on_virtual_time
 async def test_a_seat_that_is_not_asked_for_any_more_is_nobodys(seconds: float | None) -> None:
     async with changed(reservation(), tasks(1, "1"), seconds, pod("a", "1"), pod("b", "1")) as it:
         assert (await phase(it), await seats(it)) == (("Succeeded", "Consumed"), {0: ("n1", "a")})
@@ -93,7 +93,7 @@ async def test_a_seat_that_is_not_asked_for_any_more_is_nobodys(seconds: float |
 
 
 @slowly
-@virtual
+@on_virtual_time
 async def test_a_seat_that_grew_beyond_its_queue_is_nobodys(seconds: float | None) -> None:
     made = reservation(replicas=1, queue="q")
     async with changed(made, tasks(1, "5"), seconds, in_q("web", "5"), capability="2") as it:
@@ -103,7 +103,7 @@ async def test_a_seat_that_grew_beyond_its_queue_is_nobodys(seconds: float | Non
 
 
 @slowly
-@virtual
+@on_virtual_time
 async def test_a_seat_that_is_charged_to_another_queue_is_nobodys_until_that_was_asked(seconds: float | None) -> None:
     made = reservation(replicas=1, cpu="5")
     async with changed(made, {"queue": "q"}, seconds, in_q("web", "5"), capability="2") as it:
@@ -111,7 +111,7 @@ async def test_a_seat_that_is_charged_to_another_queue_is_nobodys_until_that_was
 
 
 @slowly
-@virtual
+@on_virtual_time
 async def test_who_insists_waits_until_it_was_decided(seconds: float | None) -> None:
     comer = in_q("web", "2", **{"restow.sh/use-reservation": "r"})
     async with changed(reservation(replicas=1, queue="q"), tasks(1, "2"), seconds, comer) as it:
@@ -122,7 +122,7 @@ async def test_who_insists_waits_until_it_was_decided(seconds: float | None) -> 
 
 
 @slowly
-@virtual
+@on_virtual_time
 async def test_a_seat_that_asks_for_less_or_the_same_is_still_for_its_owners(seconds: float | None) -> None:
     async with changed(reservation(), tasks(2, "500m"), seconds, pod("a", "500m"), pod("b", "500m")) as it:
         assert [*_named(await it.pods())] == ["a default/r/web/0", "b default/r/web/1"]

@@ -1,4 +1,4 @@
-"""Garbage collection of reservations. Start reading at `collector`."""
+"""Garbage collection of reservations. Start reading at `garbage_collector`."""
 
 from restow.control.reservations.garbage_collector import ReservationGarbageCollector
 from restow.control.reservations.metrics import ReservationMetrics

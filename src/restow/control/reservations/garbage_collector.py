@@ -1,8 +1,9 @@
-"""The collector: reservations that ended long enough ago are deleted, and all of ours are counted.
+"""The garbage collector of reservations: deletes reservations that ended long enough ago, and counts all of ours.
 
-Goes in: reservations as the API shows them, and time. Comes out: deletions, each of the very object that was looked at,
-as it was, and figures: how many there are by phase, and how many seats they have. Nothing else is written here: when
-and how a reservation ends is the scheduler's to say. Those of other schedulers are theirs to delete and to count.
+Goes in: reservations as the API shows them, and time. Comes out: deletions, each guarded by the UID and resourceVersion
+that was looked at; and metrics: how many reservations there are by phase, and how many seats they have. Nothing else is
+written here: when and how a reservation ends is decided by the scheduler. Reservations of other schedulers are neither
+deleted nor counted.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from restow.ports import Api, ApiError, Clock, Conflict, NotFound
 
 log = logging.getLogger(__name__)
 
-_SEATS: dict[str, Callable[[ReservationStatus], int | None]] = {
+_SEAT_COUNTS: dict[str, Callable[[ReservationStatus], int | None]] = {
     "pending": lambda status: status.pending,
     "available": lambda status: status.available,
     "taken": lambda status: status.succeeded,
@@ -44,67 +45,73 @@ class ReservationGarbageCollector:
         clock: Clock,
         rng: Random,
         *,
-        names: frozenset[str],
-        arguments: ReservationSettings,
+        scheduler_names: frozenset[str],
+        settings: ReservationSettings,
         informers: SharedInformers | None = None,
         metrics: ReservationMetrics | None = None,
     ) -> None:
         self._client = client = Client(api, manager="restow-reservations")
         self._clock = clock
-        self._names = names
-        self._arguments = arguments
-        self._reader = Subscriptions(informers or SharedInformers(client, rng))
-        self._reservations = self._reader.subscribe(RESERVATION)
+        self._scheduler_names = scheduler_names
+        self._settings = settings
+        self._subscriptions = Subscriptions(informers or SharedInformers(client, rng))
+        self._reservations = self._subscriptions.subscribe(RESERVATION)
         self._ready = asyncio.Event()
         self._metrics = metrics or ReservationMetrics()
         for phase in ReservationPhase:
-            self._metrics.reservations(phase, partial(self._count, phase))
-        for state, count in _SEATS.items():
-            self._metrics.seats(state, partial(self._sum, count))
+            self._metrics.set_reservation_count(phase, partial(self._count_reservations, phase))
+        for state, count in _SEAT_COUNTS.items():
+            self._metrics.set_seat_count(state, partial(self._count_seats, count))
 
-    def _count(self, phase: ReservationPhase) -> float:
-        return sum((one.status.state.phase or ReservationPhase.PENDING) == phase for one in self._ours())
+    def _count_reservations(self, phase: ReservationPhase) -> float:
+        phases = (reservation.status.state.phase or ReservationPhase.PENDING for reservation in self._ours())
+        return sum(each == phase for each in phases)
 
-    def _sum(self, count: Callable[[ReservationStatus], int | None]) -> float:
-        return sum(count(one.status) or 0 for one in self._ours() if not is_ended(one))
+    def _count_seats(self, count: Callable[[ReservationStatus], int | None]) -> float:
+        live = (reservation for reservation in self._ours() if not is_ended(reservation))
+        return sum(count(reservation.status) or 0 for reservation in live)
 
     def _ours(self) -> Iterator[Reservation]:
-        return (one for one in self._reservations if is_for_scheduler(one, self._names))
+        """The reservations that this scheduler places."""
+        return (each for each in self._reservations if is_for_scheduler(each, self._scheduler_names))
 
     async def run(self) -> None:
-        """Collect until cancelled."""
+        """Delete what is due, periodically, until cancelled."""
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._reader.run(), name="reservations reader")
-            await self._reader.synced()
+            tasks.create_task(self._subscriptions.run(), name="reservations watch")
+            await self._subscriptions.synced()
             self._ready.set()
             while True:
-                await self._collect()
-                await asyncio.sleep(self._arguments.gc_period)
+                await self._delete_due()
+                await asyncio.sleep(self._settings.gc_period)
 
     async def ready(self) -> None:
-        """Wait until it knows the cluster and has begun."""
+        """Wait until the collector has seen all reservations and has begun."""
         await self._ready.wait()
 
-    async def _collect(self) -> None:
+    async def _delete_due(self) -> None:
         now = self._clock.now()
-        over = [one for one in self._ours() if self._is_over(one, now)]
-        for one in sorted(over, key=key_of):
-            await self._delete(one)
+        due = [reservation for reservation in self._ours() if self._is_due(reservation, now)]
+        for reservation in sorted(due, key=key_of):
+            await self._delete(reservation)
 
-    def _is_over(self, one: Reservation, now: float) -> bool:
-        since = time_of(one.status.state.last_transition_time) or time_of(one.metadata.creation_timestamp)
-        over = is_ended(one) and not is_being_deleted(one)
-        return over and since is not None and now - since >= self._arguments.gc_duration
+    def _is_due(self, reservation: Reservation, now: float) -> bool:
+        """Whether a reservation has ended, and long enough ago."""
+        if not is_ended(reservation) or is_being_deleted(reservation):
+            return False
+        ended_at = time_of(reservation.status.state.last_transition_time)
+        since = ended_at or time_of(reservation.metadata.creation_timestamp)
+        return since is not None and now - since >= self._settings.gc_duration
 
-    async def _delete(self, one: Reservation) -> None:
-        meta = one.metadata
+    async def _delete(self, reservation: Reservation) -> None:
+        meta = reservation.metadata
         try:
             await self._client.delete(
                 RESERVATION, meta.name, meta.namespace, uid=meta.uid, resource_version=meta.resource_version
             )
-            self._metrics.collected()
+            self._metrics.record_collected()
             log.info("reservation collected", extra={"namespace": meta.namespace, "reservation": meta.name})
-        except (NotFound, Conflict):  # somebody was quicker, or it is looked at again
+        except (NotFound, Conflict):  # deleted by another client, or changed: then the next round looks at it again
             return
         except ApiError as error:
             log.warning("reservation not collected", extra={"reservation": meta.name, "err": str(error)})

@@ -1,4 +1,4 @@
-"""What is counted of reservations, when somebody looks."""
+"""Metrics of reservations, counted whenever they are scraped."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge
 
 
 class ReservationMetrics:
-    """Without a registry nobody sees them."""
+    """Without a registry they are counted and not exposed."""
 
     def __init__(self, registry: CollectorRegistry | None = None) -> None:
         self._reservations = Gauge(
@@ -24,11 +24,11 @@ class ReservationMetrics:
             "restow_reservations_collected", "Number of ended reservations that were deleted.", registry=registry
         )
 
-    def reservations(self, phase: str, count: Callable[[], float]) -> None:
+    def set_reservation_count(self, phase: str, count: Callable[[], float]) -> None:
         self._reservations.labels(phase).set_function(count)
 
-    def seats(self, state: str, count: Callable[[], float]) -> None:
+    def set_seat_count(self, state: str, count: Callable[[], float]) -> None:
         self._seats.labels(state).set_function(count)
 
-    def collected(self) -> None:
+    def record_collected(self) -> None:
         self._collected.inc()

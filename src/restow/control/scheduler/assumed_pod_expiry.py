@@ -43,9 +43,10 @@ class AssumedPodExpiry:
     async def run(self) -> None:
         """Check periodically until cancelled."""
         while True:
-            await asyncio.sleep(self._settings.leak_check)
+            await asyncio.sleep(self._settings.assumed_pod_check_period)
             for assumed in self._cache.snapshot.assumed(self._clock.now()):
-                if is_stale(assumed.age, self._settings.leak_age) and assumed.pod.metadata.uid not in self._binding:
+                is_old = is_stale(assumed.age, self._settings.assumed_pod_max_age)
+                if is_old and assumed.pod.metadata.uid not in self._binding:
                     await self._confirm_or_forget(assumed.pod)
 
     async def _confirm_or_forget(self, assumed: Pod) -> None:

@@ -75,7 +75,7 @@ class BindingCycle:
         self._client = dependencies.client
         self._clock = dependencies.clock
         self._engine = dependencies.profile.engine
-        self._settle_limit = dependencies.settings.settle_limit
+        self._pre_bind_timeout = dependencies.settings.pre_bind_timeout
         self._cache = cache
         self._snapshot = cache.snapshot
         self._queue = queue
@@ -182,8 +182,8 @@ class BindingCycle:
             if not has_waited:  # without writes in this cycle: they were written earlier, perhaps by another leader
                 self._pod_status.report_slow_binding(assign.pod, assign.node)
             has_waited = True
-            if monotonic_time() - begun >= self._settle_limit:
-                return Verdict(Code.ERROR, (f"not settled within {self._settle_limit:g} seconds", *verdict.reasons))
+            if monotonic_time() - begun >= self._pre_bind_timeout:
+                return Verdict(Code.ERROR, (f"not settled within {self._pre_bind_timeout:g} seconds", *verdict.reasons))
             await self._wait_for_change(_POLL_SECONDS)
 
     async def _write(self, write: Write) -> None:
@@ -228,10 +228,10 @@ class BindingCycle:
             return Bound(_seat_named_by(assign, occupant.pod)) if occupant.node == assign.node else Lost(occupant.pod)
         row = self._snapshot.rows.find(assign.node)
         if row is None or not self._snapshot.nodes.present[row]:
-            return Failed(f"node {assign.node} is gone", at_once=True)
+            return Failed(f"node {assign.node} is gone", retry_at_once=True)
         seat = self._seat_to_consume(assign.pod)
         if self._engine.is_overcommitted(assign.cycle, assign.node, seat.seat if seat is not None else None):
-            return Failed(f"another pod took the room on node {assign.node} first", at_once=True)
+            return Failed(f"another pod took the room on node {assign.node} first", retry_at_once=True)
         return None
 
     # --- 5: Bind ------------------------------------------------------------------------------------------------------
@@ -256,8 +256,10 @@ class BindingCycle:
             except (ApiError, WireError) as error:
                 return Failed(f"{plugin.name}: {error}")
         while outcome is None:
-            if monotonic_time() - begun >= self._settle_limit:
-                return Failed(f"{plugin.name}: not bound to node {assign.node} within {self._settle_limit:g} seconds")
+            if monotonic_time() - begun >= self._pre_bind_timeout:
+                return Failed(
+                    f"{plugin.name}: not bound to node {assign.node} within {self._pre_bind_timeout:g} seconds"
+                )
             await self._wait_for_change(_POLL_SECONDS)
             outcome = self._check_before_bind(assign)
         return outcome
@@ -295,7 +297,7 @@ class BindingCycle:
             if delay is not None:
                 await asyncio.sleep(max(delay, getattr(failure, "retry_after", None) or 0.0))
         outcome = await self._read_outcome(assign)
-        return outcome or Failed(f"binding to node {assign.node}: {failure}", at_once=True)
+        return outcome or Failed(f"binding to node {assign.node}: {failure}", retry_at_once=True)
 
     def _seat_to_consume(self, pod: Pod) -> ConsumedSeat | None:
         """The seat that a pod consumes if it is bound now. Its seat may have been released since it was assigned, or be

@@ -1,4 +1,4 @@
-"""How a binding cycle may end."""
+"""The outcomes of a binding cycle."""
 
 from __future__ import annotations
 
@@ -10,39 +10,38 @@ from restow.scheduling.framework import Verdict
 
 
 class ConsumedSeat(msgspec.Struct, frozen=True):
-    """The seat that a Binding named: what was decided may have been released before that was written."""
+    """The seat that a Binding named. It may be None although a seat was assigned: that was released meanwhile."""
 
     seat: SeatName
     reservation_uid: str
-    """The UID of its reservation."""
 
 
 class Bound(msgspec.Struct, frozen=True):
     """The pod is on its node."""
 
     consumed_seat: ConsumedSeat | None = None
-    """In which seat, if in one."""
+    """The seat that it consumed, if any."""
 
 
 class Lost(msgspec.Struct, frozen=True):
-    """There is nothing left to bind: the pod is gone, or going, or somebody else bound it."""
+    """There is nothing left to bind: the pod is gone or terminating, or another component bound it."""
 
     pod: Pod | None
-    """As it is now, if it is."""
+    """The pod as it is now; None if it is gone."""
 
 
 class Rejected(msgspec.Struct, frozen=True):
-    """Permit said no, or waited too long."""
+    """A Permit plugin refused the pod, or did not permit it in time: the pod is unschedulable for now."""
 
     verdict: Verdict
 
 
 class Failed(msgspec.Struct, frozen=True):
-    """It did not work out; nothing is wrong with the pod."""
+    """An error, of the API server, a plugin or a node that is gone: nothing is wrong with the pod."""
 
     message: str
-    at_once: bool = False
-    """Whether trying again without back-off can help."""
+    retry_at_once: bool = False
+    """Whether the pod may be tried again without back-off, because another node can be found at once."""
 
 
 BindingOutcome = Bound | Lost | Rejected | Failed

@@ -124,4 +124,4 @@ class BindingTasks:
         else:
             self._queue.requeue_failed(uid, now)
             self._pod_status.report_unschedulable(pod, outcome.message, reason=SCHEDULER_ERROR)
-            self._broken_gangs.pod_not_bound(assign, outcome.message, at_once=outcome.at_once)
+            self._broken_gangs.pod_not_bound(assign, outcome.message, retry_at_once=outcome.retry_at_once)

@@ -46,7 +46,7 @@ class BrokenGangs:
     def drop_completed(self) -> None:
         self._gangs = {gang for gang in self._gangs if self._is_broken(gang)}
 
-    def pod_not_bound(self, assign: Assign, reason: str, *, at_once: bool = False) -> None:
+    def pod_not_bound(self, assign: Assign, reason: str, *, retry_at_once: bool = False) -> None:
         """The binding cycle of a pod has failed. If that breaks its gang, the pod is tried again at once, or keeps its
         room while it backs off."""
         pod = assign.pod
@@ -56,7 +56,7 @@ class BrokenGangs:
             return
         self._gangs.add(gang)
         self._pod_group_status.report_broken_gang(group, pod, reason)
-        if at_once:
+        if retry_at_once:
             self._queue.activate([pod.metadata.uid], monotonic_time())
         elif self._queue.state_of(pod.metadata.uid) is not None:
             self._nominator.nominate_to(pod, assign.node)

@@ -29,8 +29,8 @@ class ConsumptionWrites:
     def __init__(self, settings: SchedulerSettings, binding_slots: asyncio.Semaphore) -> None:
         """`binding_slots` are the writes that binding cycles may have under way at once."""
         self._binding_slots = binding_slots
-        self._patience = settings.mark_patience
-        self._slots = asyncio.Semaphore(settings.mark_writers)
+        self._patience = settings.consumption_patience
+        self._slots = asyncio.Semaphore(settings.consumption_writers)
         self._queue: WorkQueue[Key] = WorkQueue()
         self._requested: dict[Key, float] = {}
         """When a write was first requested that has not begun."""

@@ -30,7 +30,7 @@ from restow.model.cluster import Occupant
 from restow.model.cluster.owner_chains import group_name
 from restow.model.kinds import Kind
 from restow.model.objects import Node, Pod, PodGroup, Reservation
-from restow.scheduling.cluster_events import ActionType, ClusterEvent, EventResource, is_same_offer
+from restow.scheduling.cluster_events import ActionType, ClusterEvent, EventResource, is_node_unchanged_for_scheduling
 from restow.scheduling.queue.scheduling_queue import SchedulingQueue
 
 T = TypeVar("T", Node, Pod)
@@ -103,7 +103,11 @@ class EventHandlers:
     # --- handlers -----------------------------------------------------------------------------------------------------
 
     def _handle_node(self, change: Change[Node]) -> None:
-        if change.type == "MODIFIED" and change.old is not None and is_same_offer(change.old, change.object):
+        if (
+            change.type == "MODIFIED"
+            and change.old is not None
+            and is_node_unchanged_for_scheduling(change.old, change.object)
+        ):
             # A heartbeat: kubelets write their status every few seconds, which is nothing to try a pod again for.
             self._snapshot.apply_node(change.object)
             return

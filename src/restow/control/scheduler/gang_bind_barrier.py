@@ -159,7 +159,7 @@ def _failure_of_others(group: PodGroup, failed: Pod, outcome: BindingOutcome) ->
     meta = group.metadata
     prefix = f"pod group {meta.namespace}/{meta.name} does not start: pod {failed.metadata.name}"
     if isinstance(outcome, Failed):
-        return Failed(f"{prefix}: {outcome.message}", at_once=outcome.at_once)
+        return Failed(f"{prefix}: {outcome.message}", retry_at_once=outcome.retry_at_once)
     if isinstance(outcome, Rejected):
         message = f"{prefix}: {join_reasons(outcome.verdict.reasons)}"
         return Rejected(msgspec.structs.replace(unschedulable(message), plugin=outcome.verdict.plugin))

@@ -11,7 +11,7 @@ _BUCKETS = tuple(0.0001 * 2**power for power in range(16))
 
 
 class SchedulerMetrics:
-    """Without a registry nobody sees them."""
+    """Without a registry they are counted and not exposed."""
 
     def __init__(self, registry: CollectorRegistry | None = None) -> None:
         self._attempts = Counter(
@@ -22,20 +22,23 @@ class SchedulerMetrics:
         )
         self._durations = Histogram(
             "scheduler_scheduling_attempt_duration_seconds",
-            "How long deciding about a pod took, its part of its session.",
+            "Duration of a scheduling attempt: the share of one pod in its session.",
             ("result", "profile"),
             buckets=_BUCKETS,
             registry=registry,
         )
         self._pending = Gauge(
-            "scheduler_pending_pods", "Number of pods that wait, by where they wait.", ("queue",), registry=registry
+            "scheduler_pending_pods",
+            "Number of pending pods, by the part of the scheduling queue.",
+            ("queue",),
+            registry=registry,
         )
 
-    def attempt(self, result: str, profile: str, seconds: float) -> None:
-        """A pod was decided about."""
+    def record_attempt(self, result: str, profile: str, seconds: float) -> None:
+        """An attempt to schedule a pod has ended; `seconds` is its share of the session."""
         self._attempts.labels(result, profile).inc()
         self._durations.labels(result, profile).observe(seconds)
 
-    def pending(self, queue: str, count: Callable[[], float]) -> None:
-        """How many pods wait in a place is asked for when somebody looks."""
+    def set_pending_pods(self, queue: str, count: Callable[[], float]) -> None:
+        """Let `count` give the number of pods in a part of the scheduling queue whenever the metrics are scraped."""
         self._pending.labels(queue).set_function(count)

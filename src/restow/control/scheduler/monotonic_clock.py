@@ -1,5 +1,5 @@
-"""Time that passes steadily, which waiting is measured with: the wall clock may be put back, and nobody should have to
-wait until it has caught up."""
+"""The monotonic clock: what waiting is measured with. The wall clock may be put back, and a wait must not grow by
+that."""
 
 from __future__ import annotations
 
@@ -7,5 +7,5 @@ import asyncio
 
 
 def monotonic_time() -> float:
-    """Seconds since some moment; only differences mean something."""
+    """Seconds since an arbitrary moment; only differences mean something."""
     return asyncio.get_running_loop().time()

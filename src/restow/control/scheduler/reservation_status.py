@@ -164,7 +164,7 @@ class ReservationStatusController:
         """Looks again at reservations for what no event reports: time passes; filters depend on the whole cluster; and
         assumed seats whose write was never confirmed."""
         for number in count():
-            await asyncio.sleep(self._settings.expiry_check)
+            await asyncio.sleep(self._settings.reservation_check_period)
             now = self._clock.now()
             for key in sorted(self._work.live):
                 reservation = self._book.get(*key)
@@ -174,7 +174,7 @@ class ReservationStatusController:
                 if is_its_round or _is_expired(reservation, now):
                     self._work.add(key)
             for reservation, age in list(self._book.placements.assumed(now)):
-                if is_stale(age, self._settings.leak_age):
+                if is_stale(age, self._settings.assumed_pod_max_age):
                     self._work.add(key_of(reservation))
 
     # --- one reconciliation -------------------------------------------------------------------------------------------

@@ -118,7 +118,7 @@ class Scheduler:
         consumers = cache.snapshot.reservations.consumers
         observer = ReservationObserver(cache, profile.engine, consumers, settings.namespace_share)
         written = WrittenStatuses(self._recorder)
-        binding_slots = asyncio.Semaphore(settings.writers)
+        binding_slots = asyncio.Semaphore(settings.binding_writers)
         consumption_writes = ConsumptionWrites(settings, binding_slots)
         self._reservation_work = ReservationWorkQueue(cache.snapshot, consumers, observer, written, consumption_writes)
         self._entries = ReservationQueueEntries(cache, queue, observer)
@@ -175,7 +175,7 @@ class Scheduler:
         self._assumed_pod_expiry = AssumedPodExpiry(dependencies, cache, pods, self._binding_tasks)
         self._ready = asyncio.Event()
         for name, where in _PENDING_PODS.items():
-            metrics.pending(name, partial(self._count_pods, where))
+            metrics.set_pending_pods(name, partial(self._count_pods, where))
 
     async def run(self) -> None:
         """Schedule until cancelled."""

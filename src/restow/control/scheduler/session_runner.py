@@ -100,7 +100,7 @@ class SessionRunner:
                 result = ERROR if decision.code is Code.ERROR else UNSCHEDULABLE
             else:
                 continue
-            self._metrics.attempt(result, decision.pod.spec.scheduler_name or "", seconds / len(pods))
+            self._metrics.record_attempt(result, decision.pod.spec.scheduler_name or "", seconds / len(pods))
 
 
 def _refuse_undecided(

@@ -24,12 +24,12 @@ from restow.model.objects import (
     SelectorSpec,
 )
 from restow.model.snapshot import Snapshot
-from restow.planning.measures import cluster_overview
 from restow.planning.eviction_rules import ConfiguredEvictionRules, WorkloadLimit
+from restow.planning.measures import cluster_overview
 from restow.planning.plan import Move, Plan
 from restow.planning.plan_request import PlanRequest
-from restow.scheduling.registry import read_profile
 from restow.scheduling.pod_group_cache import PodGroupCache
+from restow.scheduling.registry import read_profile
 from tests.model.cluster.builders import node, pod
 
 NOW = 1_000_000.0
@@ -100,7 +100,9 @@ def request(
         claims=claims,
         workload_limit=limit,
     )
-    return PlanRequest(engine=ENGINE, eviction_rules=mobility, now=NOW, pod_groups=pod_groups, arguments=arguments or {}, **fields)
+    return PlanRequest(
+        engine=ENGINE, eviction_rules=mobility, now=NOW, pod_groups=pod_groups, arguments=arguments or {}, **fields
+    )
 
 
 def budget(name: str, allowed: int, app: str) -> PodDisruptionBudget:

@@ -31,7 +31,7 @@ def test_the_documents_spellings_are_read() -> None:
         pytest.param({"numberOfNodes": -1}, "numberOfNodes: must not be negative", id="negative"),
         pytest.param({"coolDownTime": -5}, "coolDownTime: must not be negative", id="negative time"),
         pytest.param({"resourceType": ""}, "resourceType: must name a resource", id="no resource"),
-        pytest.param({"resourceType": "cpu", "ResourceType": "cpu"}, "is there twice", id="two spellings"),
+        pytest.param({"resourceType": "cpu", "ResourceType": "cpu"}, "is given twice", id="two spellings"),
         pytest.param(
             {"evictableNamespaces": {"include": ["a"], "exclude": ["b"]}}, "cannot both be set", id="in and out"
         ),

@@ -15,8 +15,8 @@ from restow.model.times import format_time
 from restow.model.wire import WireError
 from restow.planning.arguments import read_balance
 from restow.planning.balance import imbalance_rates, imbalance_threshold
-from restow.planning.plan import Plan, Refusal
 from restow.planning.move_ordering import OrderedMoves
+from restow.planning.plan import Plan, Refusal
 from restow.planning.strategies import make_plan
 from restow.scheduling.framework import Cycle
 from tests.model.cluster.builders import node, pod
@@ -232,7 +232,7 @@ def test_a_target_must_gain_too() -> None:
     nodes, pods = uneven(app("p", "3", "0", on="a"))
     found = planned([nodes[0], *nodes[2:]], [one for one in pods if one.spec.node_name != "b"])
     assert found.moves == ()
-    assert reasons(found)["p"] == "2 other nodes have room for it, and it would lower the imbalance of none"
+    assert reasons(found)["p"] == "2 other nodes have room for it, but it would lower the imbalance of none"
 
 
 def test_pods_that_ask_for_nothing_are_not_moved_in_vain() -> None:
@@ -261,7 +261,7 @@ def test_a_pod_is_not_sent_back_within_the_cool_down() -> None:
     assert moves(planned(nodes, pods)) == [("p", "a", "b")]
     resting = planned(nodes, pods, coolDownTime=600)
     assert resting.moves == ()
-    assert reasons(resting)[""].endswith("; 1 of them rest, as a pod came or left less than 600s ago")
+    assert reasons(resting)[""].endswith("; 1 of them rest after a migration less than 600s ago")
 
 
 def test_run_after_run_it_comes_to_rest() -> None:
@@ -282,7 +282,7 @@ def test_the_limit_of_moves_is_kept_and_said() -> None:
         *uneven(*(app(f"p{number}", "1", "0", on="a") for number in range(4))), max_moves=1, maxThreshold=0.1
     )
     assert len(found.moves) == 1
-    told = "1 node stays above the threshold 0.100, a most with 0.250; 1 move is the most asked for"
+    told = "1 node stays above the threshold 0.100; the highest is a with 0.250; the limit of 1 move is reached"
     assert reasons(found)[""] == told
 
 
@@ -292,8 +292,10 @@ def test_the_limit_of_moves_is_kept_and_said() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        pytest.param({"resources": ["cpu"]}, "resources: at least two different resources", id="one resource"),
-        pytest.param({"resources": ["cpu", "cpu"]}, "listed: cpu, cpu", id="one resource twice"),
+        pytest.param(
+            {"resources": ["cpu"]}, "resources: must list at least two different resources", id="one resource"
+        ),
+        pytest.param({"resources": ["cpu", "cpu"]}, "lists cpu, cpu", id="one resource twice"),
         pytest.param({"maxThreshold": 15}, "maxThreshold: must be from 0 to 1, is 15", id="percent"),
         pytest.param({"maxTreshold": 0.1}, "maxTreshold: unknown field", id="misspelt"),
     ],

@@ -122,7 +122,7 @@ def test_pods_that_were_moved_lately_make_both_nodes_rest() -> None:
     ]
     found = planned([ten("a"), ten("b"), ten("c"), ten("t")], pods, coolDownTime=600)
     assert moves(found) == [("r", "c", "t")]
-    assert "2 of 3 sources rest, as a pod came or left less than 600s ago" in [one.reason for one in found.refusals]
+    assert "2 of 3 sources rest after a migration less than 600s ago" in [one.reason for one in found.refusals]
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,9 @@ def test_only_more_sources_than_number_of_nodes_make_it_start(number: int, moved
     pods = [app("p", "1", on="a"), app("q", "1", on="b"), filled("f", "7500m", "t")]
     found = planned([ten("a"), ten("b"), ten("t")], pods, numberOfNodes=number)
     assert len(found.moves) == moved
-    assert moved or reasons(found)[""] == "2 nodes are below lowThresholds (cpu 30%); numberOfNodes 2 asks for more"
+    assert (
+        moved or reasons(found)[""] == "2 nodes are below lowThresholds (cpu 30%); numberOfNodes requires more than 2"
+    )
 
 
 # --- pods -------------------------------------------------------------------------------------------------------------
@@ -228,7 +230,7 @@ def test_protection_is_reached_and_never_exceeded() -> None:
     pods = [app("p", "1", on="a"), app("q", "400m", on="a"), filled("f", "8500m", "t")]
     found = planned([ten("a"), ten("t")], pods)
     assert moves(found) == [("p", "a", "t")]
-    assert reasons(found)["q"] == "0/1 target nodes take it: 1 would be above protectionThresholds (cpu 95%)"
+    assert reasons(found)["q"] == "0/1 target nodes are available: 1 would be above protectionThresholds (cpu 95%)"
 
 
 @pytest.mark.parametrize(("arguments", "moved"), [({}, 1), ({"protectionThresholds": {"memory": 80}}, 0)], ids=str)
@@ -406,7 +408,7 @@ def test_the_limit_of_moves_is_kept_and_said() -> None:
         [*(ten(f"n{number}") for number in range(5)), ten("t")], [*pods, filled("f", "8", "t")], max_moves=2
     )
     assert len(found.moves) == 2
-    assert reasons(found)[""] == "3 more sources are left after 2 moves, the most asked for"
+    assert reasons(found)[""] == "3 more sources are left: the limit of 2 moves is reached"
 
 
 def test_the_effect_is_what_was_asked_for() -> None:

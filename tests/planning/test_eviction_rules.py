@@ -8,7 +8,7 @@ import pytest
 
 from restow.eviction.protections import Protections
 from restow.model.objects import ObjectMeta, Pod, PodGroup, PodGroupSpec
-from restow.planning.eviction_rules import foreign_pod_refusals, candidates_on_node
+from restow.planning.eviction_rules import candidates_on_node, foreign_pod_refusals
 from restow.planning.plan_request import DisruptionLimit
 from restow.scheduling.pod_group_cache import PodGroupCache
 from tests.model.cluster.builders import pod, reservation

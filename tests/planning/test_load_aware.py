@@ -12,9 +12,9 @@ from restow.model.resources import Vector
 from restow.model.times import format_time
 from restow.model.wire import WireError
 from restow.planning.arguments import read_load_aware
-from restow.planning.usage_samples import UsageSamples, UsageSample, samples_from_metrics
 from restow.planning.plan import Plan
 from restow.planning.strategies import make_plan
+from restow.planning.usage_samples import UsageSample, UsageSamples, samples_from_metrics
 from tests.planning.clusters import NOW, annotated, app, cluster, moves, reasons, request, ten
 
 
@@ -59,19 +59,19 @@ def test_the_heaviest_pod_goes_to_the_idlest_node_until_the_source_is_not_busy()
 def test_a_target_does_not_become_busy_itself() -> None:
     found = planned(NODES, PODS, used({"a": "9", "b": "3900m", "c": "3900m"}, {"big": "4", "small": "1"}))
     assert moves(found) == [("small", "a", "b")]
-    assert "none would stay so with it" in reasons(found)["big"]
+    assert "and with it each would be above targetThresholds" in reasons(found)["big"]
 
 
 def test_pods_without_metrics_are_left_alone() -> None:
     found = planned(NODES, PODS, used(BUSY, {"small": "3"}))
     assert moves(found) == [("small", "a", "b")]
-    assert reasons(found)["big"] == "what it uses is not measured"
+    assert reasons(found)["big"] == "its usage is not measured"
 
 
 def test_who_uses_nothing_of_what_is_overused_stays() -> None:
     found = planned(NODES, PODS, used(BUSY, {"big": "0"}))
     assert not found.moves
-    assert reasons(found)["big"] == "it uses no cpu, of which too much is used there"
+    assert reasons(found)["big"] == "it uses no cpu, which is overused on its node"
 
 
 def test_who_uses_only_what_is_not_overused_any_more_stays() -> None:
@@ -84,14 +84,16 @@ def test_who_uses_only_what_is_not_overused_any_more_stays() -> None:
     limits = {"thresholds": {"cpu": 40, "memory": 40}, "targetThresholds": {"cpu": 70, "memory": 70}}
     found = planned(NODES, PODS, UsageSamples({"a": full, "b": idle, "c": idle}, pods), **limits)
     assert moves(found) == [("big", "a", "b")]
-    assert reasons(found)["small"] == "it uses no memory, of which too much is used there"
+    assert reasons(found)["small"] == "it uses no memory, which is overused on its node"
 
 
 @pytest.mark.parametrize(
     ("use", "told"),
     [
-        pytest.param(None, "there is no measured use: nobody measures", id="nobody measures"),
-        pytest.param(used({}, {}), "there is no measured use: no node is measured", id="no node is measured"),
+        pytest.param(None, "measured usage is not available: usage metrics were not read", id="metrics were not read"),
+        pytest.param(
+            used({}, {}), "measured usage is not available: metrics.k8s.io reports no node", id="metrics of no node"
+        ),
         pytest.param(used(BUSY, {"big": "3"}, age=400), "3 nodes were measured more than 300s ago", id="long ago"),
         pytest.param(used({"a": "5"}, {}), "2 of 3 Ready nodes are not measured", id="some are not measured"),
         pytest.param(used(dict.fromkeys("abc", "5"), {}), "none of 3 measured nodes is above", id="nobody is busy"),
@@ -139,7 +141,7 @@ def test_a_node_that_a_migration_touched_rests(node: str) -> None:
     touched = {node: NOW - 100}
     found = planned(NODES[:2], PODS, used(BUSY, {"big": "3"}), coolDownTime=600, last_migrations=touched)
     assert not found.moves
-    told = "1 of 2 measured nodes rest, as a pod came or left less than 600s ago"
+    told = "1 of 2 measured nodes rest after a migration less than 600s ago"
     assert told in [one.reason for one in found.refusals]
     assert planned(NODES[:2], PODS, used(BUSY, {"big": "3"}), coolDownTime=60, last_migrations=touched).moves
 
@@ -153,7 +155,7 @@ def test_what_was_moved_here_lately_is_not_sent_back() -> None:
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        ({"thresholds": {"cpu": 80}}, "thresholds.cpu: is 80, above targetThresholds.cpu, 70"),
+        ({"thresholds": {"cpu": 80}}, "thresholds.cpu: is 80, above targetThresholds.cpu, which is 70"),
         ({"thresholds": {"disk": 8}}, "thresholds.disk: only cpu, memory and pods are measured"),
         ({"maxAge": "0s"}, "maxAge: must be above 0"),
         ({"numberOfNodes": -1}, "numberOfNodes: must not be negative"),

@@ -9,11 +9,11 @@ from restow.model.objects import Pod
 from restow.model.pods import stays_with_node
 from restow.model.resources import amounts
 from restow.planning.measures import (
-    node_imbalance,
-    ready_rows,
-    mean_and_deviation,
     cluster_overview,
     count_slots,
+    mean_and_deviation,
+    node_imbalance,
+    ready_rows,
     utilisation_percent,
 )
 from tests.model.cluster.builders import node, pod, reservation

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from restow.model.affinity import names_of
 from restow.model.cluster.owner_chains import OwnerChains
-from restow.model.cluster.undo import UndoLog
+from restow.model.cluster.undo_log import UndoLog
 from restow.model.objects import (
     ObjectMeta,
     ObjectReference,

@@ -10,7 +10,16 @@ import pytest
 import yaml
 
 from restow.model.wire import WireError
-from restow.planning.plan import Move, Place, Plan, Refusal, configuration_fingerprint, plan_document, read_plan, encode_plan
+from restow.planning.plan import (
+    Move,
+    Place,
+    Plan,
+    Refusal,
+    configuration_fingerprint,
+    encode_plan,
+    plan_document,
+    read_plan,
+)
 
 MOVE = Move(order=1, wave=1, namespace="a", pod="p", source="n1", target="n2", uid="u")
 PLAN = Plan(
@@ -62,8 +71,8 @@ def test_a_printed_plan_is_read_without_what_only_files_have(dump: Callable[[Any
         pytest.param("{strategy: s, moves: [{order: one}]}", "moves[0].order: expected an integer", id="inside a move"),
         pytest.param("{strategy: s, moves: [{order: 1}]}", "moves[0].from: missing", id="a move to nowhere"),
         pytest.param("moves: []", "strategy: missing", id="no strategy"),
-        pytest.param("", "one plan is expected, 0 documents are there", id="an empty file"),
-        pytest.param("{strategy: s}\n---\n{strategy: t}", "one plan is expected, 2 documents", id="two plans"),
+        pytest.param("", "expected one plan, found 0 documents", id="an empty file"),
+        pytest.param("{strategy: s}\n---\n{strategy: t}", "expected one plan, found 2 documents", id="two plans"),
         pytest.param("[", "not JSON", id="broken text"),
     ],
 )

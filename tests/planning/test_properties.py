@@ -20,16 +20,16 @@ from restow.model.objects import (
 from restow.model.resources import pod_requests
 from restow.model.snapshot import Snapshot
 from restow.planning.balance import imbalance_rates
-from restow.planning.usage_samples import UsageSamples, UsageSample
 from restow.planning.measures import utilisation_percent
-from restow.planning.plan import Move, Plan
-from restow.planning.replay import replay_plan
-from restow.planning.plan_request import PlanRequest
 from restow.planning.move_ordering import DesiredMove, order_moves
+from restow.planning.plan import Move, Plan
+from restow.planning.plan_request import PlanRequest
+from restow.planning.replay import replay_plan
 from restow.planning.strategies import make_plan
-from tests.planning.reference_checks import misplaced_disks, skews, violations
+from restow.planning.usage_samples import UsageSample, UsageSamples
 from tests.planning.clusters import NOW, free_nodes, request
 from tests.planning.random_clusters import asked_budgets, carried_out, snapshots, tried
+from tests.planning.reference_checks import misplaced_disks, skews, violations
 
 ARGUMENTS: dict[str, list[dict[str, Any]]] = {
     "defragmentation": [

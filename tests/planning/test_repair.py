@@ -12,8 +12,8 @@ from msgspec.structs import replace
 
 from restow.model.objects import Pod
 from restow.model.snapshot import Snapshot
-from restow.planning.plan_effect import measures_after
 from restow.planning.plan import Move, Place, Plan
+from restow.planning.plan_effect import measures_after
 from restow.planning.repair import RepairedPlan, repair_plan
 from restow.planning.replay import replay_plan
 from restow.planning.strategies import make_plan
@@ -71,7 +71,7 @@ CASES: dict[str, tuple[Snapshot, list[tuple[str, str, str]], list[str]]] = {
         base(app("guest", "4", on="b"), app("big", "7", on="c")),
         [],
         [
-            "is left out: it gains nothing without the others",
+            "is left out: it gains nothing without the other moves",
             "is left out: cannot go to b: insufficient cpu (requested 2, available 0)",
         ],
     ),

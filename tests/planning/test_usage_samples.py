@@ -6,8 +6,14 @@ from collections.abc import Sequence
 
 import pytest
 
-from restow.planning.usage_samples import UsageSamples, PrometheusQueries, UsageSample, PrometheusSample, samples_from_prometheus
 from restow.planning.plan import Move
+from restow.planning.usage_samples import (
+    PrometheusQueries,
+    PrometheusSample,
+    UsageSample,
+    UsageSamples,
+    samples_from_prometheus,
+)
 
 ASKED = PrometheusQueries()
 GIB = 2**30
@@ -17,7 +23,9 @@ def line(node: str, value: float, at: float = 100.0, **labels: str) -> Prometheu
     return PrometheusSample({"node": node, **labels}, at, value)
 
 
-def nodes(cpu: Sequence[PrometheusSample], memory: Sequence[PrometheusSample], times: Sequence[PrometheusSample] = ()) -> dict[str, UsageSample]:
+def nodes(
+    cpu: Sequence[PrometheusSample], memory: Sequence[PrometheusSample], times: Sequence[PrometheusSample] = ()
+) -> dict[str, UsageSample]:
     answers = {ASKED.nodes.cpu: cpu, ASKED.nodes.memory: memory, ASKED.nodes.time: times}
     return dict(samples_from_prometheus(ASKED, answers).nodes)
 
@@ -58,7 +66,7 @@ def test_pods_go_by_namespace_and_name() -> None:
     answers = {query: [PrometheusSample(labels, 5.0, 2.0)] for query in (ASKED.pods.cpu, ASKED.pods.memory)}
     found = samples_from_prometheus(ASKED, answers)
     assert found.pods == {("shop", "web-0"): UsageSample(5.0, {"cpu": 2000, "memory": 2})}
-    assert found.unavailable_reason == "Prometheus measures no node"
+    assert found.unavailable_reason == "Prometheus reports no node"
 
 
 def test_moves_take_what_a_pod_uses_along() -> None:

@@ -1,6 +1,6 @@
-"""The arguments of the strategies, as written in `pluginConfig`: read, filled with defaults, checked.
+"""Reads the arguments of the strategies from `pluginConfig`, fills in the defaults and checks them.
 
-Goes in: a map. Comes out: settings, or every mistake at once with its path (WireError).
+Goes in: a map. Comes out: settings, or a WireError with every mistake and its path.
 
     Defragmentation:      {resourceType: cpu, lowThresholds: {cpu: 30}, defragmentThresholds: {cpu: 70},
                            protectionThresholds: {cpu: 95}, numberOfNodes: 0, coolDownTime: 600, onlyIfEmptied: false,
@@ -24,8 +24,8 @@ from restow.model.resources import CPU, MEMORY, PODS
 from restow.model.selectors import EVERYTHING, LabelSelector, SelectorError, label_selector
 from restow.model.times import parse_duration
 from restow.model.wire import WireError, convert_readable
-from restow.planning.usage_samples import UsageSource, NodeUsageQueries, PodUsageQueries, PrometheusQueries
 from restow.planning.requested_usage import Percents
+from restow.planning.usage_samples import NodeUsageQueries, PodUsageQueries, PrometheusQueries, UsageSource
 
 DEFRAGMENTATION: Final = "Defragmentation"
 BALANCE: Final = "NodeResourceBalance"
@@ -46,7 +46,7 @@ class NamespaceFilterArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=Tru
 
 
 class StrategyArgs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
-    """What every strategy has."""
+    """The arguments that every strategy has."""
 
     api_version: str | None = None
     kind: str | None = None
@@ -89,7 +89,7 @@ class LoadAwareArgs(StrategyArgs, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class PodFilter(msgspec.Struct, frozen=True):
-    """Which pods a strategy may move, besides the rules of eviction. All pods count as usage."""
+    """Which pods a strategy may move, beside the rules of eviction. All pods count as usage."""
 
     include: frozenset[str] = frozenset()
     exclude: frozenset[str] = frozenset()
@@ -97,18 +97,20 @@ class PodFilter(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, namespaces: NamespaceFilterArgs | None, selector: LabelSelector) -> Self:
-        inside = namespaces or NamespaceFilterArgs()
-        return cls(frozenset(inside.include), frozenset(inside.exclude), selector)
+        namespaces = namespaces or NamespaceFilterArgs()
+        return cls(frozenset(namespaces.include), frozenset(namespaces.exclude), selector)
 
     def refusal_reason(self, pod: Pod) -> str:
         namespace = pod.metadata.namespace or "default"
         if (self.include and namespace not in self.include) or namespace in self.exclude:
             return f"evictableNamespaces leaves out namespace {namespace}"
-        return "" if self.selector.matches(pod.metadata.labels) else f"its labels do not match {self.selector}"
+        if not self.selector.matches(pod.metadata.labels):
+            return f"its labels do not match {self.selector}"
+        return ""
 
 
 class DefragmentationSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Percents by resource; each map has the resource type."""
+    """The thresholds are percentages by resource; each map has the resource type."""
 
     resource: str
     low_thresholds: Percents
@@ -123,13 +125,13 @@ class DefragmentationSettings(msgspec.Struct, frozen=True, kw_only=True):
 class BalanceSettings(msgspec.Struct, frozen=True, kw_only=True):
     resources: tuple[str, ...]
     max_threshold: float | None
-    """As the rates: 0.15 is 15 percentage points."""
+    """A rate, not a percentage: 0.15 is 15 percentage points."""
     cool_down: float
     pods: PodFilter
 
 
 class LoadAwareSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Percents by resource, of the same resources each."""
+    """The thresholds are percentages by resource, for the same resources each."""
 
     idle_thresholds: Percents
     busy_thresholds: Percents
@@ -143,7 +145,7 @@ def read_defragmentation(arguments: Mapping[str, Any]) -> DefragmentationSetting
     """Raises WireError."""
     names = [_ALSO_READ.get(key, key) for key in arguments]
     twice = [
-        Problem(key, f"is there twice, also as {_ALSO_READ[key]}")
+        Problem(key, f"is given twice, also as {_ALSO_READ[key]}")
         for key in arguments
         if _ALSO_READ.get(key, "") in arguments
     ]
@@ -154,15 +156,15 @@ def read_defragmentation(arguments: Mapping[str, Any]) -> DefragmentationSetting
     defragment = {resource: _DEFRAGMENT, **written.defragment_thresholds}
     protection = {resource: _PROTECTION, **written.protection_thresholds}
     maps = {"lowThresholds": low, "defragmentThresholds": defragment, "protectionThresholds": protection}
-    found = [*_percent_problems(maps), *shared_problems(written)]
+    mistakes = [*_percent_problems(maps), *shared_problems(written)]
     if members(unread).isdisjoint({*maps, "resourceType"}):
-        found += _crossing_problems(maps)
+        mistakes += _crossing_problems(maps)
     if not resource:
-        found.append(Problem("resourceType", "must name a resource"))
+        mistakes.append(Problem("resourceType", "must name a resource"))
     if written.number_of_nodes < 0:
-        found.append(Problem("numberOfNodes", f"must not be negative, is {written.number_of_nodes}"))
-    pods = read_pod_filter(written, found)
-    problems = [*twice, *besides(unread, found)]
+        mistakes.append(Problem("numberOfNodes", f"must not be negative, is {written.number_of_nodes}"))
+    pods = read_pod_filter(written, mistakes)
+    problems = [*twice, *besides(unread, mistakes)]
     if problems:
         raise WireError(DEFRAGMENTATION, problems)
     return DefragmentationSettings(
@@ -180,15 +182,15 @@ def read_defragmentation(arguments: Mapping[str, Any]) -> DefragmentationSetting
 def read_balance(arguments: Mapping[str, Any]) -> BalanceSettings:
     """Raises WireError."""
     written, unread = convert_readable(BalanceArgs, arguments, BALANCE)
-    found = list(shared_problems(written))
+    mistakes = list(shared_problems(written))
     if len(set(written.resources)) < 2 or len(set(written.resources)) < len(written.resources):
         listed = ", ".join(written.resources) or "nothing"
-        found.append(Problem("resources", f"at least two different resources can be in balance, listed: {listed}"))
+        mistakes.append(Problem("resources", f"must list at least two different resources, lists {listed}"))
     limit = written.max_threshold
     if limit is not None and not 0 <= limit <= 1:
-        found.append(Problem("maxThreshold", f"must be from 0 to 1, is {limit:g}"))
-    pods = read_pod_filter(written, found)
-    problems = besides(unread, found)
+        mistakes.append(Problem("maxThreshold", f"must be from 0 to 1, is {limit:g}"))
+    pods = read_pod_filter(written, mistakes)
+    problems = besides(unread, mistakes)
     if problems:
         raise WireError(BALANCE, problems)
     return BalanceSettings(
@@ -199,18 +201,18 @@ def read_balance(arguments: Mapping[str, Any]) -> BalanceSettings:
 def read_load_aware(arguments: Mapping[str, Any]) -> LoadAwareSettings:
     """Raises WireError."""
     written, unread = convert_readable(LoadAwareArgs, arguments, LOAD_AWARE)
-    found = [*shared_problems(written), *_load_problems(written), *_source_problems(written.metrics_utilization)]
+    mistakes = [*shared_problems(written), *_load_problems(written), *_source_problems(written.metrics_utilization)]
     if members(unread).isdisjoint({"thresholds", "targetThresholds"}):
-        found += _pair_problems(written)
-    pods = read_pod_filter(written, found)
-    problems = besides(unread, found)
+        mistakes += _pair_problems(written)
+    pods = read_pod_filter(written, mistakes)
+    problems = besides(unread, mistakes)
     if problems:
         raise WireError(LOAD_AWARE, problems)
     return LoadAwareSettings(
         idle_thresholds=written.thresholds,
         busy_thresholds=written.target_thresholds,
         number_of_nodes=written.number_of_nodes,
-        usage_source=_metering(written),
+        usage_source=_usage_source(written),
         cool_down=float(written.cool_down_time),
         pods=pods,
     )
@@ -231,40 +233,41 @@ def _load_problems(written: LoadAwareArgs) -> Iterator[Problem]:
 
 def _pair_problems(written: LoadAwareArgs) -> Iterator[Problem]:
     if written.thresholds.keys() != written.target_thresholds.keys() or not written.thresholds:
-        yield Problem("targetThresholds", "must be about the same resources as thresholds, at least one")
+        yield Problem("targetThresholds", "must have the same resources as thresholds, at least one")
     for name in sorted(written.thresholds.keys() & written.target_thresholds.keys()):
         low, high = written.thresholds[name], written.target_thresholds[name]
         if low > high:
-            yield Problem(join("thresholds", name), f"is {low:g}, above {join('targetThresholds', name)}, {high:g}")
+            target = join("targetThresholds", name)
+            yield Problem(join("thresholds", name), f"is {low:g}, above {target}, which is {high:g}")
 
 
 def _source_problems(written: _UtilizationArgs) -> Iterator[Problem]:
     if written.source not in SOURCES:
-        told = f"expected one of {', '.join(SOURCES)}, got {written.source!r}"
-        yield Problem("metricsUtilization.source", told)
+        reason = f"expected one of {', '.join(SOURCES)}, got {written.source!r}"
+        yield Problem("metricsUtilization.source", reason)
     elif written.prometheus is not None and written.source != PROMETHEUS:
-        yield Problem("metricsUtilization.prometheus", f"is without effect while the source is {written.source}")
+        yield Problem("metricsUtilization.prometheus", f"has no effect while the source is {written.source}")
     elif written.prometheus is not None:
-        asked = written.prometheus
-        needed = {
-            "nodeLabel": asked.node_label,
-            "nodes.cpu": asked.nodes.cpu,
-            "nodes.memory": asked.nodes.memory,
-            "pods.cpu": asked.pods.cpu,
-            "pods.memory": asked.pods.memory,
+        prometheus = written.prometheus
+        required = {
+            "nodeLabel": prometheus.node_label,
+            "nodes.cpu": prometheus.nodes.cpu,
+            "nodes.memory": prometheus.nodes.memory,
+            "pods.cpu": prometheus.pods.cpu,
+            "pods.memory": prometheus.pods.memory,
         }
-        for path, text in needed.items():
+        for path, text in required.items():
             if not text:
                 yield Problem(f"metricsUtilization.prometheus.{path}", "must not be empty")
 
 
-def _metering(written: LoadAwareArgs) -> UsageSource:
-    asked = written.metrics_utilization
+def _usage_source(written: LoadAwareArgs) -> UsageSource:
+    utilization = written.metrics_utilization
     max_age = float(parse_duration(written.max_age))
-    if asked.source != PROMETHEUS:
+    if utilization.source != PROMETHEUS:
         return UsageSource(max_age=max_age)
-    chosen = asked.prometheus or _PrometheusArgs()
-    queries = PrometheusQueries(node_label=chosen.node_label, nodes=chosen.nodes, pods=chosen.pods)
+    prometheus = utilization.prometheus or _PrometheusArgs()
+    queries = PrometheusQueries(node_label=prometheus.node_label, nodes=prometheus.nodes, pods=prometheus.pods)
     return UsageSource(max_age=max_age, queries=queries)
 
 
@@ -281,15 +284,13 @@ def _crossing_problems(maps: Mapping[str, Percents]) -> Iterator[Problem]:
         ("defragmentThresholds", "protectionThresholds"),
     ):
         for resource in sorted(maps[smaller].keys() & maps[larger].keys()):
-            least, most = maps[smaller][resource], maps[larger][resource]
-            if least > most:
-                yield Problem(
-                    join(smaller, resource), f"is {least:g}, above {join(larger, resource)}, which is {most:g}"
-                )
+            low, high = maps[smaller][resource], maps[larger][resource]
+            if low > high:
+                yield Problem(join(smaller, resource), f"is {low:g}, above {join(larger, resource)}, which is {high:g}")
 
 
 def shared_problems(written: StrategyArgs) -> Iterator[Problem]:
-    """What is wrong with arguments that every strategy has."""
+    """The mistakes in the arguments that every strategy has."""
     if written.cool_down_time < 0:
         yield Problem("coolDownTime", f"must not be negative, is {written.cool_down_time}")
     if written.evictable_namespaces is not None:
@@ -297,12 +298,13 @@ def shared_problems(written: StrategyArgs) -> Iterator[Problem]:
 
 
 def read_pod_filter(written: StrategyArgs, problems: list[Problem]) -> PodFilter:
-    """Which pods are meant; a selector that cannot be read is one more problem."""
+    """The pod filter of a strategy. A selector that cannot be read is appended to the problems."""
     return PodFilter.of(written.evictable_namespaces, read_selector(written.label_selector, "labelSelector", problems))
 
 
 def read_selector(written: SelectorSpec | None, path: str, problems: list[Problem]) -> LabelSelector:
-    """What a selector selects, everything where there is none; one that cannot be read is one more problem."""
+    """A label selector, which selects everything if none is written. If it cannot be read, that is appended to the
+    problems."""
     try:
         return selector_from_spec(written)
     except SelectorError as mistake:

@@ -1,8 +1,10 @@
-"""Cool-down: what was moved lately is left alone for a while, so that no two runs undo each other.
+"""Cool-down: nodes rest for a while after a migration, and a pod does not move back, so that no two plans undo each
+other.
 
-Goes in: a snapshot, whose pods say when and from where they were moved, and what finished migrations tell. Comes out:
-the nodes that rest, and the node a pod must not be sent back to. Times are of other machines, whose clocks may be
-ahead: what was moved so far in the future that it could not matter yet does not matter.
+Goes in: a snapshot, whose pods are annotated with the time and the source of their last move, and the times of finished
+migration jobs. Comes out: the nodes that rest, and the node that a pod must not move back to. The times were written by
+other machines, whose clocks may be ahead of ours: a time that lies more than a cool-down in the future is a mistake and
+is ignored, because it would stop planning until then.
 """
 
 from __future__ import annotations
@@ -15,38 +17,41 @@ from restow.model.snapshot import Snapshot
 from restow.model.times import TimeError, parse_time
 
 
-def nodes_cooling_down(snapshot: Snapshot, migrated: Mapping[str, float], now: float, seconds: float) -> frozenset[str]:
-    """Nodes that a pod left or came to by migration less than so many seconds ago."""
+def nodes_cooling_down(
+    snapshot: Snapshot, last_migrations: Mapping[str, float], now: float, seconds: float
+) -> frozenset[str]:
+    """The nodes that a pod left or came to by migration less than so many seconds ago."""
     if seconds <= 0:
         return frozenset()
-    times = last_migration_times(snapshot, migrated, now + seconds)
+    times = last_migration_times(snapshot, last_migrations, now + seconds)
     return frozenset(node for node, when in times.items() if now - when < seconds)
 
 
 def cool_down_message(seconds: float, node: str = "") -> str:
-    """What nodes do that rest, and why; or one of them, by name."""
-    return f"{f'{node} rests' if node else 'rest'}, as a pod came or left less than {seconds:g}s ago"
+    """Why a node is left alone; without a node, the end of a sentence about several."""
+    return f"{f'{node} rests' if node else 'rest'} after a migration less than {seconds:g}s ago"
 
 
-def last_migration_times(snapshot: Snapshot, migrated: Mapping[str, float], until: float) -> dict[str, float]:
-    """By node: when a pod last left it or came to it by migration before some time, as far as anybody can tell."""
-    found = {node: when for node, when in migrated.items() if when < until}
-    for one in snapshot.pods.known.values():
-        move = _last_move(one.pod)
+def last_migration_times(snapshot: Snapshot, last_migrations: Mapping[str, float], until: float) -> dict[str, float]:
+    """By node: when a pod last left it or came to it by migration, among the known migrations before `until`."""
+    times = {node: when for node, when in last_migrations.items() if when < until}
+    for occupant in snapshot.pods.known.values():
+        move = _last_move(occupant.pod)
         if move is not None and move[1] < until:
-            for node in (one.node, move[0]):
-                found[node] = max(move[1], found.get(node, move[1]))
-    return found
+            source, moved_at = move
+            for node in (occupant.node, source):
+                times[node] = max(moved_at, times.get(node, moved_at))
+    return times
 
 
 def recent_source(pod: Pod, now: float, seconds: float) -> str | None:
-    """The node a pod was moved from less than so many seconds ago; None if it was not."""
+    """The node that a pod was moved from less than so many seconds ago; None if it was not moved since."""
     move = _last_move(pod)
     return move[0] if move is not None and abs(now - move[1]) < seconds else None
 
 
 def _last_move(pod: Pod) -> tuple[str, float] | None:
-    """From where a pod was moved, and when."""
+    """The node that a pod was moved from, and when; None if its annotations do not say so."""
     annotations = pod.metadata.annotations
     if not annotations or MOVED_AT_ANNOTATION not in annotations or MOVED_FROM_ANNOTATION not in annotations:
         return None

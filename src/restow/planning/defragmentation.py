@@ -1,15 +1,18 @@
-"""Defragmentation: pods of little used nodes move to well used ones, so that room gathers on the nodes they leave.
+"""The strategy Defragmentation: moves pods from little used nodes to well used ones, so that free room gathers.
 
-    sources   Ready, every lowThreshold strictly above their use, not labelled critical=true, not resting; least used
-              first
-    pods      of a source, those that may move; largest request of the resource type first
-    targets   Ready, use strictly between every defragmentThreshold and protectionThreshold; most used first, as use
-              grows with the moves planned; a move never brings one above a protectionThreshold
+Goes in: a snapshot and a request. Comes out: a plan.
 
-Use is what all pods request and reservations hold, per what the node offers; a node that does not offer a resource
-there is a threshold for is neither. Unless there are more sources than `numberOfNodes`, nothing happens. With
-`onlyIfEmptied` a source is left alone if one of its guests has to stay, for whatever reason. Where LoadAware is at
-work, too, no target becomes too busy for it.
+    sources   Ready nodes, below every lowThreshold, not labelled critical=true and not in their cool-down; the least
+              used first
+    pods      the candidates of a source; the largest request of the resource type first
+    targets   Ready nodes, above every defragmentThreshold and below every protectionThreshold (all strictly); the most
+              used first, as usage grows with the moves planned. A move never brings a target above a
+              protectionThreshold
+
+Usage is what all pods request and what reservations hold, divided by the allocatable amount. A node that does not offer
+a resource that has a threshold is neither source nor target. Nothing happens unless there are more sources than
+`numberOfNodes`. With `onlyIfEmptied` a source is left alone if one of its pods has to stay, for whatever reason. If the
+policy has LoadAware as well, no target becomes busier than LoadAware allows.
 """
 
 from __future__ import annotations
@@ -22,17 +25,17 @@ from restow.model.pods import full_name
 from restow.model.snapshot import Snapshot
 from restow.model.words import number_of
 from restow.planning.arguments import DefragmentationSettings, read_defragmentation
-from restow.planning.move_simulation import MoveSimulation
-from restow.planning.cooldown import nodes_cooling_down, cool_down_message
-from restow.planning.plan_effect import measures_after, object_versions
+from restow.planning.cooldown import cool_down_message, nodes_cooling_down
 from restow.planning.cycle_limits import MoveCounter
-from restow.planning.measures import cluster_overview
-from restow.planning.eviction_rules import general_refusal, foreign_pod_refusals, candidates_on_node, pod_refusal
-from restow.planning.peer_constraints import PeerConstraints
 from restow.planning.defragmentation_nodes import DefragmentationNodes
+from restow.planning.eviction_rules import candidates_on_node, foreign_pod_refusals, general_refusal, pod_refusal
+from restow.planning.measures import cluster_overview
+from restow.planning.move_ordering import DesiredMove, OrderedMoves, order_moves
+from restow.planning.move_simulation import MoveSimulation
+from restow.planning.peer_constraints import PeerConstraints
 from restow.planning.plan import Measures, Plan, Refusal
+from restow.planning.plan_effect import measures_after, object_versions
 from restow.planning.plan_request import PlanRequest
-from restow.planning.move_ordering import OrderedMoves, DesiredMove, order_moves
 from restow.planning.requested_usage import Percents
 from restow.scheduling.explain import count_reasons, reason_histogram
 
@@ -40,15 +43,19 @@ from restow.scheduling.explain import count_reasons, reason_histogram
 def plan_defragmentation(snapshot: Snapshot, request: PlanRequest) -> Plan:
     """Plan by the rules above. Raises WireError for wrong arguments."""
     settings = read_defragmentation(request.arguments)
+    thresholds = {*settings.low_thresholds, *settings.defragment_thresholds, *settings.protection_thresholds}
 
     def measure(cluster: Snapshot) -> Measures:
-        return cluster_overview(cluster, sorted({*settings.low_thresholds, *settings.defragment_thresholds, *settings.protection_thresholds}))
+        return cluster_overview(cluster, sorted(thresholds))
 
     before = measure(snapshot)
-    with MoveSimulation(snapshot, request.engine, request.now) as bookings:
-        run = _DefragmentationRun(bookings, request, settings)
-        refusals = run.run()
-    ordered = _ordered(snapshot, request, run.wanted, whole=settings.only_if_emptied)
+    # 1. Choose a target for each pod, as if the moves were made one after the other.
+    with MoveSimulation(snapshot, request.engine, request.now) as simulation:
+        run = _DefragmentationRun(simulation, request, settings)
+        refusals = run.choose_moves()
+    # 2. Put the moves in waves. That may drop some.
+    ordered = _ordered_moves(snapshot, request, run.desired_moves, whole_nodes=settings.only_if_emptied)
+    # 3. Measure what is left of them.
     return Plan(
         strategy="defragmentation",
         moves=ordered.moves,
@@ -59,185 +66,202 @@ def plan_defragmentation(snapshot: Snapshot, request: PlanRequest) -> Plan:
     )
 
 
-def _ordered(snapshot: Snapshot, request: PlanRequest, wanted: list[DesiredMove], *, whole: bool) -> OrderedMoves:
-    """The moves in waves. As a `whole`, the pods of a node go all or not at all, so that a node one of whose pods no
-    order brings to its target is left alone."""
-    stuck: tuple[Refusal, ...] = ()
+def _ordered_moves(
+    snapshot: Snapshot, request: PlanRequest, desired: list[DesiredMove], *, whole_nodes: bool
+) -> OrderedMoves:
+    """The moves in waves. With `whole_nodes` the pods of a node move all or not at all: if one of them cannot, the
+    others stay as well, and the rest is ordered again without them."""
+    dropped: tuple[Refusal, ...] = ()
     while True:
-        ordered = order_moves(snapshot, request, wanted, max_moves=request.max_moves)
-        if not (whole and ordered.dropped):
-            return OrderedMoves(ordered.moves, (*stuck, *ordered.dropped))
-        pods = [snapshot.pods.known[one.uid] for one in wanted]
-        dropped = {(one.namespace, one.pod) for one in ordered.dropped}
-        nodes = {one.node for one in pods if full_name(one.pod) in dropped}
-        others = [one for one in pods if one.node in nodes and full_name(one.pod) not in dropped]
-        why = "could not be emptied: no order of moves brings every pod to its target"
-        stuck += (*ordered.dropped, *(pod_refusal(one.pod, f"{one.node} {why}") for one in others))
-        wanted = [one for one, pod in zip(wanted, pods, strict=True) if pod.node not in nodes]
+        ordered = order_moves(snapshot, request, desired, max_moves=request.max_moves)
+        if not (whole_nodes and ordered.dropped):
+            return OrderedMoves(ordered.moves, (*dropped, *ordered.dropped))
+        pods = [snapshot.pods.known[move.uid] for move in desired]
+        dropped_names = {(refusal.namespace, refusal.pod) for refusal in ordered.dropped}
+        nodes = {pod.node for pod in pods if full_name(pod.pod) in dropped_names}
+        others = [pod for pod in pods if pod.node in nodes and full_name(pod.pod) not in dropped_names]
+        reason = "could not be emptied: no order of moves brings every pod to its target"
+        dropped += (*ordered.dropped, *(pod_refusal(pod.pod, f"{pod.node} {reason}") for pod in others))
+        desired = [move for move, pod in zip(desired, pods, strict=True) if pod.node not in nodes]
 
 
-_TRIES = 4
-"""How many targets are asked one by one before all nodes are asked at once."""
+_TRIED_ONE_BY_ONE = 4
+"""How many targets are tried one by one, before the filters run over all nodes at once."""
 
 
 class _SourceAttempt(msgspec.Struct):
     """One source being emptied."""
 
-    tally: MoveCounter
-    most: int
-    """How many pods may move."""
+    move_counter: MoveCounter
+    max_moves: int
     moved: list[tuple[Occupant, int]] = []
-    """With their target rows."""
+    """Pods with the rows of their targets."""
     unplaced: list[Occupant] = []
-    beyond: list[Refusal] = []
-    """Kept back by limits."""
+    """Pods without a target."""
+    over_limit: list[Refusal] = []
+    """Pods that a limit of the cycle keeps on the node."""
 
 
 class _DefragmentationRun:
-    def __init__(self, bookings: MoveSimulation, request: PlanRequest, settings: DefragmentationSettings) -> None:
-        self.wanted: list[DesiredMove] = []
-        self._bookings = bookings
-        self._snapshot = snapshot = bookings.snapshot
+    def __init__(self, simulation: MoveSimulation, request: PlanRequest, settings: DefragmentationSettings) -> None:
+        self.desired_moves: list[DesiredMove] = []
+        self._simulation = simulation
+        self._snapshot = snapshot = simulation.snapshot
         self._request = request
         self._settings = settings
-        self._packing = DefragmentationNodes(snapshot, settings)
-        self._neighbours = PeerConstraints(snapshot, request)
-        self._tally = request.move_counter.copy()
+        self._nodes = DefragmentationNodes(snapshot, settings)
+        self._peers = PeerConstraints(snapshot, request)
+        self._move_counter = request.move_counter.copy()
         self._unplaced: list[Occupant] = []
-        self._targets: RowIndex = np.flatnonzero(self._packing.target_rows)
+        self._targets: RowIndex = np.flatnonzero(self._nodes.target_rows)
 
-    def run(self) -> list[Refusal]:
-        """Book moves until nothing is left to do; what stays, and why."""
+    def choose_moves(self) -> list[Refusal]:
+        """Choose moves until there are no more; returns which pods stay, and why."""
         settings = self._settings
-        low, targets = int(self._packing.low_rows.sum()), int(self._packing.target_rows.sum())
-        if not self._packing.has_enough_sources:
-            needed = f"; numberOfNodes {settings.number_of_nodes} asks for more" if settings.number_of_nodes else ""
-            return [general_refusal(f"{number_of(low, 'node', 'are')} below lowThresholds ({_told(settings.low_thresholds)}){needed}")]
+        low, targets = int(self._nodes.low_rows.sum()), int(self._nodes.target_rows.sum())
+        if not self._nodes.has_enough_sources:
+            minimum = settings.number_of_nodes
+            required = f"; numberOfNodes requires more than {minimum}" if minimum else ""
+            thresholds = _threshold_list(settings.low_thresholds)
+            return [general_refusal(f"{number_of(low, 'node', 'are')} below lowThresholds ({thresholds}){required}")]
         if not targets:
-            above, below = _told(settings.defragment_thresholds), _told(settings.protection_thresholds)
-            return [general_refusal(f"no node is between defragmentThresholds ({above}) and protectionThresholds ({below})")]
+            above, below = (
+                _threshold_list(settings.defragment_thresholds),
+                _threshold_list(settings.protection_thresholds),
+            )
+            reason = f"no node is between defragmentThresholds ({above}) and protectionThresholds ({below})"
+            return [general_refusal(reason)]
         sources, refusals = self._sources()
         for number, node in enumerate(sources):
-            if len(self.wanted) >= self._request.max_moves:
-                left = len(sources) - number
-                moves = number_of(len(self.wanted), "move")
-                refusals.append(
-                    general_refusal(f"{number_of(left, 'more source', 'are')} left after {moves}, the most asked for")
-                )
+            if len(self.desired_moves) >= self._request.max_moves:
+                left = number_of(len(sources) - number, "more source", "are")
+                limit = number_of(len(self.desired_moves), "move")
+                refusals.append(general_refusal(f"{left} left: the limit of {limit} is reached"))
                 break
-            refusals += self._leave(node)
-        return refusals + self._explain_unplaced()
+            refusals += self._move_pods_off(node)
+        return refusals + self._unplaced_refusals()
 
     def _sources(self) -> tuple[list[str], list[Refusal]]:
-        """In order; and how many of them rest."""
+        """The sources in order, and a sentence about those in their cool-down."""
         request, cool_down = self._request, self._request.cool_down(self._settings.cool_down)
-        rest = nodes_cooling_down(self._snapshot, request.last_migrations, request.now, cool_down)
-        names = [self._snapshot.rows.name(row) or "" for row in self._packing.source_rows().tolist()]
-        left = [name for name in names if name not in rest]
-        told = f"{len(names) - len(left)} of {len(names)} sources {cool_down_message(cool_down)}"
-        return left, [general_refusal(told)] if len(left) < len(names) else []
+        resting = nodes_cooling_down(self._snapshot, request.last_migrations, request.now, cool_down)
+        names = [self._snapshot.rows.name(row) or "" for row in self._nodes.source_rows().tolist()]
+        sources = [name for name in names if name not in resting]
+        if len(sources) == len(names):
+            return sources, []
+        message = f"{len(names) - len(sources)} of {len(names)} sources {cool_down_message(cool_down)}"
+        return sources, [general_refusal(message)]
 
-    def _leave(self, node: str) -> list[Refusal]:
-        """Move the pods of one source; those that may not, and why."""
-        guests = candidates_on_node(self._snapshot, node, self._request.eviction_rules)
-        reasons = [(one, self._settings.pods.refusal_reason(one.pod)) for one in guests.candidates]
-        refusals = [*guests.refusals, *(pod_refusal(one.pod, why) for one, why in reasons if why)]
-        pods = [one for one, why in reasons if not why]
-        pods.sort(key=lambda one: (-self._packing.usage.pod_request(self._settings.resource, one), full_name(one.pod)))
-        return [*refusals, *(self._empty(node, pods, guests.staying_count + len(guests.candidates) - len(pods)))]
+    def _move_pods_off(self, node: str) -> list[Refusal]:
+        """Choose moves for the pods of one source; returns which of them stay, and why."""
+        on_node = candidates_on_node(self._snapshot, node, self._request.eviction_rules)
+        reasons = [(pod, self._settings.pods.refusal_reason(pod.pod)) for pod in on_node.candidates]
+        refusals = [*on_node.refusals, *(pod_refusal(pod.pod, reason) for pod, reason in reasons if reason)]
+        pods = [pod for pod, reason in reasons if not reason]
+        pods.sort(key=lambda pod: (-self._nodes.usage.pod_request(self._settings.resource, pod), full_name(pod.pod)))
+        staying = on_node.staying_count + len(on_node.candidates) - len(pods)
+        return [*refusals, *self._empty_node(node, pods, staying)]
 
-    def _empty(self, node: str, pods: list[Occupant], stay: int) -> list[Refusal]:
-        """Move these pods of a source, where others stay; those that do not, and why."""
-        whole = self._settings.only_if_emptied
-        if whole and (why := self._why_not_whole(node, pods, stay)):
-            return _not_emptied(node, pods, why)
-        attempt = _SourceAttempt(self._tally.copy(), self._request.max_moves - len(self.wanted))
-        with self._bookings.trial() as keep:
-            for one in pods:
-                self._try(one, node, attempt)
-            if not (whole and attempt.unplaced):
+    def _empty_node(self, node: str, pods: list[Occupant], staying: int) -> list[Refusal]:
+        """Choose moves for these pods of a source, on which `staying` other pods stay; returns the refusals."""
+        whole_node = self._settings.only_if_emptied
+        if whole_node and (reason := self._why_not_emptied(node, pods, staying)):
+            return _not_emptied(node, pods, reason)
+        attempt = _SourceAttempt(self._move_counter.copy(), self._request.max_moves - len(self.desired_moves))
+        with self._simulation.trial() as keep:
+            for pod in pods:
+                self._try_pod(pod, node, attempt)
+            if not (whole_node and attempt.unplaced):
                 keep()
-                self._tally = attempt.tally
-                self.wanted += [DesiredMove(one.key, self._snapshot.rows.name(row) or "") for one, row in attempt.moved]
+                self._move_counter = attempt.move_counter
+                self.desired_moves += [DesiredMove(pod.key, self._node_name(row)) for pod, row in attempt.moved]
                 self._unplaced += attempt.unplaced
-                return attempt.beyond
-        for one, row in attempt.moved:
-            self._add(one, row, -1)
+                return attempt.over_limit
+        # The simulation has undone the moves of this source; the usage of nodes is undone here.
+        for pod, row in attempt.moved:
+            self._add_pod(pod, row, -1)
         return _not_emptied(node, pods, f"{len(attempt.unplaced)} of {len(pods)} pods find no target")
 
-    def _why_not_whole(self, node: str, pods: list[Occupant], stay: int) -> str:
-        """What keeps a source from being emptied, before anybody looks for targets."""
-        left = self._request.max_moves - len(self.wanted)
-        if stay:
-            return f"{stay} of {stay + len(pods)} pods stay there"
+    def _why_not_emptied(self, node: str, pods: list[Occupant], staying: int) -> str:
+        """Why a source cannot be emptied, whatever the targets; empty if it can."""
+        left = self._request.max_moves - len(self.desired_moves)
+        if staying:
+            return f"{staying} of {staying + len(pods)} pods stay there"
         if len(pods) > left:
-            return f"only {number_of(left, 'more move', 'are')} asked for"
-        return self._tally.limit_on_pods((full_name(one.pod)[0] for one in pods), node)
+            return f"only {number_of(left, 'more move', 'are')} allowed"
+        return self._move_counter.limit_on_pods((full_name(pod.pod)[0] for pod in pods), node)
 
-    def _try(self, pod: Occupant, node: str, attempt: _SourceAttempt) -> None:
-        if len(attempt.moved) >= attempt.most:
+    def _try_pod(self, pod: Occupant, node: str, attempt: _SourceAttempt) -> None:
+        if len(attempt.moved) >= attempt.max_moves:
             return
         namespace, _ = full_name(pod.pod)
-        if why := attempt.tally.limit_reached(namespace, node):
-            attempt.beyond.append(pod_refusal(pod.pod, why))
-        elif (row := self._move(pod)) is None:
+        if reason := attempt.move_counter.limit_reached(namespace, node):
+            attempt.over_limit.append(pod_refusal(pod.pod, reason))
+        elif (row := self._reserve_target(pod)) is None:
             attempt.unplaced.append(pod)
         else:
-            attempt.tally.count_move(namespace, node)
+            attempt.move_counter.count_move(namespace, node)
             attempt.moved.append((pod, row))
 
-    def _move(self, pod: Occupant) -> int | None:
-        """Hold the most used target that takes the pod; None if there is none."""
-        rows = self._neighbours.rows_kept_cool(pod, self._packing.rows_accepting(pod, self._targets))
-        rows = rows[self._bookings.has_room_mask(pod.key, rows)]
-        row = self._bookings.first_feasible_row(pod.key, self._packing.most_used_first(rows)[:_TRIES])
-        if row is None and len(rows) > _TRIES:
-            rows = np.intersect1d(rows, self._bookings.feasible_rows(pod.key), assume_unique=True)
-            row = next(iter(self._packing.most_used_first(rows)), None)
+    def _reserve_target(self, pod: Occupant) -> int | None:
+        """Reserve the most used target that has room for the pod and passes the filters; None if there is none."""
+        rows = self._peers.rows_kept_cool(pod, self._nodes.rows_accepting(pod, self._targets))
+        rows = rows[self._simulation.has_room_mask(pod.key, rows)]
+        # Mostly one of the first targets does, and a few single nodes are filtered faster than all nodes.
+        first = self._nodes.most_used_first(rows)[:_TRIED_ONE_BY_ONE]
+        row = self._simulation.first_feasible_row(pod.key, first)
+        if row is None and len(rows) > _TRIED_ONE_BY_ONE:
+            rows = np.intersect1d(rows, self._simulation.feasible_rows(pod.key), assume_unique=True)
+            row = next(iter(self._nodes.most_used_first(rows)), None)
         if row is None:
             return None
-        self._bookings.reserve_target(pod.key, self._snapshot.rows.name(row) or "")
-        self._add(pod, row)
+        self._simulation.reserve_target(pod.key, self._node_name(row))
+        self._add_pod(pod, row)
         return row
 
-    def _add(self, pod: Occupant, row: int, sign: int = 1) -> None:
-        self._packing.usage.add_pod(pod, row, sign)
-        self._neighbours.add_pod(pod, row, sign)
+    def _add_pod(self, pod: Occupant, row: int, sign: int = 1) -> None:
+        self._nodes.usage.add_pod(pod, row, sign)
+        self._peers.add_pod(pod, row, sign)
+
+    def _node_name(self, row: int) -> str:
+        return self._snapshot.rows.name(row) or ""
 
     # --- why not ------------------------------------------------------------------------------------------------------
 
-    def _explain_unplaced(self) -> list[Refusal]:
-        """Why pods found no target, as it is once all moves are booked; asked once for pods that are alike."""
-        told: dict[PodClass, str] = {}
+    def _unplaced_refusals(self) -> list[Refusal]:
+        """Why pods found no target, with all moves made; computed once per pod class."""
+        reasons: dict[PodClass, str] = {}
         refusals: list[Refusal] = []
-        for one in self._unplaced:
-            alike = self._snapshot.class_of(one.pod, one.shape)
-            if alike not in told:
-                told[alike] = self._why_unplaced(one)
-            refusals.append(pod_refusal(one.pod, told[alike]))
+        for pod in self._unplaced:
+            pod_class = self._snapshot.class_of(pod.pod, pod.shape)
+            if pod_class not in reasons:
+                reasons[pod_class] = self._why_unplaced(pod)
+            refusals.append(pod_refusal(pod.pod, reasons[pod_class]))
         return refusals
 
     def _why_unplaced(self, pod: Occupant) -> str:
         targets = self._targets
-        survey = self._bookings.survey_nodes(pod.key, targets)
-        reasons = count_reasons(survey.refusals)
-        rows = np.array([self._snapshot.rows.find(name) for name in survey.feasible], np.intp)
-        takers = self._packing.rows_accepting(pod, rows)
-        if len(takers) < len(rows):
-            told = f"would be above protectionThresholds ({_told(self._settings.protection_thresholds)})"
-            reasons[told] = len(rows) - len(takers)
-        unknown = int(self._neighbours.unmeasured_rows()[takers].sum())
-        hot = len(takers) - len(self._neighbours.rows_kept_cool(pod, takers)) - unknown
-        if unknown:
-            reasons["may be busier than LoadAware allows, which is not known now"] = unknown
-        if hot:
-            reasons["would be busier than LoadAware allows"] = hot
-        return f"0/{len(targets)} target nodes take it: {reason_histogram(reasons)}" if reasons else survey.message
+        diagnosis = self._simulation.survey_nodes(pod.key, targets)
+        reasons = count_reasons(diagnosis.refusals)
+        rows = np.array([self._snapshot.rows.find(name) for name in diagnosis.feasible], np.intp)
+        accepting = self._nodes.rows_accepting(pod, rows)
+        if len(accepting) < len(rows):
+            thresholds = _threshold_list(self._settings.protection_thresholds)
+            reasons[f"would be above protectionThresholds ({thresholds})"] = len(rows) - len(accepting)
+        unmeasured = int(self._peers.unmeasured_rows()[accepting].sum())
+        busy = len(accepting) - len(self._peers.rows_kept_cool(pod, accepting)) - unmeasured
+        if unmeasured:
+            reasons["has no recent usage sample, which LoadAware requires"] = unmeasured
+        if busy:
+            reasons["would be busier than LoadAware allows"] = busy
+        if not reasons:
+            return diagnosis.message
+        return f"0/{len(targets)} target nodes are available: {reason_histogram(reasons)}"
 
 
-def _not_emptied(node: str, pods: list[Occupant], why: str) -> list[Refusal]:
-    return [pod_refusal(one.pod, f"{node} could not be emptied: {why}") for one in pods]
+def _not_emptied(node: str, pods: list[Occupant], reason: str) -> list[Refusal]:
+    return [pod_refusal(pod.pod, f"{node} could not be emptied: {reason}") for pod in pods]
 
 
-def _told(percents: Percents) -> str:
+def _threshold_list(percents: Percents) -> str:
     return ", ".join(f"{name} {percents[name]:g}%" for name in sorted(percents))

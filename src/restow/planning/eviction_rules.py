@@ -1,8 +1,9 @@
-"""What may move, why not, and how many at once.
+"""Which pods may move, why others may not, and how many may move at the same time.
 
-Goes in: the configured protections, the budgets and workloads of a cluster. Comes out: for a pod the reason against
-moving it, or what it draws on while it moves; for nodes, who of their guests may move and a refusal for each of the
-others. Pods of other schedulers are counted in one refusal, because nobody would take the seats kept for them.
+Goes in: the configured protections, and the budgets and workloads of a cluster. Comes out: for a pod, the reason why it
+may not move, or the limits that it counts against while it moves; for a node, the candidates (its pods that may move)
+and a refusal for each other pod. Pods of other schedulers are counted in one refusal: their scheduler would ignore the
+seat that Restow reserves for the successor.
 """
 
 from __future__ import annotations
@@ -12,31 +13,30 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import msgspec
 
 from restow.eviction.budgets import Budget, Budgets, exhausted_budget
-from restow.eviction.protections import Protections, PodContext, eviction_refusals
+from restow.eviction.protections import PodContext, Protections, eviction_refusals
 from restow.eviction.shared_claims import SharedClaims
 from restow.eviction.workloads import Workloads
 from restow.model.cluster import Occupant
 from restow.model.objects import PersistentVolumeClaim, Pod
 from restow.model.pods import full_name, scheduler_of, stays_with_node
+from restow.model.reservations.matching import requested_reservation, why_not_moved_from_named
 from restow.model.snapshot import Snapshot
 from restow.model.words import number_of
 from restow.planning.plan import Refusal
 from restow.planning.plan_request import DisruptionLimit, EvictionRules
 from restow.scheduling.jobs import why_successor_unschedulable
-from restow.model.reservations.matching import why_not_moved_from_named, requested_reservation
 from restow.scheduling.pod_group_cache import PodGroupCache
 
 WorkloadLimit = Callable[[int, bool], int | None]
-"""How many pods of a workload may be on the move at once: of so many replicas, with a budget or without; None for any
+"""(replicas, whether a budget covers them) to how many pods of a workload may move at the same time; None for any
 number."""
 
 
 class ConfiguredEvictionRules(msgspec.Struct, frozen=True, kw_only=True):
-    """The rules of eviction, read off a cluster."""
+    """The rules of eviction by the configuration and the state of a cluster."""
 
     snapshot: Snapshot
     pod_groups: PodGroupCache
-    """The gangs that pods belong to."""
     now: float
     protections: Protections = Protections()
     budgets: Budgets = msgspec.field(default_factory=Budgets)
@@ -55,34 +55,39 @@ class ConfiguredEvictionRules(msgspec.Struct, frozen=True, kw_only=True):
         return next(self.refusal_reasons(pod), "")
 
     def refusal_reasons(self, pod: Pod) -> Iterator[str]:
-        """Every reason against moving it, the gravest first."""
-        around = self.eviction_context(pod)
-        yield from eviction_refusals(pod, self.protections, around)
-        if lacking := self._stranded(pod):
-            yield lacking
+        """Every reason why the pod may not move, those that last longest first."""
+        context = self.eviction_context(pod)
+        yield from eviction_refusals(pod, self.protections, context)
+        if reason := self._why_successor_unschedulable(pod):
+            yield reason
         if name := requested_reservation(pod, self.snapshot.owner_chains.group_of):
             yield why_not_moved_from_named(name)
-        if short := exhausted_budget(around.budgets, pod):
-            yield short
+        if reason := exhausted_budget(context.budgets, pod):
+            yield reason
 
-    def _stranded(self, pod: Pod) -> str | None:
+    def _why_successor_unschedulable(self, pod: Pod) -> str | None:
         gang = self.pod_groups.gang_of(pod)
-        return why_successor_unschedulable(pod, self.pod_groups.group(gang), self.pod_groups.readiness(gang)) if gang is not None else None
+        return (
+            why_successor_unschedulable(pod, self.pod_groups.group(gang), self.pod_groups.readiness(gang))
+            if gang is not None
+            else None
+        )
 
     def disruption_limits(self, pod: Pod) -> Sequence[DisruptionLimit]:
-        covering = self._covering(pod)
-        found = [DisruptionLimit(str(budget), budget.left) for budget in covering if budget.is_charged_for(pod)]
+        budgets = self._covering(pod)
+        limits = [DisruptionLimit(str(budget), budget.left) for budget in budgets if budget.is_charged_for(pod)]
         workload = self.workloads.workload_of(pod)
         if workload is not None:
-            most = self.workload_limit(workload.replicas, bool(covering))
-            found += [DisruptionLimit(str(workload), max(1, most))] if most is not None else []
-        return found
+            max_moving = self.workload_limit(workload.replicas, bool(budgets))
+            # At least one: a limit of 0 would drop the move, and limits only shape waves.
+            limits += [DisruptionLimit(str(workload), max(1, max_moving))] if max_moving is not None else []
+        return limits
 
     def _covering(self, pod: Pod) -> list[Budget]:
         return self.budgets.covering(pod, self.workloads.owner_chain(pod))
 
     def eviction_context(self, pod: Pod) -> PodContext:
-        """What is known around a pod."""
+        """Everything about the surroundings of a pod that the rules of eviction read."""
         workload = self.workloads.workload_of(pod)
         node = self.snapshot.node(pod.spec.node_name or "")
         return PodContext(
@@ -101,39 +106,41 @@ class ConfiguredEvictionRules(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NodeCandidates(msgspec.Struct, frozen=True):
-    """Who of a node's guests may move."""
+    """The pods on a node, except those that stay with it (static and DaemonSet pods), by whether they may move."""
 
     candidates: tuple[Occupant, ...]
+    """The pods that may move."""
     refusals: tuple[Refusal, ...]
     foreign_count: int
-    """How many belong to schedulers that are not ours."""
+    """How many pods belong to other schedulers."""
     arriving_count: int
-    """How many are not there yet: assumed by the scheduler, or held by moves already planned."""
+    """How many pods are not bound yet: assumed by the scheduler, or the successors of planned moves."""
 
     @property
     def staying_count(self) -> int:
+        """How many pods do not move."""
         return len(self.refusals) + self.foreign_count + self.arriving_count
 
 
-def candidates_on_node(snapshot: Snapshot, node: str, mobility: EvictionRules) -> NodeCandidates:
-    """The pods on a node that do not belong to it; seats that reservations hold there are refusals, too."""
-    movable: list[Occupant] = []
+def candidates_on_node(snapshot: Snapshot, node: str, rules: EvictionRules) -> NodeCandidates:
+    """The pods on a node, except static and DaemonSet pods. Seats that reservations hold on it are refusals, too."""
+    candidates: list[Occupant] = []
     refusals: list[Refusal] = []
-    foreign = coming = 0
-    for one in snapshot.occupants(node):
-        if stays_with_node(one.pod):
+    foreign = arriving = 0
+    for occupant in snapshot.occupants(node):
+        if stays_with_node(occupant.pod):
             continue
-        if one.ledger == "reserved":
-            refusals.append(pod_refusal(one.pod, "it is the seat of a reservation"))
-        elif one.assumed_at is not None:
-            coming += 1
-        elif not mobility.is_ours(one.pod):
+        if occupant.ledger == "reserved":
+            refusals.append(pod_refusal(occupant.pod, "it is the seat of a reservation"))
+        elif occupant.assumed_at is not None:
+            arriving += 1
+        elif not rules.is_ours(occupant.pod):
             foreign += 1
-        elif reason := mobility.refusal_reason(one.pod):
-            refusals.append(pod_refusal(one.pod, reason))
+        elif reason := rules.refusal_reason(occupant.pod):
+            refusals.append(pod_refusal(occupant.pod, reason))
         else:
-            movable.append(one)
-    return NodeCandidates(tuple(movable), tuple(refusals), foreign, coming)
+            candidates.append(occupant)
+    return NodeCandidates(tuple(candidates), tuple(refusals), foreign, arriving)
 
 
 def pod_refusal(pod: Pod, reason: str) -> Refusal:
@@ -142,14 +149,14 @@ def pod_refusal(pod: Pod, reason: str) -> Refusal:
 
 
 def general_refusal(reason: str) -> Refusal:
-    """A sentence that is about no single pod."""
+    """A sentence that is not about a single pod."""
     return Refusal(namespace="", pod="", reason=reason)
 
 
-def foreign_pod_refusals(snapshot: Snapshot, mobility: EvictionRules) -> Iterator[Refusal]:
-    """One refusal for all pods of other schedulers, those that belong to their node apart."""
-    known = [one.pod for one in snapshot.pods.known.values()]
-    foreign = [pod for pod in known if not mobility.is_ours(pod) and not stays_with_node(pod)]
+def foreign_pod_refusals(snapshot: Snapshot, rules: EvictionRules) -> Iterator[Refusal]:
+    """One refusal for all pods of other schedulers, static and DaemonSet pods not counted."""
+    known = [occupant.pod for occupant in snapshot.pods.known.values()]
+    foreign = [pod for pod in known if not rules.is_ours(pod) and not stays_with_node(pod)]
     if foreign:
         names = ", ".join(sorted({scheduler_of(pod) for pod in foreign}))
         advice = "list the name under scheduler.schedulerNames in --config to include them"

@@ -1,15 +1,17 @@
-"""LoadAware: pods of nodes that are really busy move to nodes that are really idle.
+"""The strategy LoadAware: moves pods from nodes with a high measured load to nodes with a low one.
 
-    use       what is measured, per what the node offers; older than maxAge is as good as not measured
-    sources   Ready, above one targetThreshold, busiest first, until they are not
-    pods      of a source, those that may move and are measured; most of the overused resource first, and nobody who
-              uses none of what is still overused
-    targets   Ready, not cordoned, below every threshold; the idlest that takes the pod by the scheduler's own filters,
-              and that no targetThreshold is passed with what the pod uses
+Goes in: a snapshot, and a request with usage samples. Comes out: a plan.
 
-Nodes that rest after a migration, whoever caused it, are neither: what is measured there is of before. A pod is not
-sent back within the cool-down. Nodes that Defragmentation empties are the last resort: a pod that it could bring from
-there to a fuller node goes to that one at once.
+    load      of a node: its measured usage in percent of the allocatable amount; samples older than maxAge are ignored
+    sources   Ready nodes above a targetThreshold, the most loaded first, until they are not above it any more
+    pods      the candidates of a source that have a sample; the one that uses most of the overused resource first. A
+              pod that uses none of what is still overused stays
+    targets   Ready nodes, not cordoned, below every threshold; the least loaded one that passes the scheduler's filters
+              and stays within every targetThreshold with the usage of the pod
+
+Nodes in their cool-down after a migration, of whatever plugin, are neither: their samples are from before the
+migration. A pod does not move back to its last node within the cool-down. Nodes that Defragmentation empties are the
+last resort: a pod that Defragmentation would move on from there to a fuller node moves to that one at once.
 """
 
 from __future__ import annotations
@@ -22,170 +24,179 @@ from restow.model.resources import CPU, PODS
 from restow.model.snapshot import Snapshot
 from restow.model.words import number_of
 from restow.planning.arguments import LoadAwareSettings, read_load_aware
-from restow.planning.move_simulation import MoveSimulation
-from restow.planning.cooldown import recent_source, nodes_cooling_down, cool_down_message
-from restow.planning.plan_effect import measures_after, object_versions
+from restow.planning.cooldown import cool_down_message, nodes_cooling_down, recent_source
+from restow.planning.eviction_rules import candidates_on_node, foreign_pod_refusals, general_refusal, pod_refusal
 from restow.planning.measured_load import MeasuredLoad
-from restow.planning.usage_samples import UsageSamples, UsageSample
-from restow.planning.measures import ready_rows, name_ranks, cluster_overview
-from restow.planning.eviction_rules import general_refusal, foreign_pod_refusals, candidates_on_node, pod_refusal
+from restow.planning.measures import cluster_overview, name_ranks, ready_rows
+from restow.planning.move_ordering import DesiredMove, order_moves
+from restow.planning.move_simulation import MoveSimulation
 from restow.planning.peer_constraints import PeerConstraints
 from restow.planning.plan import Measures, Plan, Refusal
+from restow.planning.plan_effect import measures_after, object_versions
 from restow.planning.plan_request import PlanRequest
-from restow.planning.move_ordering import DesiredMove, order_moves
+from restow.planning.usage_samples import UsageSample, UsageSamples
 
 
 def plan_load_aware(snapshot: Snapshot, request: PlanRequest) -> Plan:
     """Plan by the rules above. Raises WireError for wrong arguments."""
     settings = read_load_aware(request.arguments)
-    with MoveSimulation(snapshot, request.engine, request.now) as bookings:
-        run = _LoadAwareRun(bookings, request, settings)
-        refusals = run.run()
-    ordered = order_moves(snapshot, request, run.wanted, max_moves=request.max_moves)
-
+    with MoveSimulation(snapshot, request.engine, request.now) as simulation:
+        run = _LoadAwareRun(simulation, request, settings)
+        refusals = run.choose_moves()
+    ordered = order_moves(snapshot, request, run.desired_moves, max_moves=request.max_moves)
     return Plan(
         strategy="load-aware",
         moves=ordered.moves,
-        before={**cluster_overview(snapshot), **run.before},
-        after={**measures_after(snapshot, request, ordered.moves, cluster_overview), **run.figures()},
+        before={**cluster_overview(snapshot), **run.measures_before},
+        after={**measures_after(snapshot, request, ordered.moves, cluster_overview), **run.measures()},
         refusals=(*refusals, *ordered.dropped, *foreign_pod_refusals(snapshot, request.eviction_rules)),
         versions=object_versions(snapshot, ordered.moves),
     )
 
 
 class _LoadAwareRun:
-    def __init__(self, bookings: MoveSimulation, request: PlanRequest, settings: LoadAwareSettings) -> None:
-        self.wanted: list[DesiredMove] = []
-        self._bookings = bookings
-        self._snapshot = snapshot = bookings.snapshot
+    def __init__(self, simulation: MoveSimulation, request: PlanRequest, settings: LoadAwareSettings) -> None:
+        self.desired_moves: list[DesiredMove] = []
+        self._simulation = simulation
+        self._snapshot = snapshot = simulation.snapshot
         self._request = request
         self._settings = settings
-        self._heat = heat = MeasuredLoad(snapshot, request, settings.busy_thresholds, settings.usage_source.max_age)
-        self._neighbours = PeerConstraints(snapshot, request)
-        self._emptied = self._neighbours.emptied_rows()
-        self._by_name = name_ranks(snapshot)
+        self._load = load = MeasuredLoad(snapshot, request, settings.busy_thresholds, settings.usage_source.max_age)
+        self._peers = PeerConstraints(snapshot, request)
+        self._emptied_rows = self._peers.emptied_rows()
+        self._name_ranks = name_ranks(snapshot)
         self._cool_down = request.cool_down(settings.cool_down)
-        rest = nodes_cooling_down(snapshot, request.last_migrations, request.now, self._cool_down)
-        self._part: Mask = ready_rows(snapshot) & heat.known_rows
-        """Rows that take part: what they use is known, and they do not rest."""
-        self._known = int(self._part.sum())
-        self._part[[row for name in rest if (row := snapshot.rows.find(name)) is not None]] = False
-        self.before = self.figures()
+        resting = nodes_cooling_down(snapshot, request.last_migrations, request.now, self._cool_down)
+        self._usable: Mask = ready_rows(snapshot) & load.known_rows
+        """Rows that may be sources or targets: their load is known, and they are not in their cool-down."""
+        self._known_count = int(self._usable.sum())
+        self._usable[[row for name in resting if (row := snapshot.rows.find(name)) is not None]] = False
+        self.measures_before = self.measures()
 
-    def figures(self) -> Measures:
-        rows = np.flatnonzero(self._part)
+    def measures(self) -> Measures:
+        rows = np.flatnonzero(self._usable)
         return {"measuredNodes": len(rows), "busyNodes": sum(self._is_busy(row) for row in rows.tolist())}
 
     # --- planning -----------------------------------------------------------------------------------------------------
 
-    def run(self) -> list[Refusal]:
-        """Book moves until nothing is left to do; what stays, and why."""
-        use, settings = self._request.measured_usage, self._settings
-        if use is None or not use.nodes:
-            return [general_refusal(f"there is no measured use: {use.unavailable_reason if use else 'nobody measures'}")]
-        told = self._left_alone(use)
-        rows = np.flatnonzero(self._part)
+    def choose_moves(self) -> list[Refusal]:
+        """Choose moves until there are no more; returns which pods stay, and why."""
+        samples, settings = self._request.measured_usage, self._settings
+        if samples is None or not samples.nodes:
+            reason = samples.unavailable_reason if samples else "usage metrics were not read"
+            return [general_refusal(f"measured usage is not available: {reason}")]
+        refusals = self._ignored_nodes(samples)
+        rows = np.flatnonzero(self._usable)
         busy = [row for row in rows.tolist() if self._is_busy(row)]
-        idle = len(self._idle(rows))
+        idle_count = len(self._idle_rows(rows))
         if not busy:
-            return [*told, general_refusal(f"none of {len(rows)} measured nodes is above targetThresholds")]
-        if idle <= settings.number_of_nodes:
-            return [*told, general_refusal(f"{idle} of {len(rows)} measured nodes are below thresholds")]
-        for row in sorted(busy, key=lambda one: (-self._heat.excess_points(settings.busy_thresholds, one), self._by_name[one])):
-            told += self._relieve(row)
-        return told
-
-    def _left_alone(self, use: UsageSamples) -> list[Refusal]:
-        """How many nodes are left alone because nobody knows what they use, or because they rest."""
-        max_age = self._settings.usage_source.max_age
-        stale, _ = use.count_older_than(self._request.now - max_age)
-        ready = [self._name(row) for row in np.flatnonzero(ready_rows(self._snapshot)).tolist()]
-        wanted = self._settings.busy_thresholds.keys() - {PODS}
-        missing = sum(name not in use.nodes or not wanted <= use.nodes[name].amounts.keys() for name in ready)
-        found = [f"{number_of(stale, 'node', 'were')} measured more than {max_age:g}s ago"] if stale else []
-        found += [f"{missing} of {len(ready)} Ready nodes are not measured"] if missing else []
-        if rests := self._known - int(self._part.sum()):
-            found.append(f"{rests} of {self._known} measured nodes {cool_down_message(self._cool_down)}")
-        return list(map(general_refusal, found))
-
-    def _is_busy(self, row: int) -> bool:
-        return self._heat.excess_points(self._settings.busy_thresholds, row) > 0
-
-    def _idle(self, rows: RowIndex) -> RowIndex:
-        """Those of these rows that may take somebody."""
-        rows = rows[self._part[rows] & ~self._snapshot.nodes.unschedulable[rows]]
-        return rows[self._heat.rows_below(self._settings.idle_thresholds, rows)]
-
-    def _relieve(self, row: int) -> list[Refusal]:
-        """Move pods of a busy node until it is not; those that stay, and why."""
-        guests = candidates_on_node(self._snapshot, self._name(row), self._request.eviction_rules)
-        refusals = list(guests.refusals)
-        candidates: list[tuple[Occupant, UsageSample]] = []
-        for one in guests.candidates:
-            sample = self._heat.pod_sample(one)
-            why = self._settings.pods.refusal_reason(one.pod) or ("" if sample else "what it uses is not measured")
-            if why or sample is None:
-                refusals.append(pod_refusal(one.pod, why))
-            else:
-                candidates.append((one, sample))
-        for one, _ in sorted(candidates, key=lambda pair: self._heaviest_first(row, *pair)):
-            if not self._is_busy(row) or len(self.wanted) >= self._request.max_moves:
-                break
-            why = self._of_no_help(one, row) or self._move(one, row)
-            if why:
-                refusals.append(pod_refusal(one.pod, why))
+            return [*refusals, general_refusal(f"none of {len(rows)} measured nodes is above targetThresholds")]
+        if idle_count <= settings.number_of_nodes:
+            return [*refusals, general_refusal(f"{idle_count} of {len(rows)} measured nodes are below thresholds")]
+        for row in sorted(busy, key=self._most_loaded_first):
+            refusals += self._move_pods_off(row)
         return refusals
 
-    def _heaviest_first(self, row: int, one: Occupant, sample: UsageSample) -> tuple[object, ...]:
-        over = self._overused(row)
-        main = CPU if CPU in over else next(iter(over), CPU)
-        return -sample.amounts.get(main, 0), *full_name(one.pod)
+    def _ignored_nodes(self, samples: UsageSamples) -> list[Refusal]:
+        """Sentences about the nodes whose load is unknown, and about those in their cool-down."""
+        max_age = self._settings.usage_source.max_age
+        stale, _ = samples.count_older_than(self._request.now - max_age)
+        ready = [self._node_name(row) for row in np.flatnonzero(ready_rows(self._snapshot)).tolist()]
+        required = self._settings.busy_thresholds.keys() - {PODS}
+        missing = sum(name not in samples.nodes or not required <= samples.nodes[name].amounts.keys() for name in ready)
+        messages = [f"{number_of(stale, 'node', 'were')} measured more than {max_age:g}s ago"] if stale else []
+        messages += [f"{missing} of {len(ready)} Ready nodes are not measured"] if missing else []
+        if resting := self._known_count - int(self._usable.sum()):
+            messages.append(f"{resting} of {self._known_count} measured nodes {cool_down_message(self._cool_down)}")
+        return list(map(general_refusal, messages))
 
-    def _of_no_help(self, pod: Occupant, source: int) -> str:
-        """Why a node would be as busy without the pod, if it would."""
-        over = self._overused(source)
-        if self._heat.uses_any(pod, over):
+    def _most_loaded_first(self, row: int) -> tuple[float, int]:
+        return -self._load.excess_points(self._settings.busy_thresholds, row), int(self._name_ranks[row])
+
+    def _is_busy(self, row: int) -> bool:
+        return self._load.excess_points(self._settings.busy_thresholds, row) > 0
+
+    def _idle_rows(self, rows: RowIndex) -> RowIndex:
+        """Of these rows, those that may be targets."""
+        rows = rows[self._usable[rows] & ~self._snapshot.nodes.unschedulable[rows]]
+        return rows[self._load.rows_below(self._settings.idle_thresholds, rows)]
+
+    def _move_pods_off(self, row: int) -> list[Refusal]:
+        """Choose moves off a busy node until it is not busy any more; returns which pods stay, and why."""
+        on_node = candidates_on_node(self._snapshot, self._node_name(row), self._request.eviction_rules)
+        refusals = list(on_node.refusals)
+        candidates: list[tuple[Occupant, UsageSample]] = []
+        for pod in on_node.candidates:
+            sample = self._load.pod_sample(pod)
+            reason = self._settings.pods.refusal_reason(pod.pod) or ("" if sample else "its usage is not measured")
+            if reason or sample is None:
+                refusals.append(pod_refusal(pod.pod, reason))
+            else:
+                candidates.append((pod, sample))
+        for pod, _ in sorted(candidates, key=lambda pair: self._heaviest_first(row, *pair)):
+            if not self._is_busy(row) or len(self.desired_moves) >= self._request.max_moves:
+                break
+            reason = self._why_useless(pod, row) or self._move_pod(pod, row)
+            if reason:
+                refusals.append(pod_refusal(pod.pod, reason))
+        return refusals
+
+    def _heaviest_first(self, row: int, pod: Occupant, sample: UsageSample) -> tuple[object, ...]:
+        overused = self._overused_resources(row)
+        main = CPU if CPU in overused else next(iter(overused), CPU)
+        return -sample.amounts.get(main, 0), *full_name(pod.pod)
+
+    def _why_useless(self, pod: Occupant, source: int) -> str:
+        """Why the source would be as busy without the pod; empty if it would be less busy."""
+        overused = self._overused_resources(source)
+        if self._load.uses_any(pod, overused):
             return ""
-        return f"it uses no {' or '.join(over)}, of which too much is used there"
+        return f"it uses no {' or '.join(overused)}, which is overused on its node"
 
-    def _overused(self, row: int) -> list[str]:
-        limits = self._settings.busy_thresholds
-        return [name for name in limits if self._heat.percents[name].item(row) > limits[name]]
+    def _overused_resources(self, row: int) -> list[str]:
+        thresholds = self._settings.busy_thresholds
+        return [name for name in thresholds if self._load.percents[name].item(row) > thresholds[name]]
 
-    def _move(self, pod: Occupant, source: int) -> str:
-        """Hold a node for the pod; why not, if there is none."""
-        rows = self._bookings.feasible_rows(pod.key)
-        back = recent_source(pod.pod, self._request.now, self._cool_down)
-        others = rows[rows != self._snapshot.rows.find(back)] if back is not None else rows
-        idle = self._idle(others)
-        fits = idle[self._heat.rows_within(self._settings.busy_thresholds, pod, idle)]
-        if not len(fits):
+    def _move_pod(self, pod: Occupant, source: int) -> str:
+        """Move the pod to the best target; returns why it stays, if there is no target."""
+        rows = self._simulation.feasible_rows(pod.key)
+        last_node = recent_source(pod.pod, self._request.now, self._cool_down)
+        others = rows[rows != self._snapshot.rows.find(last_node)] if last_node is not None else rows
+        idle = self._idle_rows(others)
+        fitting = idle[self._load.rows_within(self._settings.busy_thresholds, pod, idle)]
+        if not len(fitting):
             room = f"{number_of(len(rows), 'other node', 'have')} room for it"
-            return f"{room}, {len(idle)} idle, and none would stay so with it"
-        target = self._target(pod, fits, others)
-        self._bookings.reserve_target(pod.key, self._name(target))
-        self._bookings.end_wave()
-        self.wanted.append(DesiredMove(pod.key, self._name(target)))
+            if not len(idle):
+                return f"{room}, none of them below thresholds"
+            return f"{room}, {len(idle)} of them below thresholds, and with it each would be above targetThresholds"
+        target = self._target(pod, fitting, others)
+        # Each move is a wave of its own here: the pod leaves at once, so that later pods see its node without it.
+        self._simulation.reserve_target(pod.key, self._node_name(target))
+        self._simulation.end_wave()
+        self.desired_moves.append(DesiredMove(pod.key, self._node_name(target)))
         for row, sign in ((source, -1), (target, 1)):
-            self._heat.add_pod(pod, row, sign)
-            self._neighbours.add_pod(pod, row, sign)
+            self._load.add_pod(pod, row, sign)
+            self._peers.add_pod(pod, row, sign)
         return ""
 
-    def _target(self, pod: Occupant, idle: RowIndex, takers: RowIndex) -> int:
-        """The idlest node that is not being emptied; else where the pod would be packed to; else the idlest."""
-        kept = idle[~self._emptied[idle]]
-        if len(kept):
-            return self._idlest(kept)
-        for packing in self._neighbours.defragmentation:
-            full = packing.rows_accepting(pod, takers[self._part[takers]])
-            full = full[self._heat.rows_within(self._settings.busy_thresholds, pod, full)]
-            if len(full):
-                return packing.most_used_first(full)[0]
-        return self._idlest(idle)
+    def _target(self, pod: Occupant, idle: RowIndex, feasible: RowIndex) -> int:
+        """The target of a pod, from the idle rows that stay within the thresholds with it."""
+        # 1. The least loaded node that Defragmentation does not empty.
+        not_emptied = idle[~self._emptied_rows[idle]]
+        if len(not_emptied):
+            return self._least_loaded(not_emptied)
+        # 2. Only emptied nodes are left. Where Defragmentation would move the pod on to, unless that gets busy.
+        for nodes in self._peers.defragmentation:
+            accepting = nodes.rows_accepting(pod, feasible[self._usable[feasible]])
+            accepting = accepting[self._load.rows_within(self._settings.busy_thresholds, pod, accepting)]
+            if len(accepting):
+                return nodes.most_used_first(accepting)[0]
+        # 3. The least loaded of the emptied nodes.
+        return self._least_loaded(idle)
 
-    def _idlest(self, rows: RowIndex) -> int:
-        order = np.lexsort((self._by_name[rows], self._heat.highest_percents(rows)))
+    def _least_loaded(self, rows: RowIndex) -> int:
+        order = np.lexsort((self._name_ranks[rows], self._load.highest_percents(rows)))
         return int(rows[order[0]])
 
-    def _name(self, row: int) -> str:
+    def _node_name(self, row: int) -> str:
         return self._snapshot.rows.name(row) or ""

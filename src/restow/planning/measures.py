@@ -1,7 +1,7 @@
-"""Measures: how scattered a cluster's room is, in numbers that anybody can recompute from a snapshot.
+"""Measures how scattered the free resources of a cluster are.
 
-Goes in: a `Snapshot`. Comes out: figures, or arrays over its rows. What counts as used is everything pods request and
-live reservations hold; rows without a Node, and Nodes that do not offer a resource, are left out.
+Goes in: a `Snapshot`. Comes out: figures, or arrays over its rows. Requested is what all pods request and what live
+reservations hold. Rows without a Node, and Nodes that do not offer a resource, are left out.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from restow.model.cluster import Mask, Occupant, RowIndex
-from restow.model.cluster.listing import Amounts
+from restow.model.cluster.resource_columns import Amounts
 from restow.model.pods import stays_with_node
 from restow.model.resources import CPU, MEMORY, PODS, Vector
 from restow.model.snapshot import Snapshot
@@ -22,12 +22,12 @@ Rates = NDArray[np.float64]
 
 
 def pods_on_node(snapshot: Snapshot, node: str) -> list[Occupant]:
-    """Who is on a node and does not belong to it, seats of reservations included."""
-    return [one for one in snapshot.occupants(node) if not stays_with_node(one.pod)]
+    """The pods and the seats of reservations on a node, without static and DaemonSet pods."""
+    return [occupant for occupant in snapshot.occupants(node) if not stays_with_node(occupant.pod)]
 
 
 def pod_counts(snapshot: Snapshot) -> NDArray[np.int64]:
-    """How many guests each row has."""
+    """How many pods and seats each row has, static and DaemonSet pods not counted."""
     counts = np.zeros(snapshot.rows.size, np.int64)
     for name in snapshot.rows.names():
         row = snapshot.rows.find(name)
@@ -37,7 +37,7 @@ def pod_counts(snapshot: Snapshot) -> NDArray[np.int64]:
 
 
 def shape_amounts(snapshot: Snapshot, shape: Vector) -> Amounts:
-    """What one pod of a reference shape takes; like every pod, it is one of the node's pods, too."""
+    """What one pod of a shape takes: the amounts of the shape, and one of the pods that the node allows."""
     return snapshot.room.resources.amounts({PODS: 1, **shape})
 
 
@@ -53,12 +53,12 @@ def slots_by_row(snapshot: Snapshot, amounts: Amounts) -> NDArray[np.int64]:
 
 
 def count_slots(snapshot: Snapshot, shape: Vector) -> int:
-    """How many more pods of a reference shape the cluster has room for."""
+    """How many more pods of a shape the cluster has room for."""
     return int(slots_by_row(snapshot, shape_amounts(snapshot, shape)).sum())
 
 
 def requested_amounts(snapshot: Snapshot, resource: str) -> NDArray[np.int64]:
-    """How much of a resource is requested or held, per row."""
+    """How much of a resource is requested by pods or held by reservations, per row."""
     room, column = snapshot.room, snapshot.room.resources.column(resource)
     if column >= len(room.free):
         return np.zeros(snapshot.rows.size, np.int64)
@@ -68,7 +68,7 @@ def requested_amounts(snapshot: Snapshot, resource: str) -> NDArray[np.int64]:
 
 
 def allocatable_amounts(snapshot: Snapshot, resource: str) -> NDArray[np.int64]:
-    """How much of a resource nodes offer, per row."""
+    """The allocatable amount of a resource, per row."""
     room, column = snapshot.room, snapshot.room.resources.column(resource)
     if column >= len(room.free):
         return np.zeros(snapshot.rows.size, np.int64)
@@ -77,15 +77,16 @@ def allocatable_amounts(snapshot: Snapshot, resource: str) -> NDArray[np.int64]:
 
 
 def utilisation_percent(snapshot: Snapshot, resource: str) -> Rates:
-    """Used per offered, in percent; NaN on rows that do not offer the resource."""
+    """Requested per allocatable, in percent; NaN on rows that do not offer the resource."""
     total = allocatable_amounts(snapshot, resource)
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(total > 0, 100.0 * requested_amounts(snapshot, resource) / total, np.nan)
 
 
-def node_imbalance(taken: Sequence[Rates]) -> Rates:
-    """The population standard deviation of a node's rates over resources; NaN rates are left out, one alone is even."""
-    rates = np.stack(taken)
+def node_imbalance(rates_by_resource: Sequence[Rates]) -> Rates:
+    """The population standard deviation of each node's rates over the resources. NaN rates are left out; with fewer
+    than two rates it is 0."""
+    rates = np.stack(rates_by_resource)
     known = ~np.isnan(rates)
     number = np.maximum(known.sum(axis=0), 1)
     mean = np.where(known, rates, 0.0).sum(axis=0) / number
@@ -93,11 +94,11 @@ def node_imbalance(taken: Sequence[Rates]) -> Rates:
     return spread
 
 
-def dense_imbalance(taken: Sequence[Rates]) -> Rates:
-    """`imbalance` where every node offers every resource."""
-    mean = sum(taken[1:], taken[0]) / len(taken)
-    squares = [(rates - mean) ** 2 for rates in taken]
-    spread: Rates = np.sqrt(sum(squares[1:], squares[0]) / len(taken))
+def dense_imbalance(rates_by_resource: Sequence[Rates]) -> Rates:
+    """`node_imbalance`, faster, where every node offers every resource."""
+    mean = sum(rates_by_resource[1:], rates_by_resource[0]) / len(rates_by_resource)
+    squares = [(rates - mean) ** 2 for rates in rates_by_resource]
+    spread: Rates = np.sqrt(sum(squares[1:], squares[0]) / len(rates_by_resource))
     return spread
 
 
@@ -107,27 +108,27 @@ def mean_and_deviation(values: Rates) -> tuple[float, float]:
 
 
 def ready_rows(snapshot: Snapshot) -> Mask:
-    """Rows whose Node says it is ready; one that says nothing is believed to be."""
+    """Rows whose Node has no Ready condition, or one that is True."""
     ready = snapshot.nodes.present[snapshot.rows.every].copy()
     for row in np.flatnonzero(ready).tolist():
         node = snapshot.nodes.get(row)
         conditions = (node.status.conditions if node else None) or ()
-        ready[row] = all(one.status == "True" for one in conditions if one.type == "Ready")
+        ready[row] = all(condition.status == "True" for condition in conditions if condition.type == "Ready")
     return ready
 
 
 def name_ranks(snapshot: Snapshot) -> RowIndex:
-    """The place of each row's name among all names, for breaking ties."""
-    order = np.zeros(snapshot.rows.size, np.intp)
-    for place, name in enumerate(snapshot.rows.names()):
+    """The rank of each row's name among all names, to break ties."""
+    ranks = np.zeros(snapshot.rows.size, np.intp)
+    for rank, name in enumerate(snapshot.rows.names()):
         row = snapshot.rows.find(name)
         if row is not None:
-            order[row] = place
-    return order
+            ranks[row] = rank
+    return ranks
 
 
 def cluster_overview(snapshot: Snapshot, resources: Collection[str] = (CPU, MEMORY)) -> Measures:
-    """Free nodes, and how full the others are on average, by resource."""
+    """The number of nodes and of free nodes, and by resource the mean utilisation of the nodes that are not free."""
     counts = pod_counts(snapshot)
     present = snapshot.nodes.present[snapshot.rows.every]
     figures: Measures = {"nodes": int(present.sum()), "freeNodes": int(np.count_nonzero(present & (counts == 0)))}

@@ -23,9 +23,9 @@ from itertools import takewhile
 import msgspec
 
 from restow.model.snapshot import Snapshot
-from restow.planning.move_simulation import MoveSimulation
 from restow.planning.deadline import DeadlineCheck, no_deadline
 from restow.planning.measures import slots_by_row
+from restow.planning.move_simulation import MoveSimulation
 from restow.planning.plan import Move, Refusal
 from restow.planning.plan_request import DisruptionLimit, PlanRequest
 
@@ -44,7 +44,12 @@ class OrderedMoves(msgspec.Struct, frozen=True):
 
 
 def order_moves(
-    snapshot: Snapshot, request: PlanRequest, desired: Iterable[DesiredMove], *, max_moves: int | None = None, is_late: DeadlineCheck = no_deadline
+    snapshot: Snapshot,
+    request: PlanRequest,
+    desired: Iterable[DesiredMove],
+    *,
+    max_moves: int | None = None,
+    is_late: DeadlineCheck = no_deadline,
 ) -> OrderedMoves:
     """Order moves, the first ones first where that is possible. There are at most `max_moves`, stops included."""
     desired = tuple(desired)
@@ -59,7 +64,13 @@ def order_moves(
 
 
 def _without_useless_stops(
-    snapshot: Snapshot, request: PlanRequest, desired: Sequence[DesiredMove], spare: int, is_late: DeadlineCheck, *, in_order: bool
+    snapshot: Snapshot,
+    request: PlanRequest,
+    desired: Sequence[DesiredMove],
+    spare: int,
+    is_late: DeadlineCheck,
+    *,
+    in_order: bool,
 ) -> OrderedMoves:
     """The first attempt in which every pod that stops at a third node also reaches its target. A pod that does not is
     not allowed to stop in the next attempt; so there are at most as many attempts as pods."""
@@ -75,7 +86,12 @@ def _without_useless_stops(
 
 class _Attempt:
     def __init__(
-        self, snapshot: Snapshot, request: PlanRequest, desired: Sequence[DesiredMove], no_stops_for: Collection[str], spare: int
+        self,
+        snapshot: Snapshot,
+        request: PlanRequest,
+        desired: Sequence[DesiredMove],
+        no_stops_for: Collection[str],
+        spare: int,
     ) -> None:
         self.simulation = MoveSimulation(snapshot, request.engine, request.now)
         self.stopped_for_nothing: set[str] = set()

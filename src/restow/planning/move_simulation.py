@@ -28,15 +28,15 @@ import msgspec
 import numpy as np
 from msgspec.structs import replace
 
-from restow.model.cluster import Mark, Mask, Occupant, PodClass, RowIndex, Shape, filters
+from restow.model.cluster import Mark, Mask, Occupant, PodClass, RowIndex, Shape, node_filters
 from restow.model.objects import Pod
 from restow.model.resources import Shortage
 from restow.model.snapshot import Snapshot
-from restow.planning.wave_departures import Departure, WaveDepartures
 from restow.planning.plan import Move
-from restow.scheduling.schedule_result import Placed, Diagnosis
+from restow.planning.wave_departures import Departure, WaveDepartures
 from restow.scheduling.engine import Engine
 from restow.scheduling.framework import Cycle
+from restow.scheduling.schedule_result import Diagnosis, Placed
 
 
 class _MovingPod(msgspec.Struct, frozen=True, gc=False):
@@ -98,7 +98,7 @@ class MoveSimulation:
 
     def has_room_mask(self, uid: str, rows: RowIndex) -> Mask:
         """Which of these rows have enough free resources for a pod, all other filters aside."""
-        return filters.fits(self.snapshot.room, self._occupant_or_error(uid).shape.amounts, rows)
+        return node_filters.fits(self.snapshot.room, self._occupant_or_error(uid).shape.amounts, rows)
 
     def preferred_node(self, uid: str) -> str | None:
         """The node that the scheduler itself would choose for a pod, which may be its present one."""
@@ -122,7 +122,7 @@ class MoveSimulation:
         row, occupant = self.snapshot.rows.find(node), self.occupant(uid)
         if row is None or occupant is None:
             return False
-        return filters.fits_row(self.snapshot.room, occupant.shape.amounts, row)
+        return node_filters.fits_row(self.snapshot.room, occupant.shape.amounts, row)
 
     def reserve_target(self, uid: str, node: str) -> None:
         """Reserve a node for a pod, which stays where it is until the wave ends."""
@@ -175,8 +175,8 @@ class MoveSimulation:
         shape = moving.occupant.shape
         # A pod without affinity, spread or volumes matters to filters on its own node only, which is never the target:
         # overlooking it would cost time and change nothing.
-        own = [moving.occupant.key] if shape.readings or shape.facts.volumes else []
-        with self.snapshot.overlooking(*dict.fromkeys([*own, *departed])):
+        own = [moving.occupant.key] if shape.selector_scopes or shape.fields.volumes else []
+        with self.snapshot.counting_only_room_of(*dict.fromkeys([*own, *departed])):
             yield Cycle(moving.successor, self.snapshot, self._now, moving.pod_class)
 
     def _rows_passing_filters(self, moving: _MovingPod, departed: Sequence[str]) -> RowIndex:

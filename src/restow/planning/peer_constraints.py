@@ -1,15 +1,21 @@
-"""Neighbours: what the other plugins of a policy are after, while one of them plans.
+"""The constraints that a plugin keeps while it plans, so that it does not undo the work of the other plugins.
 
-    LoadAware         no move brings a node above a targetThreshold, or to a node of which nobody knows how busy it is
-    Defragmentation   nodes that are being emptied are filled by nobody else, and no node is drained until it is one of
-                      them; where nothing else takes a pod that has to leave, LoadAware may, and so may those who mend
-                      what the scheduler's own filters forbid
+Goes in: a snapshot and the settings of the other plugins, then pods as they are added to rows or removed. Comes out:
+the rows that a plugin may use.
 
-With these, plugins do not undo each other however often they run. By how much nodes are above targetThresholds, in all,
-only ever falls: LoadAware lowers it, nobody raises it; so LoadAware comes to an end. Between two of its moves the same
-nodes are low, and take nobody: every pod leaves them once at most, and Defragmentation comes to an end. Between two of
-its moves, every move of NodeResourceBalance lowers the sum of all imbalances. All that holds while pods use and request
-what they do; when that changes, so do the answers.
+    LoadAware         a move must not bring a node above a targetThreshold, and must not go to a node whose measured
+                      usage is unknown
+    Defragmentation   other plugins must not move pods to the nodes that it empties, and must not move so many pods off
+                      another node that this one becomes a source, too. Exceptions, where no other node has room:
+                      LoadAware, and plugins that mend what the scheduler's own filters forbid
+
+Why plugins that keep these constraints come to rest, however often they run, as long as the requests and the usage of
+pods do not change:
+1. LoadAware ends. The total by which nodes are above their targetThresholds never rises: each move of LoadAware lowers
+   it, and no other plugin may raise it.
+2. Defragmentation ends. Between two moves of LoadAware the set of nodes below the low thresholds does not grow, and no
+   pod moves to them. So each pod leaves them once at most.
+3. NodeResourceBalance ends. Between two moves of the others, each of its moves lowers the sum of all imbalances.
 """
 
 from __future__ import annotations
@@ -18,54 +24,59 @@ import numpy as np
 
 from restow.model.cluster import Mask, Occupant, RowIndex
 from restow.model.snapshot import Snapshot
-from restow.planning.measured_load import MeasuredLoad
 from restow.planning.defragmentation_nodes import DefragmentationNodes
+from restow.planning.measured_load import MeasuredLoad
 from restow.planning.plan_request import PlanRequest
 
 
 class PeerConstraints:
     def __init__(self, snapshot: Snapshot, request: PlanRequest) -> None:
         self._snapshot = snapshot
-        self._regard = request.peers
-        self._packing: tuple[DefragmentationNodes, ...] | None = None
-        self._cooling = tuple(
-            (MeasuredLoad(snapshot, request, one.busy_thresholds, one.usage_source.max_age), one.busy_thresholds) for one in request.peers.load_aware
+        self._peers = request.peers
+        self._defragmentation: tuple[DefragmentationNodes, ...] | None = None
+        self._loads = tuple(
+            (
+                MeasuredLoad(snapshot, request, settings.busy_thresholds, settings.usage_source.max_age),
+                settings.busy_thresholds,
+            )
+            for settings in request.peers.load_aware
         )
 
     @property
     def defragmentation(self) -> tuple[DefragmentationNodes, ...]:
-        """What Defragmentation is after, as of the first time somebody asks."""
-        if self._packing is None:
-            self._packing = tuple(DefragmentationNodes(self._snapshot, one) for one in self._regard.defragmentation)
-        return self._packing
+        """The nodes of each Defragmentation in the policy, as of the first time this is read."""
+        if self._defragmentation is None:
+            settings = self._peers.defragmentation
+            self._defragmentation = tuple(DefragmentationNodes(self._snapshot, each) for each in settings)
+        return self._defragmentation
 
     def rows_kept_cool(self, pod: Occupant, rows: RowIndex) -> RowIndex:
-        """Of these rows, those that do not become busy by the pod."""
-        for heat, limits in self._cooling:
-            rows = rows[heat.rows_within(limits, pod, rows)]
+        """Of these rows, those that stay within all targetThresholds of LoadAware with the pod."""
+        for load, thresholds in self._loads:
+            rows = rows[load.rows_within(thresholds, pod, rows)]
         return rows
 
     def unmeasured_rows(self) -> Mask:
-        """Rows of which nobody knows whether they are busy, where that matters to anybody."""
+        """Rows whose measured usage is unknown to some LoadAware; none if the policy has no LoadAware."""
         mask = np.zeros(self._snapshot.rows.size, np.bool_)
-        for heat, _ in self._cooling:
-            mask |= ~heat.known_rows
+        for load, _ in self._loads:
+            mask |= ~load.known_rows
         return mask
 
     def emptied_rows(self) -> Mask:
-        """Rows that are being emptied."""
+        """Rows that some Defragmentation empties."""
         mask = np.zeros(self._snapshot.rows.size, np.bool_)
-        for one in self.defragmentation:
-            mask |= one.emptied_rows()
+        for nodes in self.defragmentation:
+            mask |= nodes.emptied_rows()
         return mask
 
     def would_be_emptied(self, pod: Occupant, row: int) -> bool:
-        """Whether a row would have to be emptied once a pod has left."""
-        return any(one.would_become_source(pod, row) for one in self.defragmentation)
+        """Whether some Defragmentation would empty a row once a pod has left it."""
+        return any(nodes.would_become_source(pod, row) for nodes in self.defragmentation)
 
     def add_pod(self, pod: Occupant, row: int, sign: int = 1) -> None:
-        """A pod comes to a row, or leaves it."""
-        for heat, _ in self._cooling:
-            heat.add_pod(pod, row, sign)
-        for one in self._packing or ():
-            one.usage.add_pod(pod, row, sign)
+        """Add a pod to a row; with sign -1, remove it."""
+        for load, _ in self._loads:
+            load.add_pod(pod, row, sign)
+        for nodes in self._defragmentation or ():
+            nodes.usage.add_pod(pod, row, sign)

@@ -1,11 +1,12 @@
-"""The plan: which pods move where, in which order, and what that is expected to bring. A value that everybody shares.
+"""The plan: which pods move where, in which order, and what that is expected to bring. It is a value.
 
-Strategies make one, `replay` says whether it is valid, the command line prints and saves it, migration carries it out.
-Moves of one wave may be under way at the same time; a wave begins when the one before has ended. Inside a wave every
-target is held while the pods still are where they were (reservation first).
+Strategies make plans, `replay` checks them, the command line prints and saves them, and the descheduler and
+`restow apply` carry them out with PodMigrationJobs. Moves of one wave may happen at the same time; a wave begins when
+the one before has ended. In a wave every target is reserved while the pods are still on their old nodes
+(ReservationFirst).
 
-Two written forms: `printed` is what programs rely on; `saved` has the UIDs, shape, versions and configuration besides,
-so that whoever carries it out can tell what changed since. `read_plan` reads both.
+There are two written forms: `plan_document` is what programs rely on. `encode_plan` has the UIDs, shape, object
+versions and configuration as well, so that `restow apply` can tell what has changed since. `read_plan` reads both.
 """
 
 from __future__ import annotations
@@ -21,14 +22,14 @@ from restow.model.problems import Problem
 from restow.model.wire import WireError, convert, locate_documents
 
 Measures = dict[str, int | float]
-"""Figures of a cluster by name, such as freeNodes."""
+"""Figures about a cluster by name, such as freeNodes."""
 
 
 class Move(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One pod goes from one node to another."""
+    """One pod moves from one node to another."""
 
     order: int
-    """Its place among all moves of the plan, from 1."""
+    """The position among all moves of the plan, from 1."""
     wave: int
     """From 1."""
     namespace: str
@@ -36,11 +37,11 @@ class Move(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     source: str = msgspec.field(name="from")
     target: str = msgspec.field(name="to")
     uid: str = ""
-    """Of the pod as it was when the plan was made; empty where it is not known."""
+    """The UID of the pod when the plan was made; empty if it is not known."""
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A pending pod that takes room once the moves are done."""
+    """A pending pod and the node that has room for it once the moves are done."""
 
     namespace: str
     pod: str
@@ -48,7 +49,7 @@ class Place(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class Refusal(msgspec.Struct, frozen=True, kw_only=True, order=True, forbid_unknown_fields=True):
-    """Why a pod does not move, or is not placed; with an empty pod, a sentence about many."""
+    """Why a pod does not move or is not placed. With an empty pod, a sentence about many pods or about the plan."""
 
     namespace: str
     pod: str
@@ -63,16 +64,16 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unk
     before: Measures = {}
     after: Measures = {}
     bound: int | float | None = None
-    """The best value of the objective that any plan could reach; None where none is known."""
+    """The objective of no valid plan is larger than this; None if no bound is known."""
     seconds: float = 0.0
-    """How long planning took."""
+    """How long it took to make the plan."""
     refusals: tuple[Refusal, ...] = ()
     shape: dict[str, int] = {}
-    """What the objective `slots` makes room for, in base units."""
+    """The requests of the pod that the objective `slots` makes room for, in base units."""
     versions: dict[str, str] = {}
-    """The resourceVersion of every object the plan rests on, by `version_key`."""
+    """The resourceVersion of each pod that moves and of each node that is a source or a target, by `version_key`."""
     configuration: str = ""
-    """`fingerprint` of the configuration it was made with."""
+    """The `configuration_fingerprint` of the configuration that the plan was made with."""
 
     def waves(self) -> Iterator[tuple[int, list[Move]]]:
         """Each wave with its moves in order."""
@@ -82,10 +83,10 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unk
 
 
 def group_by_reason(refusals: Iterable[Refusal]) -> list[tuple[str, list[str]]]:
-    """Each reason with the pods it is said of, the most frequent first."""
+    """Each reason with the names of its pods, the most frequent reason first."""
     pods: dict[str, list[str]] = {}
-    for one in refusals:
-        pods.setdefault(one.reason, []).extend([f"{one.namespace}/{one.pod}"] if one.pod else [])
+    for refusal in refusals:
+        pods.setdefault(refusal.reason, []).extend([f"{refusal.namespace}/{refusal.pod}"] if refusal.pod else [])
     return sorted(pods.items(), key=lambda item: (-len(item[1]), item[0]))
 
 
@@ -93,12 +94,12 @@ _SAVED_ONLY = ("shape", "versions", "configuration")
 
 
 def version_key(kind: str, name: str, namespace: str = "") -> str:
-    """How an object is called in `Plan.versions`."""
+    """The key of an object in `Plan.versions`."""
     return f"{kind} {namespace}/{name}" if namespace else f"{kind} {name}"
 
 
 def configuration_fingerprint(configuration: Any) -> str:
-    """A short name for a configuration: equal for equal ones, in whatever order they are written."""
+    """A short digest of a configuration. Equal configurations have the same, in whatever order they are written."""
     encoded = msgspec.json.encode(configuration, order="deterministic")
     return hashlib.sha256(encoded).hexdigest()[:16]
 
@@ -114,13 +115,13 @@ def plan_document(plan: Plan) -> dict[str, Any]:
 
 
 def encode_plan(plan: Plan) -> bytes:
-    """The plan as a file, everything included."""
+    """The plan as the bytes of a file, with all fields."""
     return msgspec.json.format(msgspec.json.encode(plan), indent=2) + b"\n"
 
 
 def read_plan(data: bytes, name: str) -> Plan:
-    """Read a plan that was saved or printed, as JSON or YAML. Raises WireError with every problem and its path."""
+    """Read a saved or printed plan, in JSON or YAML. Raises WireError with every problem and its path."""
     located = locate_documents(data, name)
     if len(located) != 1:
-        raise WireError(name, [Problem("", f"one plan is expected, {len(located)} documents are there")])
+        raise WireError(name, [Problem("", f"expected one plan, found {len(located)} documents")])
     return convert(Plan, located[0].document, name)

@@ -1,4 +1,4 @@
-"""The effect of a plan: what the cluster would be like afterwards, and what the plan rests on."""
+"""The effect of a plan: the measures of the cluster after it, and the versions of the objects that it is made for."""
 
 from __future__ import annotations
 
@@ -14,28 +14,32 @@ MeasureFunction = Callable[[Snapshot], Measures]
 
 
 def measures_after(
-    snapshot: Snapshot, request: PlanRequest, moves: Sequence[Move], measure: MeasureFunction, places: Iterable[Place] = ()
+    snapshot: Snapshot,
+    request: PlanRequest,
+    moves: Sequence[Move],
+    measure: MeasureFunction,
+    places: Iterable[Place] = (),
 ) -> Measures:
-    """What `measure` says once the moves are done and the places taken. The snapshot is left as it was."""
+    """The measures once the moves are done and the pending pods are on their places. The snapshot is left as it was."""
     pending = {full_name(pod): pod for pod in request.pending}
-    with MoveSimulation(snapshot, request.engine, request.now) as bookings:
-        simulate_moves(bookings, moves)
+    with MoveSimulation(snapshot, request.engine, request.now) as simulation:
+        simulate_moves(simulation, moves)
         for place in places:
             snapshot.assume(pending[place.namespace, place.pod], place.node, at=request.now)
         return measure(snapshot)
 
 
 def object_versions(snapshot: Snapshot, moves: Iterable[Move], places: Iterable[Place] = ()) -> dict[str, str]:
-    """The versions of the pods that move and of the nodes they leave or go to, where they are known."""
-    found: dict[str, str] = {}
+    """The resourceVersions of the pods that move and of their sources, targets and places, where they are known."""
+    by_key: dict[str, str] = {}
     nodes: set[str] = {place.node for place in places}
     for move in moves:
         nodes |= {move.source, move.target}
-        one = snapshot.pods.known.get(move.uid)
-        if one is not None:
-            found[version_key("Pod", move.pod, move.namespace)] = one.pod.metadata.resource_version
+        pod = snapshot.pods.known.get(move.uid)
+        if pod is not None:
+            by_key[version_key("Pod", move.pod, move.namespace)] = pod.pod.metadata.resource_version
     for name in sorted(nodes):
         node = snapshot.node(name)
         if node is not None:
-            found[version_key("Node", name)] = node.metadata.resource_version
-    return {key: version for key, version in found.items() if version}
+            by_key[version_key("Node", name)] = node.metadata.resource_version
+    return {key: version for key, version in by_key.items() if version}

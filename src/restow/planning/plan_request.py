@@ -1,9 +1,9 @@
-"""The request: everything a strategy is asked with, besides the snapshot.
+"""The plan request: all inputs of a strategy except the snapshot.
 
     strategy(snapshot, request) -> plan
 
-Time, chance and the rules of eviction come in as values, so that a strategy is a function: same snapshot and request,
-same plan. Only a time limit may change it, which is read off `clock`.
+The time, the random seed and the rules of eviction are values in the request. So a strategy is a function: the same
+snapshot and request give the same plan. Only a time limit, which is read from `clock`, may change it.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from restow.model.resources import Vector
 from restow.model.snapshot import Snapshot
 from restow.planning.arguments import DefragmentationSettings, LoadAwareSettings
 from restow.planning.cycle_limits import MoveCounter
-from restow.planning.usage_samples import UsageSamples
 from restow.planning.plan import Plan, Refusal
+from restow.planning.usage_samples import UsageSamples
 from restow.scheduling.actions.enqueue import enqueue
 from restow.scheduling.actions.reserve import reserve
 from restow.scheduling.engine import Engine
@@ -28,18 +28,18 @@ from restow.scheduling.session import Action
 
 
 class DisruptionLimit(msgspec.Struct, frozen=True, gc=False):
-    """How many pods that draw on something may be on the move at once."""
+    """How many pods of a budget, or of a workload, may be moving at the same time."""
 
     name: str
-    """What they draw on, as people would call it."""
+    """The budget or the workload, as messages name it."""
     max_moving: int
 
 
 class EvictionRules(Protocol):
-    """Which pods may move, and how many of them at once."""
+    """Which pods may move, and how many of them at the same time."""
 
     def is_ours(self, pod: Pod) -> bool:
-        """Whether a scheduler of ours would place its successor."""
+        """Whether Restow's scheduler would place the successor of the pod."""
         ...
 
     def refusal_reason(self, pod: Pod) -> str:
@@ -47,26 +47,26 @@ class EvictionRules(Protocol):
         ...
 
     def disruption_limits(self, pod: Pod) -> Sequence[DisruptionLimit]:
-        """What a pod on the move draws on. They shape waves, and drop no move."""
+        """The limits that a moving pod counts against. They shape waves; they drop no move."""
         ...
 
 
 class PeerPlugins(msgspec.Struct, frozen=True, kw_only=True):
-    """What other plugins are after, which a plan must not undo: see `neighbours`."""
+    """The settings of other plugins, whose work a plan must not undo: see `peer_constraints`."""
 
     defragmentation: tuple[DefragmentationSettings, ...] = ()
     load_aware: tuple[LoadAwareSettings, ...] = ()
 
 
 class PlanProgress(msgspec.Struct, frozen=True, gc=False):
-    """How far a strategy is that searches."""
+    """The progress of a strategy that searches."""
 
     phase: str
-    """What it does now, in a word or two."""
+    """The present step, in a word or two."""
     best: float | None = None
-    """The best value of the objective so far, if there is one."""
+    """The objective of the best plan so far, if there is one."""
     bound: float | None = None
-    """What no plan exceeds, as far as is known by now."""
+    """The lowest upper bound on the objective so far, if there is one."""
 
 
 class PlanRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,48 +75,50 @@ class PlanRequest(msgspec.Struct, frozen=True, kw_only=True):
     eviction_rules: EvictionRules
     now: float
     pending: tuple[Pod, ...] = ()
-    """Pods of ours that wait for a node."""
+    """Pending pods of Restow's scheduler."""
     pod_groups: PodGroupCache | None = None
-    """The gangs and queues that pending pods belong to."""
+    """The PodGroups and queues of the pods."""
     pending_refusals: tuple[Refusal, ...] = ()
-    """Pods that wait for a node and are not among `pending`, and why; with an empty pod, a sentence about many."""
+    """Pods without a node that are not in `pending`, and why; with an empty pod, a sentence about many pods."""
     scheduler_names: frozenset[str] | None = None
-    """The names that our scheduler answers to; None for those that pending pods say."""
+    """The scheduler names of Restow's scheduler; None for those of the pending pods."""
     actions: tuple[Action, ...] = (enqueue, reserve)
-    """What the scheduler does to pending pods; here, what it does before it looks for room."""
+    """The scheduler's actions. A plan for pending pods runs those that come before the search for nodes."""
     max_moves: int = 50
     last_migrations: Mapping[str, float] = {}
-    """When a migration last touched a node, by its name, as far as finished jobs tell."""
+    """By node: when a finished migration job last moved a pod from it or to it."""
     measured_usage: UsageSamples | None = None
-    """What nodes and pods really use; None where nobody asked."""
+    """The measured usage of nodes and pods; None if it was not read."""
     peers: PeerPlugins = PeerPlugins()
     move_counter: MoveCounter = msgspec.field(default_factory=MoveCounter)
-    """What else moves in the same cycle, and its limits. It is for others to count on: count in a copy."""
+    """The moves that the cycle has planned so far, and its limits. The cycle counts in it; a strategy counts in a
+    copy."""
     allow_stops: bool = True
-    """Whether a pod may move twice, by way of a third place."""
+    """Whether a pod may move twice, by way of a third node."""
     closed_targets: frozenset[str] = frozenset()
-    """Nodes that the strategy `optimal` sends nobody to."""
+    """Nodes that the strategy `optimal` moves no pod to."""
     arguments: Mapping[str, Any] = {}
-    """Of the strategy, as written in the configuration."""
+    """The arguments of the strategy, as written in the configuration."""
     objective: str = "free-nodes"
     shape: Vector = {}
-    """The reference shape of the objective `slots`."""
+    """The requests of the pod that the objective `slots` makes room for."""
     seed: int = 0
     time_limit: float = 5.0
     """Seconds on `clock`."""
     work_limit: int | None = None
-    """Steps of the strategy's own counting, which unlike seconds are the same everywhere."""
+    """Steps of the search, which unlike seconds are the same on every machine."""
     clock: Callable[[], float] = float
     started_at: float | None = None
-    """When on `clock` the time limit began to count; None for when the strategy is asked."""
+    """When on `clock` the time limit began; None for the moment when the strategy is called."""
     report_progress: Callable[[PlanProgress], None] = lambda stand: None
-    """Told how far a strategy is, about once a second while it searches, and whenever something is new."""
+    """Called with the progress, about twice a second during a search and whenever something has changed."""
 
     def cool_down(self, own: float) -> float:
-        """For how many seconds what a migration touched is left alone: as long as a strategy's own arguments say, or
-        those of Defragmentation and LoadAware, who share theirs."""
-        packing, cooling = self.peers.defragmentation, self.peers.load_aware
-        return max(own, *(one.cool_down for one in packing), *(one.cool_down for one in cooling), 0.0)
+        """For how many seconds a node rests after a migration: the longest of the strategy's own cool-down and those of
+        Defragmentation and LoadAware. With one cool-down for all, no plugin undoes the work of another in between."""
+        cool_downs = [settings.cool_down for settings in self.peers.defragmentation]
+        cool_downs += [settings.cool_down for settings in self.peers.load_aware]
+        return max(own, *cool_downs, 0.0)
 
 
 Strategy = Callable[[Snapshot, PlanRequest], Plan]

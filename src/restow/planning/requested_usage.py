@@ -1,7 +1,9 @@
-"""Use: how much of some resources nodes offer and use, kept up to date while moves are planned.
+"""The requested usage of nodes: how much of some resources is requested on each, kept up to date while moves are
+planned.
 
-Goes in: a snapshot, resources, and pods that come to rows or leave them. Comes out: rows by how their use compares with
-percentages. Comparisons multiply instead of dividing, so that a node at a threshold is exactly there.
+Goes in: a snapshot, resources, and pods as they are added to rows or removed. Comes out: the rows whose usage is below
+or above thresholds in percent. Comparisons multiply instead of dividing, so that rounding never puts a node that is
+exactly at a threshold above or below it.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ import numpy as np
 
 from restow.model.cluster import Mask, Occupant, RowIndex
 from restow.model.snapshot import Snapshot
-from restow.planning.measures import Rates, dense_imbalance, node_imbalance, allocatable_amounts, requested_amounts
+from restow.planning.measures import Rates, allocatable_amounts, dense_imbalance, node_imbalance, requested_amounts
 
 Percents = Mapping[str, float]
 
@@ -26,8 +28,8 @@ class RequestedUsage:
         self.used = {name: requested_amounts(snapshot, name) for name in names}
         self.offers_all: Mask = np.logical_and.reduce([amount > 0 for amount in self.offered.values()])
         present = snapshot.nodes.present[snapshot.rows.every]
-        self._everywhere = bool(self.offers_all[present].all())
-        """Whether every node offers all of them, which makes arithmetic simpler."""
+        self._offered_everywhere = bool(self.offers_all[present].all())
+        """Whether every node offers all resources; then the imbalance needs no special case for NaN."""
 
     def rows_below(self, percents: Percents) -> Mask:
         """Rows strictly below every threshold."""
@@ -37,10 +39,10 @@ class RequestedUsage:
         return mask
 
     def is_row_below(self, percents: Percents, row: int, without: Occupant) -> bool:
-        """Whether one row is strictly below every threshold once a pod has left."""
-        asked = dict(without.shape.amounts)
+        """Whether one row is strictly below every threshold once a pod has left it."""
+        requests = dict(without.shape.amounts)
         return bool(self.offers_all[row]) and all(
-            100.0 * (self.used[name].item(row) - asked.get(self._columns[name], 0))
+            100.0 * (self.used[name].item(row) - requests.get(self._columns[name], 0))
             < percent * self.offered[name].item(row)
             for name, percent in percents.items()
         )
@@ -53,16 +55,16 @@ class RequestedUsage:
         return mask
 
     def rows_within(self, percents: Percents, pod: Occupant, rows: RowIndex) -> Mask:
-        """Which of these rows are not above any threshold once the pod is there."""
-        asked = dict(pod.shape.amounts)
+        """Which of these rows are not above any threshold with the pod."""
+        requests = dict(pod.shape.amounts)
         mask: Mask = np.ones(len(rows), np.bool_)
         for name, percent in percents.items():
-            total = self.used[name][rows] + asked.get(self._columns[name], 0)
+            total = self.used[name][rows] + requests.get(self._columns[name], 0)
             mask &= 100.0 * total <= percent * self.offered[name][rows]
         return mask
 
     def utilisation_rate(self, name: str, rows: RowIndex) -> Rates:
-        """Used per offered; the rows offer it."""
+        """Requested divided by allocatable, for rows that offer the resource."""
         rates: Rates = self.used[name][rows] / self.offered[name][rows]
         return rates
 
@@ -70,30 +72,32 @@ class RequestedUsage:
         return dict(pod.shape.amounts).get(self._columns[name], 0)
 
     def add_pod(self, pod: Occupant, row: int, sign: int = 1) -> None:
-        asked = dict(pod.shape.amounts)
+        """Add a pod to a row; with sign -1, remove it."""
+        requests = dict(pod.shape.amounts)
         for name, column in self._columns.items():
-            self.used[name][row] += sign * asked.get(column, 0)
+            self.used[name][row] += sign * requests.get(column, 0)
 
     def imbalance_with(self, pod: Occupant, rows: RowIndex) -> Rates:
-        """The population standard deviation of use over the resources, with the pod on each of these rows."""
-        asked = dict(pod.shape.amounts)
-        taken = []
+        """The imbalance of each of these rows with the pod."""
+        requests = dict(pod.shape.amounts)
+        rates = []
         for name, column in self._columns.items():
-            total = self.used[name][rows] + asked.get(column, 0)
+            total = self.used[name][rows] + requests.get(column, 0)
             offered = self.offered[name][rows]
-            if self._everywhere:
-                taken.append(total / offered)
+            if self._offered_everywhere:
+                rates.append(total / offered)
             else:
-                taken.append(np.divide(total, offered, out=np.full(len(rows), np.nan), where=offered > 0))
-        return dense_imbalance(taken) if self._everywhere else node_imbalance(taken)
+                rates.append(np.divide(total, offered, out=np.full(len(rows), np.nan), where=offered > 0))
+        return dense_imbalance(rates) if self._offered_everywhere else node_imbalance(rates)
 
     def imbalance_at(self, row: int, without: Occupant | None = None) -> float:
-        """The same of one row as it is, or without a pod that is there; plain numbers are quicker than arrays."""
-        asked = dict(without.shape.amounts) if without is not None else {}
-        taken = [
-            (self.used[name].item(row) - asked.get(column, 0)) / self.offered[name].item(row)
+        """The imbalance of one row, or of the row without one of its pods. For one row plain numbers are faster than
+        arrays."""
+        requests = dict(without.shape.amounts) if without is not None else {}
+        rates = [
+            (self.used[name].item(row) - requests.get(column, 0)) / self.offered[name].item(row)
             for name, column in self._columns.items()
             if self.offered[name].item(row) > 0
         ]
-        mean = math.fsum(taken) / max(len(taken), 1)
-        return math.sqrt(math.fsum((one - mean) ** 2 for one in taken) / max(len(taken), 1))
+        mean = math.fsum(rates) / max(len(rates), 1)
+        return math.sqrt(math.fsum((rate - mean) ** 2 for rate in rates) / max(len(rates), 1))

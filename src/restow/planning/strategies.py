@@ -1,4 +1,4 @@
-"""The strategies by name, and the one way to ask them: every plan is replayed before anyone sees it."""
+"""The strategies by name, and the only way to run them: every plan is replayed before it is returned."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from restow.planning.defragmentation import plan_defragmentation
 from restow.planning.load_aware import plan_load_aware
 from restow.planning.optimal.strategy import plan_optimal
 from restow.planning.plan import Plan
-from restow.planning.replay import replay_plan
 from restow.planning.plan_request import PlanRequest, Strategy
+from restow.planning.replay import replay_plan
 
 STRATEGIES: Final[Mapping[str, Strategy]] = {
     "optimal": plan_optimal,
@@ -24,19 +24,24 @@ STRATEGIES: Final[Mapping[str, Strategy]] = {
     "load-aware": plan_load_aware,
 }
 DEFAULT_STRATEGY: Final = "optimal"
-STRATEGY_PLUGINS: Final[Mapping[str, str]] = {"defragmentation": DEFRAGMENTATION, "balance": BALANCE, "load-aware": LOAD_AWARE}
-"""Under which name the arguments of a strategy are in `pluginConfig`."""
+STRATEGY_PLUGINS: Final[Mapping[str, str]] = {
+    "defragmentation": DEFRAGMENTATION,
+    "balance": BALANCE,
+    "load-aware": LOAD_AWARE,
+}
+"""By strategy: the name of its arguments in `pluginConfig`."""
 
 
 class InvalidPlan(Exception):
-    """A strategy broke its promise: its plan does not survive the replay, so nobody gets it."""
+    """A strategy made a plan that its replay finds defects in: a bug of the strategy."""
 
 
 def make_plan(name: str, snapshot: Snapshot, request: PlanRequest) -> Plan:
-    """Ask a strategy. Raises WireError for wrong arguments, InvalidPlan, KeyError for an unknown strategy."""
-    began = request.clock()
+    """Run a strategy and replay its plan. Raises WireError for wrong arguments, InvalidPlan, KeyError for an unknown
+    strategy."""
+    started_at = request.clock()
     plan = STRATEGIES[name](snapshot, request)
     replayed = replay_plan(snapshot, plan, request)
     if not replayed.valid:
         raise InvalidPlan(f"{name}: {replayed.defects[0]}")
-    return replace(plan, seconds=round(request.clock() - began, 3))
+    return replace(plan, seconds=round(request.clock() - started_at, 3))

@@ -1,7 +1,7 @@
-"""Measured use: what nodes and pods really use, as somebody measured it.
+"""Samples of the measured usage of nodes and pods.
 
-Goes in: metrics objects as the API shows them, or what Prometheus answers. Comes out: samples by name, each with the
-time it is of. What cannot be read was not measured.
+Goes in: NodeMetrics and PodMetrics of metrics.k8s.io, or the answers of Prometheus. Comes out: samples by node and by
+pod, each with its time. Values that cannot be read are treated as missing.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ class UsageSamples(msgspec.Struct, frozen=True):
     nodes: Mapping[str, UsageSample] = {}
     pods: Mapping[PodName, UsageSample] = {}
     unavailable_reason: str = ""
-    """Why there is nothing, if there is nothing."""
+    """Why there are no samples; empty if there are some."""
 
-    def count_older_than(self, before: float) -> tuple[int, int]:
-        """How many nodes and pods were last measured before some time."""
+    def count_older_than(self, time: float) -> tuple[int, int]:
+        """How many samples of nodes and of pods are older than some time."""
         return (
-            sum(one.measured_at < before for one in self.nodes.values()),
-            sum(one.measured_at < before for one in self.pods.values()),
+            sum(sample.measured_at < time for sample in self.nodes.values()),
+            sum(sample.measured_at < time for sample in self.pods.values()),
         )
 
     def after_moves(self, moves: Iterable[Move]) -> UsageSamples:
-        """What will be used where once these moves are made, by pods that are measured."""
+        """The samples as they would be once these moves are made: each measured pod takes its usage along."""
         nodes = dict(self.nodes)
         for move in moves:
             sample = self.pods.get((move.namespace, move.pod))
@@ -60,21 +60,21 @@ def samples_from_metrics(nodes: Iterable[NodeMetrics], pods: Iterable[PodMetrics
         if sample is not None:
             by_node[node.metadata.name] = sample
     for pod in pods:
-        sample = _sample(pod.timestamp, [one.usage for one in pod.containers or ()])
+        sample = _sample(pod.timestamp, [container.usage for container in pod.containers or ()])
         if sample is not None:
             by_pod[full_name(pod)] = sample
-    return UsageSamples(by_node, by_pod, "" if by_node else "no node is measured")
+    return UsageSamples(by_node, by_pod, "" if by_node else "metrics.k8s.io reports no node")
 
 
 def _sample(timestamp: str | None, usages: list[Quantities | None]) -> UsageSample | None:
     total: Vector = {}
     try:
-        at = parse_time(timestamp or "")
+        measured_at = parse_time(timestamp or "")
         for usage in usages:
             total = add(total, amounts(usage))
     except (TimeError, QuantityError):
         return None
-    return UsageSample(at, total) if total else None
+    return UsageSample(measured_at, total) if total else None
 
 
 # --- Prometheus -------------------------------------------------------------------------------------------------------
@@ -85,16 +85,17 @@ _OF_NODES, _OF_PODS = "by (node)", "by (namespace, pod)"
 
 
 class NodeUsageQueries(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Cores, bytes, and when that was measured, in seconds since the epoch; by default as kubelets tell of cgroups."""
+    """PromQL for the usage of nodes: cores, bytes, and the time of measurement in seconds since the epoch. The defaults
+    read the cgroup metrics of kubelets."""
 
     cpu: str = f"sum {_OF_NODES} (rate({_CPU_SECONDS}{_NODE}[5m]))"
     memory: str = f"sum {_OF_NODES} ({_WORKING_SET}{_NODE})"
     time: str = f"max {_OF_NODES} (timestamp({_WORKING_SET}{_NODE}))"
-    """May be empty: then samples are of when they are asked for."""
+    """May be empty: then the time of a sample is the time of the query."""
 
 
 class PodUsageQueries(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The same of pods, by the labels `namespace` and `pod`."""
+    """PromQL for the usage of pods, by the labels `namespace` and `pod`."""
 
     cpu: str = f"sum {_OF_PODS} (rate({_CPU_SECONDS}{_CONTAINER}[5m]))"
     memory: str = f"sum {_OF_PODS} ({_WORKING_SET}{_CONTAINER})"
@@ -102,66 +103,77 @@ class PodUsageQueries(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class PrometheusQueries(msgspec.Struct, frozen=True):
-    """What Prometheus is asked."""
+    """All queries to Prometheus."""
 
     nodes: NodeUsageQueries = NodeUsageQueries()
     pods: PodUsageQueries = PodUsageQueries()
     node_label: str = "node"
-    """Which label is the name of a node."""
+    """The label that has the name of a node."""
 
     def expressions(self) -> Iterator[str]:
-        for asked in (self.nodes, self.pods):
-            yield from (one for one in (asked.cpu, asked.memory, asked.time) if one)
+        for queries in (self.nodes, self.pods):
+            yield from (query for query in (queries.cpu, queries.memory, queries.time) if query)
 
 
 class UsageSource(msgspec.Struct, frozen=True, kw_only=True):
-    """How use is measured: by Prometheus where there are queries, else by metrics.k8s.io."""
+    """Where usage is read: from Prometheus if there are queries, else from metrics.k8s.io."""
 
     max_age: float
-    """Seconds after which a sample is as good as none."""
+    """Seconds after which a sample is ignored."""
     queries: PrometheusQueries | None = None
 
 
 class PrometheusSample(msgspec.Struct, frozen=True):
-    """One line of an answer: labels, and a value at a time."""
+    """One sample of an answer: labels, and a value at a time."""
 
     labels: Mapping[str, str]
     at: float
     value: float
 
 
-def samples_from_prometheus(queries: PrometheusQueries, answers: Mapping[str, Sequence[PrometheusSample]]) -> UsageSamples:
-    """What Prometheus says, by the expressions it was asked. Where it says cpu and not memory of somebody, nothing is
-    known of them."""
+def samples_from_prometheus(
+    queries: PrometheusQueries, answers: Mapping[str, Sequence[PrometheusSample]]
+) -> UsageSamples:
+    """The samples in the answers of Prometheus, given by query. A node or pod needs both cpu and memory."""
     nodes = _samples(queries.nodes, answers, (queries.node_label,))
     pods = _samples(queries.pods, answers, ("namespace", "pod"))
     by_node = {labels[0]: sample for labels, sample in nodes.items()}
     by_pod = {(labels[0], labels[1]): sample for labels, sample in pods.items()}
-    return UsageSamples(by_node, by_pod, "" if by_node else "Prometheus measures no node")
+    return UsageSamples(by_node, by_pod, "" if by_node else "Prometheus reports no node")
 
 
 def _samples(
-    asked: NodeUsageQueries | PodUsageQueries, answers: Mapping[str, Sequence[PrometheusSample]], by: tuple[str, ...]
+    queries: NodeUsageQueries | PodUsageQueries,
+    answers: Mapping[str, Sequence[PrometheusSample]],
+    label_names: tuple[str, ...],
 ) -> dict[tuple[str, ...], UsageSample]:
-    columns = {name: _column(answers.get(query, ()), by) for name, query in ((CPU, asked.cpu), (MEMORY, asked.memory))}
-    times = _column(answers.get(asked.time, ()), by)
-    found: dict[tuple[str, ...], UsageSample] = {}
-    for labels in sorted(columns[CPU].keys() & columns[MEMORY].keys()):
-        lines = {name: column[labels] for name, column in columns.items()}
-        at = min(one.at for one in lines.values())
+    series = {
+        name: _by_labels(answers.get(query, ()), label_names)
+        for name, query in ((CPU, queries.cpu), (MEMORY, queries.memory))
+    }
+    times = _by_labels(answers.get(queries.time, ()), label_names)
+    samples: dict[tuple[str, ...], UsageSample] = {}
+    for labels in sorted(series[CPU].keys() & series[MEMORY].keys()):
+        values = {name: column[labels] for name, column in series.items()}
+        # The sample is as old as its oldest part.
+        measured_at = min(value.at for value in values.values())
         if labels in times:
-            at = min(at, times[labels].value)
-        found[labels] = UsageSample(at, {name: math.ceil(one.value * _BASE_UNITS[name]) for name, one in lines.items()})
-    return found
+            measured_at = min(measured_at, times[labels].value)
+        usage = {name: math.ceil(value.value * _BASE_UNITS[name]) for name, value in values.items()}
+        samples[labels] = UsageSample(measured_at, usage)
+    return samples
 
 
-def _column(lines: Sequence[PrometheusSample], by: tuple[str, ...]) -> dict[tuple[str, ...], PrometheusSample]:
-    """The lines that say whom they are about and how much; somebody who is named twice is not known."""
-    found: dict[tuple[str, ...], PrometheusSample] = {}
-    twice: set[tuple[str, ...]] = set()
-    for one in lines:
-        labels = tuple(one.labels.get(name, "") for name in by)
-        if all(labels) and math.isfinite(one.value) and one.value >= 0:
-            twice |= {labels} & found.keys()
-            found[labels] = one
-    return {labels: one for labels, one in found.items() if labels not in twice}
+def _by_labels(
+    answer: Sequence[PrometheusSample], label_names: tuple[str, ...]
+) -> dict[tuple[str, ...], PrometheusSample]:
+    """The values with all these labels that are finite and not negative. A node or pod with two values has none: which
+    one is right is unknown."""
+    values: dict[tuple[str, ...], PrometheusSample] = {}
+    ambiguous: set[tuple[str, ...]] = set()
+    for sample in answer:
+        labels = tuple(sample.labels.get(name, "") for name in label_names)
+        if all(labels) and math.isfinite(sample.value) and sample.value >= 0:
+            ambiguous |= {labels} & values.keys()
+            values[labels] = sample
+    return {labels: sample for labels, sample in values.items() if labels not in ambiguous}

@@ -13,7 +13,12 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from restow.model.cluster import Occupant, PodClass
-from restow.model.cluster.selector_group import SelectorGroup, selector_group_of_constraint, selector_group_of_term, required_label
+from restow.model.cluster.selector_group import (
+    SelectorGroup,
+    required_label,
+    selector_group_of_constraint,
+    selector_group_of_term,
+)
 from restow.model.match_label_keys import fold_label_keys
 from restow.model.objects import Pod
 from restow.model.selectors import SelectorError
@@ -64,7 +69,7 @@ class WaveDepartures:
 
     def relevant_to(self, pod: Pod, pod_class: PodClass) -> list[str]:
         """The keys of the departing pods without which a node may refuse a pod of this class."""
-        if not self._departures or not pod_class.shape.readings:
+        if not self._departures or not pod_class.shape.selector_scopes:
             return []
         peers = self._required_peers.get(pod_class)
         if peers is None:

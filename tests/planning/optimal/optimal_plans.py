@@ -15,8 +15,8 @@ from restow.model.objects import (
     PodGroupStatus,
 )
 from restow.model.snapshot import Snapshot
-from restow.planning.optimal.pricing import DualPrices
 from restow.planning.optimal.packing_problem import Demand, PackingProblem
+from restow.planning.optimal.pricing import DualPrices
 from restow.planning.optimal.strategy import plan_optimal
 from restow.planning.plan import Plan
 from restow.planning.replay import replay_plan

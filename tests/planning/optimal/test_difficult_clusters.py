@@ -18,19 +18,19 @@ from msgspec.structs import replace
 from restow.model.inventory import Inventory, read_inventory
 from restow.model.objects import Pod
 from restow.model.snapshot import Snapshot
-from restow.planning.plan_effect import measures_after
 from restow.planning.measures import cluster_overview, count_slots
+from restow.planning.move_ordering import DesiredMove, order_moves
 from restow.planning.optimal.pending_values import value_pending_pods
 from restow.planning.plan import Measures, Plan
+from restow.planning.plan_effect import measures_after
+from restow.planning.plan_request import PlanProgress, PlanRequest
 from restow.planning.replay import replay_plan
-from restow.planning.plan_request import PlanRequest, PlanProgress
-from restow.planning.move_ordering import DesiredMove, order_moves
 from restow.planning.strategies import make_plan
 from restow.running.configuration import Configuration
 from restow.scheduling.jobs import jobs_of_pods
-from restow.scheduling.registry import read_profile
 from restow.scheduling.pod_group_cache import requests_of
 from restow.scheduling.queue_shares import QueueShares
+from restow.scheduling.registry import read_profile
 from restow.snapshots.offline import OfflineCluster, PlanOptions, offline_plan_request, schedule_offline
 from tests.planning.optimal.difficult_clusters import nasty
 from tests.planning.optimal.optimal_plans import Impatient
@@ -165,7 +165,7 @@ def test_whole_gangs_are_placed_and_no_queue_takes_more_than_it_may(seed: int) -
     shares, placed = QueueShares(cluster.pod_groups, cluster.snapshot), waiting(request, plan)
     for pod in placed:
         queue = cluster.pod_groups.queue_of(pod)
-        assert shares.refusal(queue, requests_of(pod)) is None
+        assert shares.why_exceeded(queue, requests_of(pod)) is None
         shares.charge(queue, requests_of(pod))
     for job in jobs_of_pods(request.pending, cluster.pod_groups, cluster.snapshot):
         some = [pod for pod in placed if pod in job.pods]

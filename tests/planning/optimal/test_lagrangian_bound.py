@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from restow.planning.optimal.flow_model import FlowModel
+from restow.planning.optimal.knapsack_table import build_knapsack_table
 from restow.planning.optimal.lagrangian_bound import LagrangianBound
 from restow.planning.optimal.node_patterns import enumerate_departures
-from restow.planning.optimal.pricing import zero_prices
 from restow.planning.optimal.packing_problem import UNCHANGED, Demand, PackingProblem, solution_value
+from restow.planning.optimal.pricing import zero_prices
 from restow.planning.optimal.solver import SolverLimits
-from restow.planning.optimal.knapsack_table import build_knapsack_table
 from tests.planning.optimal.packing_problems import EXAMPLES, problems, swap
 
 ITEMS = st.lists(st.tuples(st.integers(1, 6), st.integers(0, 9)), min_size=1, max_size=3)
@@ -43,7 +43,9 @@ def test_a_table_has_the_best_that_fits_and_what_it_is_made_of(
     ("needs", "largest"), [([0, 3], 10), ([1, 10**9], 10**9)], ids=["something needs nothing", "too fine"]
 )
 def test_a_table_that_makes_no_sense_is_not_made(needs: list[int], largest: int) -> None:
-    assert build_knapsack_table(np.array(needs), np.ones(len(needs)), np.ones((len(needs), 1), np.bool_), largest) is None
+    assert (
+        build_knapsack_table(np.array(needs), np.ones(len(needs)), np.ones((len(needs), 1), np.bool_), largest) is None
+    )
 
 
 def test_items_stay_where_they_are_allowed() -> None:
@@ -77,7 +79,11 @@ def test_what_takes_much_of_two_resources_is_not_counted_by_one_alone() -> None:
     )
     best = FlowModel(problem, UNCHANGED, range(2)).solve(SolverLimits()).solution
     assert best is not None
-    assert LagrangianBound(problem, enumerate_departures(problem, 0)).bound(zero_prices(problem)) == solution_value(problem, best) == 2
+    assert (
+        LagrangianBound(problem, enumerate_departures(problem, 0)).bound(zero_prices(problem))
+        == solution_value(problem, best)
+        == 2
+    )
 
 
 def test_a_bound_without_prices_counts_moves() -> None:

@@ -54,7 +54,7 @@ def test_pods_that_are_left_out_stay() -> None:
 def test_nodes_that_rest_neither_give_nor_take() -> None:
     found = planned(coolDownTime=600, last_migrations={"a": NOW - 100})
     assert all("a" not in (move.source, move.target) for move in found.moves) and found.moves
-    assert "a rests, as a pod came or left less than 600s ago" in reasons(found)["p"]
+    assert "a rests after a migration less than 600s ago" in reasons(found)["p"]
 
 
 def test_the_same_arguments_give_the_same_plan() -> None:

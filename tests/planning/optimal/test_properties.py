@@ -18,17 +18,17 @@ from msgspec.structs import replace
 
 from restow.model.objects import Pod
 from restow.model.snapshot import Snapshot
-from restow.planning.plan_effect import measures_after
 from restow.planning.measures import count_slots
-from restow.planning.plan import Measures, Plan
-from restow.planning.replay import replay_plan
-from restow.planning.plan_request import PlanRequest
 from restow.planning.move_ordering import DesiredMove, order_moves
+from restow.planning.plan import Measures, Plan
+from restow.planning.plan_effect import measures_after
+from restow.planning.plan_request import PlanRequest
+from restow.planning.replay import replay_plan
 from restow.planning.strategies import make_plan
-from tests.planning.reference_checks import ZONE, misplaced_disks, skews, violations
 from tests.planning.clusters import app, cluster, free_nodes, request, ten
-from tests.planning.random_clusters import HOST, asked_budgets, constraints, snapshots
 from tests.planning.optimal.optimal_plans import gang, waits
+from tests.planning.random_clusters import HOST, asked_budgets, constraints, snapshots
+from tests.planning.reference_checks import ZONE, misplaced_disks, skews, violations
 
 EXAMPLES = int(os.environ.get("RESTOW_OPTIMISER_EXAMPLES", "8"))
 tried = settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -11,10 +11,10 @@ from restow.model.objects import Guarantee, ObjectMeta, Pod, PodGroup, PodGroupS
 from restow.model.snapshot import Snapshot
 from restow.planning.plan import Plan
 from restow.scheduling.decisions import RefusePod
-from restow.scheduling.registry import read_profile
-from restow.scheduling.pod_group_cache import PodGroupCache
-from restow.scheduling.session import Session
 from restow.scheduling.gang_readiness import ROLE_ANNOTATION
+from restow.scheduling.pod_group_cache import PodGroupCache
+from restow.scheduling.registry import read_profile
+from restow.scheduling.session import Session
 from tests.model.cluster.builders import of_queue, pod, queue, reservation
 from tests.planning.clusters import ENGINE, NOW, annotated, app, cluster, reasons, ten
 from tests.planning.optimal.optimal_plans import planned, waits

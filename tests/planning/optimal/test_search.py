@@ -12,15 +12,23 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from restow.planning.optimal.bounds import emptying_bound, volume_bound
-from restow.planning.optimal.search_budget import SearchBudget
 from restow.planning.optimal.flow_model import FlowModel
 from restow.planning.optimal.lagrangian_bound import LagrangianBound
-from restow.planning.optimal.node_patterns import enumerate_departures
-from restow.planning.optimal.pricing import DualPrices
-from restow.planning.optimal.packing_problem import UNCHANGED, Demand, PackingProblem, Solution, solution_defects, scale_amounts, solution_value
-from restow.planning.optimal.search import SearchResult, search
-from restow.planning.optimal.solver import SolverLimits
 from restow.planning.optimal.move_reduction import undo_useless_moves
+from restow.planning.optimal.node_patterns import enumerate_departures
+from restow.planning.optimal.packing_problem import (
+    UNCHANGED,
+    Demand,
+    PackingProblem,
+    Solution,
+    scale_amounts,
+    solution_defects,
+    solution_value,
+)
+from restow.planning.optimal.pricing import DualPrices
+from restow.planning.optimal.search import SearchResult, search
+from restow.planning.optimal.search_budget import SearchBudget
+from restow.planning.optimal.solver import SolverLimits
 from tests.planning.optimal.packing_problems import EXAMPLES, problems, swap
 
 
@@ -31,7 +39,10 @@ def searched(problem: PackingProblem, steps: int = 40, seed: int = 0) -> SearchR
 def best_of_all(problem: PackingProblem) -> int:
     """By trying every way to put every pod somewhere, and every way to fill what is left."""
     pods = [
-        (which, node) for node, held in enumerate(problem.movable_pods) for which, count in held.items() for _ in range(count)
+        (which, node)
+        for node, held in enumerate(problem.movable_pods)
+        for which, count in held.items()
+        for _ in range(count)
     ]
     best = 0
     for ends in product(range(problem.node_count), repeat=len(pods)):
@@ -73,11 +84,15 @@ def test_waiting_pods_are_placed_as_well_as_can_be(problem: PackingProblem) -> N
 
 @settings(max_examples=EXAMPLES, deadline=None)
 @given(problems(empties=False), st.floats(0, 3), st.lists(st.floats(0, 3), min_size=4, max_size=4))
-def test_whatever_the_prices_no_bound_is_below_the_best(problem: PackingProblem, move: float, rest: list[float]) -> None:
+def test_whatever_the_prices_no_bound_is_below_the_best(
+    problem: PackingProblem, move: float, rest: list[float]
+) -> None:
     demands, places = np.array(rest[: len(problem.demands)]), np.array(rest[2 : 2 + problem.class_count])
     prices = DualPrices(move, demands, places, np.zeros(problem.node_count), 0.0)
     best = best_of_all(problem)
-    assert all(LagrangianBound(problem, enumerate_departures(problem, together)).bound(prices) >= best for together in range(3))
+    assert all(
+        LagrangianBound(problem, enumerate_departures(problem, together)).bound(prices) >= best for together in range(3)
+    )
     assert volume_bound(problem) >= best
 
 
@@ -85,7 +100,11 @@ def test_whatever_the_prices_no_bound_is_below_the_best(problem: PackingProblem,
 @given(problems(empties=False), st.integers(0, 3))
 def test_same_problem_seed_and_steps_same_answer(problem: PackingProblem, seed: int) -> None:
     one, other = searched(problem, 6, seed), searched(problem, 6, seed)
-    assert (one.solution.pod_changes, one.solution.placements, one.bound) == (other.solution.pod_changes, other.solution.placements, other.bound)
+    assert (one.solution.pod_changes, one.solution.placements, one.bound) == (
+        other.solution.pod_changes,
+        other.solution.placements,
+        other.bound,
+    )
 
 
 @settings(max_examples=EXAMPLES, deadline=None)

@@ -9,11 +9,10 @@ import pytest
 from msgspec.structs import replace
 
 from restow.model.snapshot import Snapshot
-from restow.planning.optimal import (solver, strategy)
-from restow.planning.optimal import master_problem
-from restow.planning.optimal.search_budget import SearchBudget
+from restow.planning.optimal import master_problem, solver, strategy
 from restow.planning.optimal.packing_problem import solution_value
 from restow.planning.optimal.search import search
+from restow.planning.optimal.search_budget import SearchBudget
 from restow.planning.plan_request import PlanProgress
 from tests.planning.clusters import app, cluster, ten
 from tests.planning.optimal.optimal_plans import crowded, gang, planned, scattered, waits
@@ -46,7 +45,9 @@ def test_the_greedy_plan_stands(monkeypatch: pytest.MonkeyPatch, trouble: str, o
     if trouble == "missing":
         monkeypatch.setattr(solver, "highspy", None)
     else:
-        monkeypatch.setattr(solver.IntegerProgram, "_solved", Broken(RuntimeError("boom") if trouble == "raises" else None))
+        monkeypatch.setattr(
+            solver.IntegerProgram, "_solved", Broken(RuntimeError("boom") if trouble == "raises" else None)
+        )
     asked = {"objective": objective, "shape": {"cpu": 8_000}, "pending": (app("large", "8", phase="Pending"),)}
     plan = planned(tangled(), **asked)
     assert NO_HELP in [one.reason for one in plan.refusals]
@@ -94,7 +95,9 @@ def test_a_solver_that_takes_long_is_heard_of_meanwhile() -> None:
 
 def test_a_solver_that_takes_long_stops_when_somebody_has_waited_enough() -> None:
     beats: list[float] = []
-    late = solver.SolverLimits(max_branches=10_000, on_progress=lambda: beats.append(0.0), is_late=lambda: len(beats) > 5)
+    late = solver.SolverLimits(
+        max_branches=10_000, on_progress=lambda: beats.append(0.0), is_late=lambda: len(beats) > 5
+    )
     answer = laborious().solve(late)
     assert answer is not None
     assert (answer.is_proven, len(beats) < 20) == (False, True)

@@ -15,21 +15,21 @@ from restow.model.cluster import Mask
 from restow.model.inventory import read_inventory
 from restow.planning.deadline import no_deadline
 from restow.planning.optimal import pricing
-from restow.planning.optimal.search_budget import WorkLimit
 from restow.planning.optimal.flow_model import FlowModel
 from restow.planning.optimal.lagrangian_bound import LagrangianBound
-from restow.planning.optimal.node_patterns import enumerate_departures
 from restow.planning.optimal.master_problem import group_nodes
-from restow.planning.optimal.pricing import DualPrices, best_patterns
+from restow.planning.optimal.node_patterns import enumerate_departures
 from restow.planning.optimal.packing_problem import UNCHANGED, Demand, PackingProblem, solution_value
+from restow.planning.optimal.pricing import DualPrices, best_patterns
+from restow.planning.optimal.search_budget import WorkLimit
 from restow.planning.optimal.solver import SolverLimits
 from restow.planning.plan import Plan
-from restow.planning.replay import replay_plan
 from restow.planning.plan_request import PlanProgress
+from restow.planning.replay import replay_plan
 from restow.planning.strategies import make_plan
 from restow.running.configuration import Configuration
 from restow.scheduling.registry import read_profile
-from restow.sim.scenarios import Scenario, snapshot
+from restow.sim.scenarios import Scenario, generate_snapshot
 from restow.snapshots.offline import OfflineCluster, PlanOptions, offline_plan_request
 from tests.planning.optimal.optimal_plans import Clock, Impatient, crowded
 
@@ -43,7 +43,7 @@ LOOKS_AFTERWARDS = 80
 def planned(
     scenario: Scenario, clock: Clock, objective: str, limit: float, steps: int | None = None, **more: Any
 ) -> Plan:
-    cluster = OfflineCluster(read_inventory(msgspec.json.encode(snapshot(scenario)), "generated"))
+    cluster = OfflineCluster(read_inventory(msgspec.json.encode(generate_snapshot(scenario)), "generated"))
     asked = PlanOptions(
         strategy="optimal", objective=objective, shape={"cpu": 4_000}, time_limit=limit, work_limit=steps, max_moves=10
     )
@@ -110,7 +110,10 @@ def test_toil_that_is_over_stays_over() -> None:
 
 def test_a_bound_holds_however_few_leavers_there_was_time_for() -> None:
     problem, prices = crowded()
-    bounds = [LagrangianBound(problem, enumerate_departures(problem, 2, is_late=late)).bound(prices) for late in (no_deadline, lambda: True)]
+    bounds = [
+        LagrangianBound(problem, enumerate_departures(problem, 2, is_late=late)).bound(prices)
+        for late in (no_deadline, lambda: True)
+    ]
     solved = FlowModel(problem, UNCHANGED, range(2)).solve(SolverLimits()).solution
     assert solved is not None
     assert solution_value(problem, solved) <= bounds[0] <= bounds[1]
@@ -164,7 +167,11 @@ def test_no_bound_is_below_what_single_pods_are_worth(seed: int) -> None:
 def test_nodes_are_asked_whom_they_could_take_only_until_it_is_late() -> None:
     problem, _ = crowded()
     asked: list[int] = []
-    slow = replace(problem, class_sizes=np.repeat(problem.class_sizes, 50, axis=0), allowed_nodes=lambda which: _noted(asked, which))
+    slow = replace(
+        problem,
+        class_sizes=np.repeat(problem.class_sizes, 50, axis=0),
+        allowed_nodes=lambda which: _noted(asked, which),
+    )
     assert group_nodes(slow, range(50), is_late=lambda: len(asked) >= 5)[0].classes == (0, 1, 2, 3, 4)
     assert asked == [0, 1, 2, 3, 4]
 

@@ -19,9 +19,9 @@ from msgspec.structs import replace
 
 from restow.planning.optimal.lagrangian_bound import LagrangianBound
 from restow.planning.optimal.node_patterns import enumerate_departures
-from restow.planning.optimal.pricing import zero_prices
 from restow.planning.optimal.packing_problem import Demand, PackingProblem, max_free, round_down_value
-from restow.planning.optimal.solver import UNBOUNDED, SolverLimits, IntegerProgram
+from restow.planning.optimal.pricing import zero_prices
+from restow.planning.optimal.solver import UNBOUNDED, IntegerProgram, SolverLimits
 
 _TOLERANCE = 1e-6
 _MARKET = 2_000
@@ -63,7 +63,9 @@ def pod_count_bound(problem: PackingProblem) -> int:
     alike = replace(problem.relaxation, unit=1, demands=[replace(one, value=1) for one in problem.relaxation.demands])
     if problem.node_count > _MARKET or not problem.demands:
         return int(volume_bound(alike))
-    return int(min(volume_bound(alike), LagrangianBound(alike, enumerate_departures(alike, 1)).bound(zero_prices(alike))))
+    return int(
+        min(volume_bound(alike), LagrangianBound(alike, enumerate_departures(alike, 1)).bound(zero_prices(alike)))
+    )
 
 
 def emptying_bound(problem: PackingProblem, effort: SolverLimits) -> float:

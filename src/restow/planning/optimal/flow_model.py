@@ -26,14 +26,14 @@ from restow.planning.optimal.packing_problem import (
     PackingProblem,
     QueueQuota,
     Solution,
-    max_free,
-    quota_charge,
-    solution_defects,
-    movable_pod_counts,
     free_after,
+    max_free,
+    movable_pod_counts,
+    quota_charge,
     round_down_value,
+    solution_defects,
 )
-from restow.planning.optimal.solver import UNBOUNDED, SolverResult, SolverLimits, IntegerProgram
+from restow.planning.optimal.solver import UNBOUNDED, IntegerProgram, SolverLimits, SolverResult
 
 
 class FlowResult(msgspec.Struct, frozen=True):
@@ -65,7 +65,13 @@ class FlowModel:
     """The program over some nodes, of so many columns at most."""
 
     def __init__(
-        self, problem: PackingProblem, base: Solution, nodes: Iterable[int], most: int = UNLIMITED, *, late: DeadlineCheck = no_deadline
+        self,
+        problem: PackingProblem,
+        base: Solution,
+        nodes: Iterable[int],
+        most: int = UNLIMITED,
+        *,
+        late: DeadlineCheck = no_deadline,
     ) -> None:
         self.problem = problem
         self.is_complete = True
@@ -267,7 +273,11 @@ class FlowModel:
     def _columns_of(self, shift: Solution) -> dict[int, float]:
         """The solution that a shift is here."""
         values: dict[int, float] = {}
-        for blocks, numbers in ((self._in, shift.pod_changes), (self._out, shift.pod_changes), (self._put, shift.placements)):
+        for blocks, numbers in (
+            (self._in, shift.pod_changes),
+            (self._out, shift.pod_changes),
+            (self._put, shift.placements),
+        ):
             sign = -1 if blocks is self._out else 1
             for block in blocks:
                 for node, column in zip(block.nodes.tolist(), block.columns.tolist(), strict=True):

@@ -11,18 +11,20 @@ from heapq import heapify, heappop, heappush
 import numpy as np
 
 from restow.planning.deadline import DeadlineCheck, no_deadline
-from restow.planning.optimal.node_patterns import DepartureSets, NodePattern, emptying_patterns
-from restow.planning.optimal.pricing import Floats, zero_prices, best_patterns
-from restow.planning.optimal.packing_problem import UNCHANGED, PackingProblem, Solution
-from restow.planning.optimal.solution_builder import SolutionBuilder
 from restow.planning.optimal.move_reduction import undo_useless_moves
+from restow.planning.optimal.node_patterns import DepartureSets, NodePattern, emptying_patterns
+from restow.planning.optimal.packing_problem import UNCHANGED, PackingProblem, Solution
+from restow.planning.optimal.pricing import Floats, best_patterns, zero_prices
+from restow.planning.optimal.solution_builder import SolutionBuilder
 
 _PER_NODE = 4
 _PRICES = (0.45, 0.95)
 """Of a move, in units of the least worth: the more it costs, the fewer moves the best opening of a node has."""
 
 
-def initial_patterns(problem: PackingProblem, some: DepartureSets, late: DeadlineCheck = no_deadline) -> list[NodePattern]:
+def initial_patterns(
+    problem: PackingProblem, some: DepartureSets, late: DeadlineCheck = no_deadline
+) -> list[NodePattern]:
     """Openings to begin with: what is best for each node if nobody else wanted anything."""
     if problem.counts_empty_nodes:
         return emptying_patterns(problem)
@@ -35,7 +37,10 @@ def initial_patterns(problem: PackingProblem, some: DepartureSets, late: Deadlin
 
 
 def greedy_solution(
-    problem: PackingProblem, candidates: Sequence[NodePattern], start: Solution = UNCHANGED, is_late: DeadlineCheck = no_deadline
+    problem: PackingProblem,
+    candidates: Sequence[NodePattern],
+    start: Solution = UNCHANGED,
+    is_late: DeadlineCheck = no_deadline,
 ) -> tuple[Solution, list[NodePattern]]:
     """The answer, and the openings it made until it was late. Whoever finds that the pods it waited for are gone queues
     up again."""

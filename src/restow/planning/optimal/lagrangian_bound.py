@@ -19,11 +19,11 @@ import msgspec
 import numpy as np
 
 from restow.model.cluster import Mask, RowIndex
-from restow.planning.optimal.node_patterns import DepartureSets, NodePattern, padded_class_sizes
-from restow.planning.optimal.pricing import DualPrices
-from restow.planning.optimal.packing_problem import UNLIMITED, Ints, PackingProblem, max_free, round_down_value
-from restow.planning.optimal.solver import UNBOUNDED
 from restow.planning.optimal.knapsack_table import Floats, KnapsackTable, build_knapsack_table
+from restow.planning.optimal.node_patterns import DepartureSets, NodePattern, padded_class_sizes
+from restow.planning.optimal.packing_problem import UNLIMITED, Ints, PackingProblem, max_free, round_down_value
+from restow.planning.optimal.pricing import DualPrices
+from restow.planning.optimal.solver import UNBOUNDED
 
 _LEAST = 1e-6
 _HALVINGS = 50
@@ -133,7 +133,11 @@ class LagrangianBound:
         )
 
     def _suits(self, which: int) -> Mask:
-        return self._problem.allowed_nodes(which) if self._problem.node_count <= _MASKED else np.ones(self._problem.node_count, np.bool_)
+        return (
+            self._problem.allowed_nodes(which)
+            if self._problem.node_count <= _MASKED
+            else np.ones(self._problem.node_count, np.bool_)
+        )
 
     def _tables(self, goods: _KnapsackItems) -> dict[int, KnapsackTable]:
         """By resource or mixture; those left out of which somebody needs nothing."""

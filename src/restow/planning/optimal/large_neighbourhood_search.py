@@ -12,8 +12,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from restow.planning.optimal.flow_model import FlowModel, FlowResult
+from restow.planning.optimal.packing_problem import PackingProblem, Solution, free_after, has_room, is_better
 from restow.planning.optimal.pricing import Floats
-from restow.planning.optimal.packing_problem import PackingProblem, Solution, is_better, has_room, free_after
 from restow.planning.optimal.solver import SolverLimits
 
 _SMALLEST, _FIRST, _LARGEST = 8, 24, 160
@@ -48,7 +48,9 @@ class LargeNeighbourhoodSearch:
 
     def _choose(self, shift: Solution) -> list[int]:
         size = int(self._size)
-        opened = sorted({node for (_, node), number in shift.pod_changes.items() if number < 0} | {n for _, n in shift.placements})
+        opened = sorted(
+            {node for (_, node), number in shift.pod_changes.items() if number < 0} | {n for _, n in shift.placements}
+        )
         taken = sorted({node for (_, node), number in shift.pod_changes.items() if number > 0})
         chosen = [*self._some(opened, size // 3), *self._some(taken, size // 4)]
         fresh = np.flatnonzero(self._appeal > 0)

@@ -28,9 +28,17 @@ from restow.model.cluster import Mask
 from restow.planning.deadline import DeadlineCheck, no_deadline
 from restow.planning.optimal.greedy import greedy_solution
 from restow.planning.optimal.node_patterns import NodePattern
+from restow.planning.optimal.packing_problem import (
+    UNCHANGED,
+    Ints,
+    PackingProblem,
+    Solution,
+    has_room,
+    quota_charge,
+    solution_defects,
+)
 from restow.planning.optimal.pricing import DualPrices
-from restow.planning.optimal.packing_problem import UNCHANGED, Ints, PackingProblem, Solution, quota_charge, has_room, solution_defects
-from restow.planning.optimal.solver import UNBOUNDED, SolverLimits, Floats, IntegerProgram
+from restow.planning.optimal.solver import UNBOUNDED, Floats, IntegerProgram, SolverLimits
 
 _COLUMNS = 3000
 """Openings that whole ones are chosen among, the most promising ones."""
@@ -51,7 +59,9 @@ class NodeGroup(msgspec.Struct, frozen=True, eq=False):
 class MasterProblem:
     """Openings found so far, and the program over them."""
 
-    def __init__(self, problem: PackingProblem, openings: Iterable[NodePattern], late: DeadlineCheck = no_deadline) -> None:
+    def __init__(
+        self, problem: PackingProblem, openings: Iterable[NodePattern], late: DeadlineCheck = no_deadline
+    ) -> None:
         self.problem = problem
         self._late = late
         self.patterns = list(dict.fromkeys(openings))
@@ -237,7 +247,9 @@ class MasterProblem:
             for node in coming[which][: leaving[which]]:
                 net[which, node] += 1
         shift = Solution({cell: number for cell, number in net.items() if number}, dict(puts))
-        return self._completed(shift, chosen) if not solution_defects(problem, shift) else self._completed(UNCHANGED, ())
+        return (
+            self._completed(shift, chosen) if not solution_defects(problem, shift) else self._completed(UNCHANGED, ())
+        )
 
     def _coming(self, values: Ints, chosen: Sequence[NodePattern]) -> dict[int, list[int]]:
         """By class, the nodes that take its leavers: where openings want them first."""
@@ -261,7 +273,9 @@ class MasterProblem:
         return greedy_solution(self.problem, rest, shift)[0]
 
 
-def group_nodes(problem: PackingProblem, classes: Sequence[int], is_late: DeadlineCheck = no_deadline) -> list[NodeGroup]:
+def group_nodes(
+    problem: PackingProblem, classes: Sequence[int], is_late: DeadlineCheck = no_deadline
+) -> list[NodeGroup]:
     """Nodes by the set of classes of which they can take one pod; once it is late, none takes those not asked about."""
     if not classes:
         return []

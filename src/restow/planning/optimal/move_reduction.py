@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from restow.planning.optimal.packing_problem import Ints, PackingProblem, Solution, movable_pod_counts, free_after
+from restow.planning.optimal.packing_problem import Ints, PackingProblem, Solution, free_after, movable_pod_counts
 from restow.planning.optimal.remaining_demand import RemainingDemand
 
 
@@ -95,7 +95,9 @@ class _MoveReducer:
         if not over.any():
             return True
         came = [
-            self._problem.class_sizes[which] for (which, where), number in self._net.items() if where == node and number > 0
+            self._problem.class_sizes[which]
+            for (which, where), number in self._net.items()
+            if where == node and number > 0
         ]
         came += [self._problem.demands[which].size for which, number in self._puts.get(node, {}).items() if number]
         return not any((size[over] > 0).any() for size in came)

@@ -63,7 +63,9 @@ def emptying_patterns(problem: PackingProblem) -> list[NodePattern]:
     return found
 
 
-def enumerate_departures(problem: PackingProblem, max_departures: int, *, is_late: DeadlineCheck = no_deadline) -> DepartureSets:
+def enumerate_departures(
+    problem: PackingProblem, max_departures: int, *, is_late: DeadlineCheck = no_deadline
+) -> DepartureSets:
     """The combinations of up to `most` leavers, where there are not too many and it is not late; of each node the
     smallest first, because of what brings the same, small pods find a place more easily."""
     node, leavers = np.zeros(0, np.intp), np.zeros((0, max_departures), np.intp)

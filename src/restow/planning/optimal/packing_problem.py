@@ -102,11 +102,17 @@ class PackingProblem(msgspec.Struct, frozen=True, eq=False, kw_only=True):
         if self.potential_nodes is None:
             return self
         demands = [
-            msgspec.structs.replace(demand, one_per_node=False, allowed_nodes=demand.allowed_nodes if demand.potential_nodes is None else demand.potential_nodes)
+            msgspec.structs.replace(
+                demand,
+                one_per_node=False,
+                allowed_nodes=demand.allowed_nodes if demand.potential_nodes is None else demand.potential_nodes,
+            )
             for demand in self.demands
         ]
         alone = np.zeros_like(self.one_per_node)
-        return msgspec.structs.replace(self, allowed_nodes=self.potential_nodes, potential_nodes=None, one_per_node=alone, demands=demands)
+        return msgspec.structs.replace(
+            self, allowed_nodes=self.potential_nodes, potential_nodes=None, one_per_node=alone, demands=demands
+        )
 
     @property
     def class_count(self) -> int:
@@ -166,7 +172,9 @@ def max_free(problem: PackingProblem, nodes: RowIndex | None = None) -> Ints:
     some = np.arange(problem.node_count) if nodes is None else nodes
     room = problem.free[some].copy()
     held = [
-        (place, which, count) for place, node in enumerate(some.tolist()) for which, count in problem.movable_pods[node].items()
+        (place, which, count)
+        for place, node in enumerate(some.tolist())
+        for which, count in problem.movable_pods[node].items()
     ]
     if held:
         place, which, count = np.array(held, np.int64).T
@@ -206,7 +214,11 @@ def movable_pod_counts(problem: PackingProblem, shift: Solution = UNCHANGED) -> 
 def round_down_value(problem: PackingProblem, units: float) -> int:
     """The largest worth there can be that is not more than so many units."""
     tolerance = 1e-6
-    return floor(units + tolerance) * problem.unit if problem.has_whole_values else floor((units + tolerance) * problem.unit)
+    return (
+        floor(units + tolerance) * problem.unit
+        if problem.has_whole_values
+        else floor((units + tolerance) * problem.unit)
+    )
 
 
 def is_better(problem: PackingProblem, one: Solution, other: Solution) -> bool:

@@ -14,12 +14,12 @@ import msgspec
 import numpy as np
 
 from restow.model.cluster import PodClass
-from restow.model.cluster.listing import Amounts
+from restow.model.cluster.resource_columns import Amounts
 from restow.model.objects import Pod
 from restow.model.resources import PODS, is_extended
 from restow.model.snapshot import Snapshot
-from restow.planning.optimal.schedulable_jobs import SchedulableJobs, schedulable_jobs
 from restow.planning.optimal.packing_problem import Ints
+from restow.planning.optimal.schedulable_jobs import SchedulableJobs, schedulable_jobs
 from restow.planning.plan import Refusal
 from restow.planning.plan_request import PlanRequest
 from restow.scheduling.jobs import Job
@@ -109,7 +109,9 @@ def _weighed(snapshot: Snapshot, groups: list[_Group], least: dict[int, int], wh
         weight, amount = (weight, 0) if below else (each_step, step)
         for group, each in zip(level, asked, strict=True):
             worth = each // step * each_step + below + 1
-            found.append(PendingGroup(tuple(sorted(group.pods, key=_age)), group.pod_class, worth, group.gang, group.queue))
+            found.append(
+                PendingGroup(tuple(sorted(group.pods, key=_age)), group.pod_class, worth, group.gang, group.queue)
+            )
         below = sum(one.value * len(one.pods) for one in found)
     most = max((one.value for one in found), default=1)
     ordered = sorted(found, key=lambda one: (-one.value, _age(one.pods[0])))

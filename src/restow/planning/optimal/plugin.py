@@ -24,10 +24,10 @@ from restow.model.snapshot import Snapshot
 from restow.model.times import parse_duration
 from restow.model.wire import WireError, convert_readable
 from restow.planning.arguments import PodFilter, StrategyArgs, read_pod_filter, shared_problems
-from restow.planning.cooldown import nodes_cooling_down, cool_down_message
+from restow.planning.cooldown import cool_down_message, nodes_cooling_down
 from restow.planning.eviction_rules import general_refusal
-from restow.planning.peer_constraints import PeerConstraints
 from restow.planning.optimal.strategy import OBJECTIVES, plan_optimal
+from restow.planning.peer_constraints import PeerConstraints
 from restow.planning.plan import Move, Plan
 from restow.planning.plan_request import DisruptionLimit, EvictionRules, PlanRequest
 

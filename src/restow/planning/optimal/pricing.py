@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 
 from restow.model.cluster import Mask, RowIndex
 from restow.planning.deadline import DeadlineCheck, no_deadline
-from restow.planning.optimal.search_budget import WorkLimit
 from restow.planning.optimal.node_patterns import DepartureSets, NodePattern
 from restow.planning.optimal.packing_problem import UNLIMITED, Ints, PackingProblem, max_free
+from restow.planning.optimal.search_budget import WorkLimit
 
 Floats = NDArray[np.float64]
 
@@ -86,7 +86,14 @@ def zero_prices(problem: PackingProblem, move: float = 0.0) -> DualPrices:
     return DualPrices(move, np.zeros(len(problem.demands)), classes, nodes, 0.0)
 
 
-def best_patterns(problem: PackingProblem, some: DepartureSets, prices: DualPrices, per_node: int = 2, *, is_late: DeadlineCheck = no_deadline) -> list[PricedPattern]:
+def best_patterns(
+    problem: PackingProblem,
+    some: DepartureSets,
+    prices: DualPrices,
+    per_node: int = 2,
+    *,
+    is_late: DeadlineCheck = no_deadline,
+) -> list[PricedPattern]:
     """The best openings of each node at these prices, if they are worth more than they cost; such as are found until
     it is late."""
     items = _items(problem, prices)
@@ -118,8 +125,12 @@ def _items(problem: PackingProblem, prices: DualPrices) -> _Items:
     return _Items(
         size=np.vstack([nothing, *(demands[which].size for which in wanted), problem.class_sizes[coming]]),
         gain=np.concatenate([gain[wanted], prices.places[coming]]),
-        suits=np.vstack([nowhere, *(demands[which].allowed_nodes for which in wanted), *map(problem.allowed_nodes, coming)]),
-        most=np.array([*(demands[which].max_per_node for which in wanted), *np.where(problem.one_per_node[coming], 1, UNLIMITED)]),
+        suits=np.vstack(
+            [nowhere, *(demands[which].allowed_nodes for which in wanted), *map(problem.allowed_nodes, coming)]
+        ),
+        most=np.array(
+            [*(demands[which].max_per_node for which in wanted), *np.where(problem.one_per_node[coming], 1, UNLIMITED)]
+        ),
         number=np.array([*wanted, *coming], np.intp),
         comes=np.arange(len(wanted) + len(coming)) >= len(wanted),
     )
@@ -199,7 +210,9 @@ def _joined(one: _Fillings, other: _Fillings) -> _Fillings:
     )
 
 
-def _best(some: DepartureSets, bundles: _Fillings, suits: Mask | None, cost: Floats, toil: WorkLimit) -> tuple[Floats, RowIndex]:
+def _best(
+    some: DepartureSets, bundles: _Fillings, suits: Mask | None, cost: Floats, toil: WorkLimit
+) -> tuple[Floats, RowIndex]:
     """Per line the largest surplus, and the bundle that has it; -inf where there is none, or was no time to look."""
     worth, best = np.full(len(cost), -np.inf), np.zeros(len(cost), np.intp)
     promising = np.flatnonzero(cost < _at_most(some.free_after, bundles) - _LEAST)
@@ -240,7 +253,9 @@ def _top(node: RowIndex, worth: Floats, per_node: int) -> Sequence[int]:
     return chosen
 
 
-def _opening(problem: PackingProblem, some: DepartureSets, items: _Items, bundles: _Fillings, line: int, bundle: int) -> NodePattern:
+def _opening(
+    problem: PackingProblem, some: DepartureSets, items: _Items, bundles: _Fillings, line: int, bundle: int
+) -> NodePattern:
     counts = bundles.counts[bundle]
     puts = [(int(items.number[one]), int(counts[one])) for one in np.flatnonzero(counts * ~items.comes).tolist()]
     comers = [(int(items.number[one]), int(counts[one])) for one in np.flatnonzero(counts * items.comes).tolist()]

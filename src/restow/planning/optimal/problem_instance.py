@@ -17,15 +17,15 @@ from msgspec.structs import replace
 
 from restow.eviction.costs import eviction_cost
 from restow.model.cluster import Mask, Occupant, PodClass, RowIndex, Shape
-from restow.model.cluster.listing import Amounts
+from restow.model.cluster.resource_columns import Amounts
 from restow.model.objects import PodSpec
 from restow.model.snapshot import Snapshot
-from restow.planning.move_simulation import without_node_pin
+from restow.planning.eviction_rules import candidates_on_node, foreign_pod_refusals
 from restow.planning.measures import ready_rows, shape_amounts
-from restow.planning.eviction_rules import foreign_pod_refusals, candidates_on_node
+from restow.planning.move_simulation import without_node_pin
 from restow.planning.optimal.packing_problem import Demand, Ints, PackingProblem, scale_amounts
-from restow.planning.optimal.queue_quotas import queue_quotas
 from restow.planning.optimal.pending_values import PendingPods, free_amounts, value_pending_pods
+from restow.planning.optimal.queue_quotas import queue_quotas
 from restow.planning.plan import Refusal
 from restow.planning.plan_request import PlanRequest
 from restow.scheduling.framework import Code, Cycle, FilterPlugin, Reach
@@ -114,7 +114,7 @@ def _who_first(one: Occupant) -> tuple[int, int, str, str]:
 
 def _key(snapshot: Snapshot, one: Occupant) -> Key:
     pod_class = snapshot.class_of(one.pod, one.shape)
-    if not one.shape.readings:
+    if not one.shape.selector_scopes:
         return pod_class, ()
     node = snapshot.node(one.node)
     labels = (node.metadata.labels if node else None) or {}
@@ -147,7 +147,7 @@ def _demands(snapshot: Snapshot, request: PlanRequest, nodes: _Nodes, line: Pend
 
 def _keeps_apart(shape: Shape) -> bool:
     """Whether pods of a shape may be in each other's way on a node, by more than the room they take."""
-    return bool(shape.readings or shape.facts.ports)
+    return bool(shape.selector_scopes or shape.fields.ports)
 
 
 # --- arrays -----------------------------------------------------------------------------------------------------------
@@ -164,7 +164,13 @@ def _problem(
     free, (sizes, asked) = scale_amounts(free, *(_vectors(some, columns) for some in amounts))
     demands = [
         Demand(
-            size=size, allowed_nodes=one.suits, value=one.worth, gang=one.gang, one_per_node=one.alone, potential_nodes=one.could, **_supply(one)
+            size=size,
+            allowed_nodes=one.suits,
+            value=one.worth,
+            gang=one.gang,
+            one_per_node=one.alone,
+            potential_nodes=one.could,
+            **_supply(one),
         )
         for one, size in zip(wanted, asked, strict=True)
     ]
@@ -178,7 +184,9 @@ def _problem(
         max_moves=request.max_moves,
         cannot_empty=np.zeros(len(nodes.names), np.bool_),
         counts_empty_nodes=request.objective == "free-nodes",
-        potential_nodes=could if any(_keeps_apart(one.shape) for one in firsts) or any(map(_may_change, wanted)) else None,
+        potential_nodes=could
+        if any(_keeps_apart(one.shape) for one in firsts) or any(map(_may_change, wanted))
+        else None,
         demands=demands,
     )
 
@@ -214,7 +222,7 @@ def _suits(
     @cache
     def suits(which: int) -> Mask:
         one = firsts[which]
-        with snapshot.overlooking(one.key):
+        with snapshot.counting_only_room_of(one.key):
             cycle = Cycle(without_node_pin(one.pod), snapshot, request.now, snapshot.class_of(one.pod, one.shape))
             mask = _suitable(request, cycle, reaches) & ready
         if _keeps_apart(one.shape) and len(reaches) > 1:

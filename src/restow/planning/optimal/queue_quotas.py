@@ -17,7 +17,7 @@ from restow.model.pods import full_name
 from restow.model.resources import Vector
 from restow.planning.eviction_rules import general_refusal, pod_refusal
 from restow.planning.optimal.packing_problem import Ints, QueueQuota
-from restow.planning.optimal.pending_values import PendingPods, PendingGroup
+from restow.planning.optimal.pending_values import PendingGroup, PendingPods
 from restow.planning.plan import Place, Refusal
 from restow.scheduling.pod_group_cache import requests_of
 
@@ -25,7 +25,7 @@ from restow.scheduling.pod_group_cache import requests_of
 def queue_quotas(line: PendingPods) -> list[QueueQuota]:
     """What the queues of those who wait may take, where that is limited."""
     found = []
-    for queue in sorted({one.queue for one in line.groups}) if line.shares.counts else ():
+    for queue in sorted({one.queue for one in line.groups}) if line.shares.is_limited else ():
         left = line.shares.left(queue)
         asked = {which: requests_of(one.pods[0]) for which, one in enumerate(line.groups) if one.queue == queue}
         if left:
@@ -60,7 +60,7 @@ def queue_charger(line: PendingPods) -> Iterator[Callable[[PendingGroup, Pod], b
 
 def queue_refusal(line: PendingPods, group: PendingGroup, pod: Pod) -> str | None:
     """Why the queue of a pod cannot take it; None if it can."""
-    return line.shares.refusal(group.queue, requests_of(pod)) if line.shares.counts else None
+    return line.shares.why_exceeded(group.queue, requests_of(pod)) if line.shares.is_limited else None
 
 
 def unplaced_refusals(line: PendingPods, places: Iterable[Place]) -> Iterator[Refusal]:

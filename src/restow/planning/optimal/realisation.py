@@ -15,17 +15,17 @@ import msgspec
 from restow.model.objects import Pod
 from restow.model.pods import full_name
 from restow.model.snapshot import Snapshot
-from restow.planning.move_simulation import MoveSimulation, simulate_moves
 from restow.planning.deadline import DeadlineCheck, no_deadline
+from restow.planning.move_ordering import DesiredMove, order_moves
+from restow.planning.move_simulation import MoveSimulation, simulate_moves
 from restow.planning.optimal.greedy import drop_incomplete_gangs
-from restow.planning.optimal.packing_problem import UNCHANGED, Cell, PackingProblem, Solution, solution_value
-from restow.planning.optimal.queue_quotas import queue_charger
-from restow.planning.optimal.problem_instance import ProblemInstance
-from restow.planning.optimal.solution_builder import SolutionBuilder
 from restow.planning.optimal.move_reduction import minimise_moves
+from restow.planning.optimal.packing_problem import UNCHANGED, Cell, PackingProblem, Solution, solution_value
+from restow.planning.optimal.problem_instance import ProblemInstance
+from restow.planning.optimal.queue_quotas import queue_charger
+from restow.planning.optimal.solution_builder import SolutionBuilder
 from restow.planning.plan import Move, Place, Refusal
 from restow.planning.plan_request import PlanRequest
-from restow.planning.move_ordering import DesiredMove, order_moves
 from restow.scheduling.framework import Cycle
 
 _ROUNDS, _REFILLS = 6, 2
@@ -43,7 +43,14 @@ class Realisation(msgspec.Struct, frozen=True, eq=False):
     dropped: tuple[Refusal, ...] = ()
 
 
-def realise_solution(snapshot: Snapshot, request: PlanRequest, reading: ProblemInstance, shift: Solution, *, late: DeadlineCheck = no_deadline) -> Realisation:
+def realise_solution(
+    snapshot: Snapshot,
+    request: PlanRequest,
+    reading: ProblemInstance,
+    shift: Solution,
+    *,
+    late: DeadlineCheck = no_deadline,
+) -> Realisation:
     """Carry an answer out, leaving out what does not work, until everything that is left does and gains something; or,
     when it is late, the best of what works so far."""
     tried, dropped = Realisation(), list[Refusal]()
@@ -54,7 +61,9 @@ def realise_solution(snapshot: Snapshot, request: PlanRequest, reading: ProblemI
         bad_places |= tried.refused_places
         dropped += tried.dropped
         shift = _settled(reading.problem, tried.solution, bad_places, again=turn < _REFILLS)
-        if shift.pod_changes == tried.solution.pod_changes and (not reading.pending.groups or shift.placements == tried.solution.placements):
+        if shift.pod_changes == tried.solution.pod_changes and (
+            not reading.pending.groups or shift.placements == tried.solution.placements
+        ):
             break
         if late() or turn == _ROUNDS - 1:
             tried = _at_last(snapshot, request, reading, tried)
@@ -78,11 +87,15 @@ def _at_last(snapshot: Snapshot, request: PlanRequest, reading: ProblemInstance,
     if shift.move_count == best.solution.move_count:
         return best
     again = _try(snapshot, request, reading, shift, no_deadline)
-    works = again.solution.pod_changes == shift.pod_changes and (not waits or again.solution.placements == shift.placements)
+    works = again.solution.pod_changes == shift.pod_changes and (
+        not waits or again.solution.placements == shift.placements
+    )
     return msgspec.structs.replace(again, solution=shift) if works else best
 
 
-def _with_whole_gangs(snapshot: Snapshot, request: PlanRequest, reading: ProblemInstance, tried: Realisation) -> Realisation:
+def _with_whole_gangs(
+    snapshot: Snapshot, request: PlanRequest, reading: ProblemInstance, tried: Realisation
+) -> Realisation:
     """The same moves, without places of gangs that are not whole."""
     while (puts := drop_incomplete_gangs(reading.problem, tried.solution).placements) != tried.solution.placements:
         placed, _ = _place(snapshot, request, reading, tried.moves, puts)
@@ -107,7 +120,9 @@ def _filled(problem: PackingProblem, net: Mapping[Cell, int]) -> Solution:
     return stage.solution
 
 
-def _try(snapshot: Snapshot, request: PlanRequest, reading: ProblemInstance, shift: Solution, late: DeadlineCheck) -> Realisation:
+def _try(
+    snapshot: Snapshot, request: PlanRequest, reading: ProblemInstance, shift: Solution, late: DeadlineCheck
+) -> Realisation:
     wishes = list(_wishes(reading, shift))
     ordered = order_moves(snapshot, request, [wish for _, wish in wishes], max_moves=request.max_moves, is_late=late)
     ends = {move.uid: move.target for move in ordered.moves}

@@ -17,13 +17,13 @@ from restow.planning.plan import Refusal
 from restow.planning.plan_request import PlanRequest
 from restow.scheduling.actions.allocate import allocate
 from restow.scheduling.actions.backfill import backfill
-from restow.scheduling.actions.reserve import take_seats_in_turn
 from restow.scheduling.actions.job_start import why_job_inadmissible
+from restow.scheduling.actions.reserve import take_seats_in_turn
 from restow.scheduling.decisions import Assign, Decision, RefusePod
 from restow.scheduling.jobs import Job
 from restow.scheduling.pod_group_cache import PodGroupCache
-from restow.scheduling.session import Session
 from restow.scheduling.queue_shares import QueueShares
+from restow.scheduling.session import Session
 
 
 class SchedulableJobs(msgspec.Struct, frozen=True, eq=False):
@@ -41,7 +41,9 @@ class SchedulableJobs(msgspec.Struct, frozen=True, eq=False):
 def schedulable_jobs(snapshot: Snapshot, request: PlanRequest) -> SchedulableJobs:
     """Ask the scheduler, which looks at everything but the room on nodes. The snapshot is left as it was."""
     roster, mark = request.pod_groups or PodGroupCache(), snapshot.mark()
-    session = Session(snapshot, request.engine, roster, now=request.now, pods=request.pending, scheduler_names=request.scheduler_names)
+    session = Session(
+        snapshot, request.engine, roster, now=request.now, pods=request.pending, scheduler_names=request.scheduler_names
+    )
     try:
         backlog = session.backlog()
         for action in request.actions:
@@ -65,7 +67,9 @@ def schedulable_jobs(snapshot: Snapshot, request: PlanRequest) -> SchedulableJob
         else:
             refusals += [pod_refusal(pod, failure.message) for pod in job.pods]
     gated = sum(1 for one in request.pending_refusals if one.pod)
-    return SchedulableJobs(jobs, session.shares, (*refusals, *request.pending_refusals), len(request.pending) + gated, len(seated))
+    return SchedulableJobs(
+        jobs, session.shares, (*refusals, *request.pending_refusals), len(request.pending) + gated, len(seated)
+    )
 
 
 def _said(decisions: Sequence[Decision]) -> Iterator[Refusal]:

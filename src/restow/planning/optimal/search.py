@@ -18,18 +18,25 @@ import numpy as np
 from msgspec.structs import replace
 
 from restow.planning.optimal.bounds import emptying_bound, volume_bound
-from restow.planning.optimal.search_budget import SearchBudget
 from restow.planning.optimal.flow_model import FlowModel
-from restow.planning.optimal.subproblem import Subproblem
-from restow.planning.optimal.greedy import opportunity_costs, initial_patterns, greedy_solution
+from restow.planning.optimal.greedy import greedy_solution, initial_patterns, opportunity_costs
 from restow.planning.optimal.lagrangian_bound import LagrangianBound
 from restow.planning.optimal.large_neighbourhood_search import LargeNeighbourhoodSearch
-from restow.planning.optimal.node_patterns import DepartureSets, NodePattern, placeable_departures, enumerate_departures
 from restow.planning.optimal.master_problem import MasterProblem
-from restow.planning.optimal.pricing import DualPrices, zero_prices, best_patterns
-from restow.planning.optimal.packing_problem import UNCHANGED, PackingProblem, Solution, is_better, solution_defects, solution_value
+from restow.planning.optimal.move_reduction import minimise_moves, undo_useless_moves
+from restow.planning.optimal.node_patterns import DepartureSets, NodePattern, enumerate_departures, placeable_departures
+from restow.planning.optimal.packing_problem import (
+    UNCHANGED,
+    PackingProblem,
+    Solution,
+    is_better,
+    solution_defects,
+    solution_value,
+)
+from restow.planning.optimal.pricing import DualPrices, best_patterns, zero_prices
+from restow.planning.optimal.search_budget import SearchBudget
 from restow.planning.optimal.solver import UNBOUNDED, SolverLimits
-from restow.planning.optimal.move_reduction import undo_useless_moves, minimise_moves
+from restow.planning.optimal.subproblem import Subproblem
 
 _TOGETHER = 2
 """Leavers of one node that are tried in all combinations while looking for openings."""
@@ -83,7 +90,14 @@ def search(
 
 
 class _SolutionSearch:
-    def __init__(self, problem: PackingProblem, budget: SearchBudget, rng: np.random.Generator, tell: ReportProgress, start: Solution) -> None:
+    def __init__(
+        self,
+        problem: PackingProblem,
+        budget: SearchBudget,
+        rng: np.random.Generator,
+        tell: ReportProgress,
+        start: Solution,
+    ) -> None:
         self._problem = problem
         self._budget = budget
         self._late = budget.late
@@ -131,7 +145,9 @@ class _SolutionSearch:
         too_late = self._budget.too_late
         self._focus = Subproblem.select(self._problem, self._rng, too_late)
         part = self._focus.problem
-        self._easy = placeable_departures(part, enumerate_departures(part, 0 if part.counts_empty_nodes else _TOGETHER, is_late=too_late))
+        self._easy = placeable_departures(
+            part, enumerate_departures(part, 0 if part.counts_empty_nodes else _TOGETHER, is_late=too_late)
+        )
         candidates = initial_patterns(part, self._easy, too_late)[:_CANDIDATES]
         shift, made = greedy_solution(part, candidates)
         self._openings = [*candidates, *made]
@@ -151,7 +167,11 @@ class _SolutionSearch:
 
     def _everywhere(self) -> None:
         """If only a part was looked at, and not every move is needed for it: openings of all nodes."""
-        if self._focus.is_whole_problem or self._problem.counts_empty_nodes or self._best.move_count >= self._problem.max_moves:
+        if (
+            self._focus.is_whole_problem
+            or self._problem.counts_empty_nodes
+            or self._best.move_count >= self._problem.max_moves
+        ):
             return
         some = placeable_departures(self._problem, enumerate_departures(self._problem, 1, is_late=self._late))
         candidates = initial_patterns(self._problem, some, self._late)
@@ -164,7 +184,10 @@ class _SolutionSearch:
         if patterns.patterns and not self._done:
             self._choose(patterns, self._easy)
         if patterns.patterns and not self._done:
-            self._choose(patterns, enumerate_departures(part, 1 if part.counts_empty_nodes else _MORE_TOGETHER, is_late=self._late))
+            self._choose(
+                patterns,
+                enumerate_departures(part, 1 if part.counts_empty_nodes else _MORE_TOGETHER, is_late=self._late),
+            )
         self._openings = patterns.patterns
 
     def _choose(self, patterns: MasterProblem, some: DepartureSets) -> None:

@@ -15,7 +15,16 @@ from numpy.typing import NDArray
 
 from restow.model.cluster import Mask, RowIndex
 from restow.planning.optimal.node_patterns import NodePattern
-from restow.planning.optimal.packing_problem import UNLIMITED, UNCHANGED, Ints, PackingProblem, Solution, has_room, movable_pod_counts, free_after
+from restow.planning.optimal.packing_problem import (
+    UNCHANGED,
+    UNLIMITED,
+    Ints,
+    PackingProblem,
+    Solution,
+    free_after,
+    has_room,
+    movable_pod_counts,
+)
 from restow.planning.optimal.remaining_demand import RemainingDemand
 
 
@@ -38,7 +47,9 @@ class SolutionBuilder:
         self._rank = {which: place for place, which in enumerate(self._by_worth)}
         nothing, nowhere = np.zeros((0, problem.free.shape[1]), np.int64), np.zeros((0, problem.node_count), np.bool_)
         self._demanded = np.vstack([nothing, *(demand.size for demand in problem.demands)])
-        self._single = np.vstack([nowhere, *(demand.allowed_nodes & (demand.gang is None) for demand in problem.demands)])
+        self._single = np.vstack(
+            [nowhere, *(demand.allowed_nodes & (demand.gang is None) for demand in problem.demands)]
+        )
         """[demand, node]: where pods that are in no gang may go."""
         self._asked = [
             [(resource, amount) for resource, amount in enumerate(demand.size.tolist()) if amount]
@@ -53,13 +64,19 @@ class SolutionBuilder:
 
     def apply_pattern(self, opening: NodePattern, dear: NDArray[np.float64]) -> bool:
         """Make an opening if all of it is possible. Leavers keep away from nodes that are `dear`, if they can."""
-        if self.closed_to_departures[opening.node] or self.move_count + opening.move_count > self.problem.max_moves or not self._has(opening):
+        if (
+            self.closed_to_departures[opening.node]
+            or self.move_count + opening.move_count > self.problem.max_moves
+            or not self._has(opening)
+        ):
             return False
         if not self._supply.allows(opening.placements):
             return False
         self.closed_to_departures[opening.node] = True
         gone: list[tuple[int, int]] = []
-        for which in sorted(opening.departures, key=lambda one: (self.problem.class_sizes[one].tolist(), one), reverse=True):
+        for which in sorted(
+            opening.departures, key=lambda one: (self.problem.class_sizes[one].tolist(), one), reverse=True
+        ):
             target = self.best_target(which, dear)
             if target is None:
                 break
@@ -90,7 +107,9 @@ class SolutionBuilder:
         fitting = np.flatnonzero(has_room(room, self._demanded) & self._single[:, node])
         left, supply = room.tolist(), self._supply.copy() if self.problem.quotas else self._supply
         for which in sorted(fitting.tolist(), key=self._rank.__getitem__):
-            number = max_fitting(left, self._asked[which], min(supply.max_placeable(which), self.problem.demands[which].max_per_node))
+            number = max_fitting(
+                left, self._asked[which], min(supply.max_placeable(which), self.problem.demands[which].max_per_node)
+            )
             if number:
                 counts.append((which, number))
                 if supply is not self._supply:

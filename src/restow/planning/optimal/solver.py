@@ -97,7 +97,9 @@ class IntegerProgram:
         )
         self._terms.append((row.ravel(), column.ravel(), factor.ravel()))
 
-    def solve(self, effort: SolverLimits, *, whole: bool = True, start: Mapping[int, float] | None = None) -> SolverResult | None:
+    def solve(
+        self, effort: SolverLimits, *, whole: bool = True, start: Mapping[int, float] | None = None
+    ) -> SolverResult | None:
         """The best solution found; None when the solver broke or there is none. `start` is a solution to begin with,
         columns left out being zero. With `whole` off, fractions are allowed: then the bound is the result."""
         if not self.columns:

@@ -24,19 +24,19 @@ from restow.model.quantity import quantity_of
 from restow.model.resources import quantities
 from restow.model.snapshot import Snapshot
 from restow.model.wire import WireError
-from restow.planning.plan_effect import measures_after, object_versions
-from restow.planning.measures import allocatable_amounts, cluster_overview, count_slots
 from restow.planning.eviction_rules import general_refusal
-from restow.planning.optimal.search_budget import SearchBudget
-from restow.planning.optimal.realisation import Realisation, realise_solution
-from restow.planning.optimal.packing_problem import UNCHANGED, Demand, PackingProblem, Solution, is_better
-from restow.planning.optimal.queue_quotas import unplaced_refusals
-from restow.planning.optimal.problem_instance import ProblemInstance, build_instance
+from restow.planning.measures import allocatable_amounts, cluster_overview, count_slots
 from restow.planning.optimal.objective_figures import ObjectiveFigures
+from restow.planning.optimal.packing_problem import UNCHANGED, Demand, PackingProblem, Solution, is_better
+from restow.planning.optimal.problem_instance import ProblemInstance, build_instance
+from restow.planning.optimal.queue_quotas import unplaced_refusals
+from restow.planning.optimal.realisation import Realisation, realise_solution
 from restow.planning.optimal.search import SearchResult, search
+from restow.planning.optimal.search_budget import SearchBudget
 from restow.planning.optimal.solution_builder import SolutionBuilder
 from restow.planning.plan import Measures, Plan, Refusal
-from restow.planning.plan_request import PlanRequest, PlanProgress
+from restow.planning.plan_effect import measures_after, object_versions
+from restow.planning.plan_request import PlanProgress, PlanRequest
 
 OBJECTIVES = ("free-nodes", "slots", "pending")
 _REPAIRS = 4
@@ -69,7 +69,9 @@ def plan_optimal(snapshot: Snapshot, request: PlanRequest) -> Plan:
     ends = max(ends, measured + at_least)
     searched = _searched(snapshot, request, reading, score, lambda: ends - request.clock(), for_moves)
     outcome, found = searched.best, searched.found
-    later = measures_after(snapshot, request, outcome.moves, measure, outcome.places) | score.placement_figures(outcome.solution)
+    later = measures_after(snapshot, request, outcome.moves, measure, outcome.places) | score.placement_figures(
+        outcome.solution
+    )
     reached = later[score.figure]
     bound = score.bound_figure(found.bound, reached)
     if bound is not None:

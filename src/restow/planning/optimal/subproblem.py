@@ -17,8 +17,17 @@ from msgspec.structs import replace
 from restow.model.cluster import Mask, RowIndex
 from restow.planning.deadline import DeadlineCheck, no_deadline
 from restow.planning.optimal.node_patterns import enumerate_departures
-from restow.planning.optimal.pricing import zero_prices, best_patterns
-from restow.planning.optimal.packing_problem import UNLIMITED, UNCHANGED, Demand, Ints, PackingProblem, Solution, quota_charge, has_room
+from restow.planning.optimal.packing_problem import (
+    UNCHANGED,
+    UNLIMITED,
+    Demand,
+    Ints,
+    PackingProblem,
+    Solution,
+    has_room,
+    quota_charge,
+)
+from restow.planning.optimal.pricing import best_patterns, zero_prices
 from restow.planning.optimal.solution_builder import SolutionBuilder
 
 _ORDINARY = 2000

@@ -1,8 +1,8 @@
-"""Wake-ups: which news may make a refused pod schedulable.
+"""Cluster events, and which of them may make a refused pod schedulable (kube-scheduler's queueing hints).
 
 Goes in: something that happened in the cluster, and the plugins that refused a pod. Comes out: whether to try again.
-Each plugin has rules; a rule names a kind of object, what happened to it, and optionally a hint that looks closer. A
-plugin without rules is woken by everything: trying once too often is cheap, never trying again is not.
+Each plugin registers events: a kind of object, what happened to it, and optionally a hint that looks closer. A plugin
+that registers nothing is helped by every event: trying once too often is cheap, never trying again is not.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from restow.model.selectors import SelectorError, label_selector
 
 
 class EventResource(enum.Enum):
-    """What the news are about."""
+    """The kind of object that an event is about."""
 
     NODE = "Node"
     POD = "Pod"
@@ -38,8 +38,8 @@ class EventResource(enum.Enum):
     POD_GROUP = "PodGroup"
     QUEUE = "Queue"
     RESERVATION = "Reservation"
-    ANYTHING = "Anything"
-    """News that cannot be told apart: a list was read anew."""
+    WILDCARD = "Anything"
+    """Any of them: a list was read anew, so that it is not known what changed."""
 
 
 class ActionType(enum.Flag):
@@ -62,34 +62,34 @@ QueueingHint = Callable[[Pod, ClusterEvent], bool]
 
 
 class ClusterEventWithHint(msgspec.Struct, frozen=True):
-    """News that may help a pod which a plugin refused."""
+    """An event that may help a pod that a plugin refused."""
 
     resource: EventResource
     action: ActionType = ActionType.ANY
     hint: QueueingHint | None = None
 
-    def matches(self, news: ClusterEvent) -> bool:
-        return news.resource is self.resource and bool(news.action & self.action)
+    def matches(self, event: ClusterEvent) -> bool:
+        return event.resource is self.resource and bool(event.action & self.action)
 
-    def may_help(self, pod: Pod, news: ClusterEvent) -> bool:
-        """A hint that fails counts as yes."""
-        if not self.matches(news):
+    def may_help(self, pod: Pod, event: ClusterEvent) -> bool:
+        """Whether an event may help a pod; a hint that raises counts as yes."""
+        if not self.matches(event):
             return False
         try:
-            return self.hint is None or self.hint(pod, news)
-        except Exception:  # a foreign hint must not strand a pod
+            return self.hint is None or self.hint(pod, event)
+        except Exception:  # the hint of a foreign plugin must not leave a pod waiting for ever
             return True
 
 
 @runtime_checkable
 class EnqueueExtensions(Protocol):
-    """A plugin that knows which news matter to it."""
+    """A plugin that registers the events that may help the pods that it refused."""
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]: ...
 
 
-def is_same_offer(old: Node, new: Node) -> bool:
-    """Whether a change to a node makes no difference to what may go there."""
+def is_node_unchanged_for_scheduling(old: Node, new: Node) -> bool:
+    """Whether an update of a node, such as a heartbeat, changes nothing that scheduling reads."""
     return (
         old.metadata.labels == new.metadata.labels
         and old.spec == new.spec
@@ -98,44 +98,44 @@ def is_same_offer(old: Node, new: Node) -> bool:
     )
 
 
-def _is_more_than_heartbeat(pod: Pod, news: ClusterEvent) -> bool:
-    return news.old is None or news.new is None or not is_same_offer(news.old, news.new)
+def _is_node_changed(pod: Pod, event: ClusterEvent) -> bool:
+    return event.old is None or event.new is None or not is_node_unchanged_for_scheduling(event.old, event.new)
 
 
-def _is_of_same_gang(pod: Pod, news: ClusterEvent) -> bool:
-    other = news.new or news.old
-    return other is None or (_gang(other) == _gang(pod) and other.metadata.namespace == pod.metadata.namespace)
+def _is_of_same_gang(pod: Pod, event: ClusterEvent) -> bool:
+    changed = event.new or event.old
+    return changed is None or (_gang(changed) == _gang(pod) and changed.metadata.namespace == pod.metadata.namespace)
 
 
 def _gang(item: Any) -> str | None:
     return item.metadata.name if isinstance(item, PodGroup) else group_name(item)
 
 
-def _is_of_same_namespace(pod: Pod, news: ClusterEvent) -> bool:
-    other = news.new or news.old
-    return other is None or other.metadata.namespace == pod.metadata.namespace
+def _is_of_same_namespace(pod: Pod, event: ClusterEvent) -> bool:
+    changed = event.new or event.old
+    return changed is None or changed.metadata.namespace == pod.metadata.namespace
 
 
-def _opens(news: ClusterEvent) -> bool:
-    """Whether a reservation has become available, is for others than it was, or was changed, and decided about:
-    whatever refused its owner's pods, a seat may be had there."""
-    if news.resource is not EventResource.RESERVATION or not isinstance(news.new, Reservation):
+def _makes_seats_available(event: ClusterEvent) -> bool:
+    """Whether a reservation has become available, or an available one has other owners or another spec. Whatever plugin
+    refused its owner's pods, they may get a seat there."""
+    if event.resource is not EventResource.RESERVATION or not isinstance(event.new, Reservation):
         return False
-    if news.new.status.state.phase != ReservationPhase.AVAILABLE:
+    if event.new.status.state.phase != ReservationPhase.AVAILABLE:
         return False
-    if not isinstance(news.old, Reservation) or news.old.status.state.phase != ReservationPhase.AVAILABLE:
+    if not isinstance(event.old, Reservation) or event.old.status.state.phase != ReservationPhase.AVAILABLE:
         return True
-    return _offer(news.old) != _offer(news.new)
+    return _spec_and_owners(event.old) != _spec_and_owners(event.new)
 
 
-def _offer(reservation: Reservation) -> tuple[ReservationSpec, list[ReservationOwner] | None, int | None]:
+def _spec_and_owners(reservation: Reservation) -> tuple[ReservationSpec, list[ReservationOwner] | None, int | None]:
     status = reservation.status
     return reservation.spec, status.observed_owners, status.observed_generation
 
 
-def _may_be_its(reservation: Reservation, pod: Pod) -> bool:
-    """Whether a pod may turn out to be one of a reservation's owner; of whom it belongs to, only what it says itself is
-    known here."""
+def _may_be_of_owner(reservation: Reservation, pod: Pod) -> bool:
+    """Whether a pod may belong to an owner of a reservation. Only the pod itself is known here, not its owner chain, so
+    that a pod with any owner may."""
     if reservation.metadata.namespace != pod.metadata.namespace:
         return False
     if pod.metadata.owner_references or group_name(pod) is not None:
@@ -153,39 +153,39 @@ def _selects(owner: ReservationOwner, labels: dict[str, str]) -> bool:
         return False
 
 
-def _changes_shares(pod: Pod, news: ClusterEvent) -> bool:
-    """Whether a queue may have more now, or leave more to others; what is counted in its status is of no concern."""
-    old, new = news.old, news.new
+def _changes_shares(pod: Pod, event: ClusterEvent) -> bool:
+    """Whether a queue may use more now, or leaves more to others. The counts in its status do not matter."""
+    old, new = event.old, event.new
     if old is None or new is None:
         return True
     return bool(old.spec != new.spec or old.status.state != new.status.state or is_rejected(old) != is_rejected(new))
 
 
-def _unlocks(pod: Pod, news: ClusterEvent) -> bool:
-    """Whether some nodes are not locked any more, or are now locked for what may be the pod's own queue."""
-    before, after = locked_nodes(news.old), locked_nodes(news.new)
+def _unlocks(pod: Pod, event: ClusterEvent) -> bool:
+    """Whether some nodes are not locked any more, or are now locked for a queue that may be the pod's own."""
+    before, after = locked_nodes(event.old), locked_nodes(event.new)
     if before - after:
         return True
-    name = news.new.metadata.name if news.new is not None else ""
+    name = event.new.metadata.name if event.new is not None else ""
     return bool(after - before) and (group_name(pod) is not None or queue_name(None, pod) == name)
 
 
-def _gives_volumes_back(pod: Pod, news: ClusterEvent) -> bool:
-    """Whether the pod that is gone may have been promised volumes, of which the API server was never told."""
-    return news.old is None or any(
+def _frees_assumed_volumes(pod: Pod, event: ClusterEvent) -> bool:
+    """Whether a pod that is gone may have had volumes assumed for it that were never written to the API."""
+    return event.old is None or any(
         volume.persistent_volume_claim is not None or volume.ephemeral is not None
-        for volume in news.old.spec.volumes or ()
+        for volume in event.old.spec.volumes or ()
     )
 
 
-def _room_freed(*more: ClusterEventWithHint) -> tuple[ClusterEventWithHint, ...]:
+def _freed_room(*more: ClusterEventWithHint) -> tuple[ClusterEventWithHint, ...]:
     return (ClusterEventWithHint(EventResource.POD, ActionType.DELETED | ActionType.UPDATED), *_NODES, *more)
 
 
-_NODES = (ClusterEventWithHint(EventResource.NODE, ActionType.ADDED | ActionType.UPDATED, _is_more_than_heartbeat),)
+_NODES = (ClusterEventWithHint(EventResource.NODE, ActionType.ADDED | ActionType.UPDATED, _is_node_changed),)
 _STORAGE = tuple(
-    ClusterEventWithHint(thing)
-    for thing in (
+    ClusterEventWithHint(resource)
+    for resource in (
         EventResource.VOLUME,
         EventResource.CLAIM,
         EventResource.STORAGE_CLASS,
@@ -194,18 +194,18 @@ _STORAGE = tuple(
         EventResource.CSI_CAPACITY,
     )
 )
-_PODS_MOVED = (
+_PODS_AND_TOPOLOGY = (
     ClusterEventWithHint(EventResource.POD),
-    ClusterEventWithHint(EventResource.NODE, ActionType.ANY, _is_more_than_heartbeat),
+    ClusterEventWithHint(EventResource.NODE, ActionType.ANY, _is_node_changed),
     ClusterEventWithHint(EventResource.NAMESPACE),
 )
-_GANGS = tuple(
-    ClusterEventWithHint(thing, ActionType.ANY, _is_of_same_gang)
-    for thing in (EventResource.POD, EventResource.PENDING_POD, EventResource.POD_GROUP)
+_SAME_GANG = tuple(
+    ClusterEventWithHint(resource, ActionType.ANY, _is_of_same_gang)
+    for resource in (EventResource.POD, EventResource.PENDING_POD, EventResource.POD_GROUP)
 )
 
 GANG, QUEUE, RESERVATION = "Gang", "Queue", "Reservation"
-"""Who refuses beside the plugins."""
+"""What refuses pods besides the plugins."""
 
 BUILT_IN_EVENTS: Mapping[str, tuple[ClusterEventWithHint, ...]] = {
     "SchedulingGates": (),  # only the pod itself can change it
@@ -213,25 +213,25 @@ BUILT_IN_EVENTS: Mapping[str, tuple[ClusterEventWithHint, ...]] = {
     "NodeName": _NODES,
     "TaintToleration": _NODES,
     "NodeAffinity": _NODES,
-    "NodeReservation": (
+    "NodeReservation": (  # the plugin QueueNodeLock
         ClusterEventWithHint(EventResource.QUEUE, ActionType.ANY, _unlocks),
         ClusterEventWithHint(EventResource.POD_GROUP, ActionType.ANY, _is_of_same_gang),
         *_NODES,
     ),
-    "NodePorts": _room_freed(),
-    "NodeResourcesFit": _room_freed(),
-    "VolumeRestrictions": _room_freed(ClusterEventWithHint(EventResource.CLAIM)),
-    "NodeVolumeLimits": _room_freed(ClusterEventWithHint(EventResource.ATTACHMENT, ActionType.DELETED), *_STORAGE),
+    "NodePorts": _freed_room(),
+    "NodeResourcesFit": _freed_room(),
+    "VolumeRestrictions": _freed_room(ClusterEventWithHint(EventResource.CLAIM)),
+    "NodeVolumeLimits": _freed_room(ClusterEventWithHint(EventResource.ATTACHMENT, ActionType.DELETED), *_STORAGE),
     "VolumeBinding": (
         *_NODES,
         *_STORAGE,
-        ClusterEventWithHint(EventResource.POD, ActionType.DELETED, _gives_volumes_back),
+        ClusterEventWithHint(EventResource.POD, ActionType.DELETED, _frees_assumed_volumes),
     ),
     "VolumeZone": (*_NODES, *_STORAGE),
-    "PodTopologySpread": _PODS_MOVED,
-    "InterPodAffinity": _PODS_MOVED,
-    GANG: _room_freed(*_GANGS),
-    QUEUE: _room_freed(
+    "PodTopologySpread": _PODS_AND_TOPOLOGY,
+    "InterPodAffinity": _PODS_AND_TOPOLOGY,
+    GANG: _freed_room(*_SAME_GANG),
+    QUEUE: _freed_room(
         ClusterEventWithHint(EventResource.QUEUE, ActionType.ANY, _changes_shares),
         ClusterEventWithHint(EventResource.POD_GROUP),
     ),
@@ -245,33 +245,35 @@ BUILT_IN_EVENTS: Mapping[str, tuple[ClusterEventWithHint, ...]] = {
 
 
 class QueueingHints:
-    """The rules of every plugin."""
+    """The events that every plugin has registered."""
 
-    def __init__(self, rules: Mapping[str, Sequence[ClusterEventWithHint]] = BUILT_IN_EVENTS) -> None:
-        self._rules = {name: tuple(some) for name, some in rules.items()}
-        self._concerned: dict[tuple[frozenset[str], EventResource, ActionType], bool] = {}
+    def __init__(self, registered: Mapping[str, Sequence[ClusterEventWithHint]] = BUILT_IN_EVENTS) -> None:
+        self._registered = {name: tuple(events) for name, events in registered.items()}
+        self._may_help: dict[tuple[frozenset[str], EventResource, ActionType], bool] = {}
 
-    def may_help_any(self, plugins: frozenset[str], news: ClusterEvent) -> bool:
-        """Whether news of this kind can help any pod that these plugins refused; hints are not asked."""
-        if _opens(news):
+    def may_help_any(self, plugins: frozenset[str], event: ClusterEvent) -> bool:
+        """Whether an event of this kind can help any pod that these plugins refused; hints are not called."""
+        if _makes_seats_available(event):
             return True
-        key = (plugins, news.resource, news.action)
-        known = self._concerned.get(key)
+        key = (plugins, event.resource, event.action)
+        known = self._may_help.get(key)
         if known is None:
-            named = [self._rules.get(name) for name in plugins]
-            known = not named or news.resource is EventResource.ANYTHING
-            known = known or any(rules is None or any(one.matches(news) for one in rules) for rules in named)
-            self._concerned[key] = known
+            each = [self._registered.get(name) for name in plugins]
+            known = not each or event.resource is EventResource.WILDCARD
+            known = known or any(events is None or any(one.matches(event) for one in events) for events in each)
+            self._may_help[key] = known
         return known
 
-    def is_worth_requeuing(self, pod: Pod, plugins: Iterable[str], news: ClusterEvent) -> bool:
-        """Whether news may help a pod that these plugins refused."""
-        if news.resource is EventResource.ANYTHING or (_opens(news) and _may_be_its(news.new, pod)):
+    def is_worth_requeuing(self, pod: Pod, plugins: Iterable[str], event: ClusterEvent) -> bool:
+        """Whether an event may help a pod that these plugins refused."""
+        if event.resource is EventResource.WILDCARD or (
+            _makes_seats_available(event) and _may_be_of_owner(event.new, pod)
+        ):
             return True
         refused = False
         for name in plugins:
             refused = True
-            rules = self._rules.get(name)
-            if rules is None or any(rule.may_help(pod, news) for rule in rules):
+            events = self._registered.get(name)
+            if events is None or any(registered.may_help(pod, event) for registered in events):
                 return True
-        return not refused  # nobody is known to have refused it: anything may have been the reason
+        return not refused  # no plugin is known to have refused it: anything may have been the reason

@@ -19,7 +19,7 @@ class Assign(msgspec.Struct, frozen=True, gc=False):
     waits: Mapping[str, float] = {}
     """Plugins that must allow it first, with the seconds to wait for each at most."""
     seat: SeatName | None = None
-    """The seat of a reservation that it takes: named in the write that binds it, marked as used afterwards."""
+    """The seat of a reservation that it takes: named in the write that binds it, recorded as consumed afterwards."""
 
     @property
     def pod(self) -> Pod:
@@ -27,7 +27,7 @@ class Assign(msgspec.Struct, frozen=True, gc=False):
 
 
 class Nominate(msgspec.Struct, frozen=True):
-    """Room that terminating pods are leaving on this node is meant for the pod."""
+    """The pod is nominated to a node on which terminating pods are leaving room."""
 
     pod: Pod
     node: str
@@ -40,11 +40,11 @@ class RefusePod(msgspec.Struct, frozen=True):
     code: Code
     message: str
     plugins: frozenset[str] = frozenset()
-    """Who refused: the ones whose news may change it."""
+    """The plugins that refused: the events that they registered may change it."""
 
 
 class RecordEvent(msgspec.Struct, frozen=True):
-    """Something that people should know of a pod, as an event; what becomes of the pod is another decision."""
+    """An Event about a pod; what becomes of the pod is another decision."""
 
     pod: Pod
     reason: str
@@ -61,12 +61,12 @@ class HoldSeats(msgspec.Struct, frozen=True):
 
 
 class RefuseReservation(msgspec.Struct, frozen=True):
-    """There is no room now for what the reservation still has to place: all of it, or what its Hold left out."""
+    """There is no room now for what the reservation still has to place: all of it, or what its HoldSeats left out."""
 
     reservation: Reservation
     message: str
     plugins: frozenset[str] = frozenset()
-    """Who refused: the ones whose news may change it."""
+    """The plugins that refused: the events that they registered may change it."""
     code: Code = Code.UNSCHEDULABLE
 
 

@@ -3,8 +3,8 @@
     0/12 nodes are available: 3 Insufficient cpu, 9 node(s) had untolerated taint {dedicated: gpu}.
 
 The form is kube-scheduler's, so that people and autoscalers read it as usual: every node counts for the first plugin
-that refused it, with each of that plugin's reasons; reasons are sorted as text. Plugins may say anything: whatever it
-is can be written, and is not without end.
+that refused it, with each of that plugin's reasons; reasons are sorted as text. Whatever text a plugin returns is made
+valid UTF-8 and cut to the length that a condition may have.
 """
 
 from __future__ import annotations
@@ -31,22 +31,22 @@ def count_reasons(refused: Mapping[str, Sequence[Refusal]]) -> Counter[str]:
 
 
 def with_unexplained_rows(plugin: Plugin, refusals: Sequence[Refusal], rows: int) -> list[Refusal]:
-    """The refusals of a plugin, and one more for the rows of which it does not say why."""
-    told = np.zeros(rows, np.bool_)
-    for one in refusals:
-        told |= one.rows
-    if told.all():
+    """The refusals of a plugin, and one more for the rows that it refuses without a reason."""
+    explained = np.zeros(rows, np.bool_)
+    for refusal in refusals:
+        explained |= refusal.rows
+    if explained.all():
         return [*refusals]
-    return [*refusals, Refusal(unexplained_refusal(plugin.name), ~told)]
+    return [*refusals, Refusal(unexplained_refusal(plugin.name), ~explained)]
 
 
 def unexplained_refusal(*plugins: str) -> str:
-    """What is told of plugins that refuse nodes and do not say why."""
+    """The reason shown for plugins that refuse nodes without one."""
     return f"node(s) that {', '.join(plugins)} refuses without a reason"
 
 
 def fit_error_message(nodes: int, reasons: Mapping[str, int], *, before: str = "", after: str = "") -> str:
-    """The sentence: `before` is what stopped it before any node was asked, `after` what was tried afterwards."""
+    """The sentence. `before` is the refusal of a PreFilter, instead of counts; `after` is what PostFilter says."""
     why = before or reason_histogram(reasons)
     if not nodes and not why:
         why = NO_NODES
@@ -65,28 +65,30 @@ def join_reasons(reasons: Iterable[str]) -> str:
 
 
 def describe_plugin_failure(error: Exception) -> str:
-    """What people are told of an exception, and which plugin was at work."""
+    """The message for an exception, with the plugin that raised it."""
     plugin = failing_plugin(error)
     return f"{plugin}: {describe_exception(error)}" if plugin else describe_exception(error)
 
 
 def describe_exception(error: Exception) -> str:
-    """What an exception says."""
+    """The type and text of an exception."""
     return _writable(f"{type(error).__name__}: {error}")
 
 
 def failing_plugin(error: Exception) -> str:
-    """The plugin that was at work when something broke, or had just answered; empty if none was."""
-    name, place = "", error.__traceback__
-    while place is not None:
-        here = place.tb_frame.f_locals
-        name = next((one.name for one in (here.get("self"), here.get("plugin")) if isinstance(one, Plugin)), name)
-        place = place.tb_next
+    """The plugin that raised an exception, or whose answer did; empty if none.
+
+    The innermost frame counts that has a plugin as `self` or `plugin`: the engine names its loop variables so."""
+    name, trace = "", error.__traceback__
+    while trace is not None:
+        names = trace.tb_frame.f_locals
+        name = next((one.name for one in (names.get("self"), names.get("plugin")) if isinstance(one, Plugin)), name)
+        trace = trace.tb_next
     return name
 
 
 def _writable(text: str) -> str:
-    """What can be sent to an API server: text that is neither half a character nor without end."""
+    """Text that can be sent to an API server: valid UTF-8, not too long."""
     if not text.isascii():
         text = text.encode(errors="replace").decode()
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"

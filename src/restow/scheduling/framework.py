@@ -1,28 +1,35 @@
-"""The extension points: what a plugin may say about a pod, about all nodes at once.
+"""The extension points: the interface of plugins.
 
-One attempt to place a pod, in this order (the names are kube-scheduler's):
+The names are kube-scheduler's. One attempt to place a pod runs them in this order:
 
-    before the queue        PreEnqueue    may this pod be tried at all?
-    in the queue            QueueSort     which pod is next?
-    the scheduling cycle    PreFilter     once per pod: skip me, go on, or it is hopeless
-      (pure, one pod        Filter        which nodes may it go to?
-       at a time)           PostFilter    none: can anything be done about it?
-                            PreScore, Score, NormalizeScore    which of them is best?
-                            Reserve       take what the pod will need, in memory
-                            Permit        go, wait, or no
-    the binding cycle       PreBind       the writes that must come first, and whether they have settled
-      (carried out by       Bind          the write that binds it
-       `control`)           PostBind      it is done
-    after any failure       Unreserve     give back, in reverse order, tolerating what was never taken
+    before the queue        PreEnqueue      may this pod be tried at all?
+    in the queue            QueueSort       which pod is next?
+    the scheduling cycle    PreFilter       once per pod: skip this plugin, go on, or no node can be accepted
+      (pure, one pod        Filter          which nodes may the pod go to?
+       at a time)           PostFilter      none: can anything be done about it?
+                            PreScore        once per pod: skip this plugin, or go on
+                            Score           which of the nodes is best?
+                            NormalizeScore  scores to 0..100
+                            Reserve         take what the pod will need, in memory
+                            Permit          approve, wait, or refuse
+    the binding cycle       PreBind         the writes that must come first, and whether they have taken effect
+      (carried out by       Bind            the write that binds the pod
+       `control`)           PostBind        the pod is bound
+    after any failure       Unreserve       give back, in reverse order; harmless if nothing was taken
       from Reserve on
 
-Filter and Score take rows and return arrays: a mask, or an integer score per row. `reach` says how far the news of one
-row travels. A NODE plugin's answer for a row depends on nothing but the pod's class and the Node there, so it is asked
-again only when the Node changed; a ROW plugin's depends on who is on the node, too, so it is asked again about rows
-that changed in any way; a CLUSTER plugin's answer may depend on all rows, and on the volumes of the pod, which are no
-concern of the others: pods with a claim each are alike to them.
+Unlike kube-scheduler, Filter and Score answer for many nodes at once: they take rows (the places of nodes in the arrays
+of the snapshot) and return a mask, or an integer score per row. `reach` says what an answer for a row depends on, so
+that it is asked for again only when that changed:
 
-Nothing here does I/O: a plugin that needs the API server to change returns the change as a value (`writes`).
+    NODE      the pod's class and the Node object
+    ROW       also the pods on the node and its room
+    CLUSTER   anything, such as other rows and the volumes of the pod; asked for every pod
+
+Two pods that differ only in their claims are of one class, so that only CLUSTER plugins may read volumes.
+
+Plugins do no I/O: a plugin that needs a change in the API returns it as a value (`writes`). What the built-in plugins
+offer beyond this interface, to be asked less often, is in `accelerated`.
 """
 
 from __future__ import annotations
@@ -48,18 +55,18 @@ BEST = 100
 
 
 class Code(enum.Enum):
-    """The closed vocabulary of verdicts."""
+    """What a verdict says (kube-scheduler's Code)."""
 
     SUCCESS = "Success"
     UNSCHEDULABLE = "Unschedulable"  # refused; other pods leaving could change that
-    UNRESOLVABLE = "UnschedulableAndUnresolvable"  # refused, whoever leaves
+    UNRESOLVABLE = "UnschedulableAndUnresolvable"  # refused, whichever pods leave
     WAIT = "Wait"
     SKIP = "Skip"
     ERROR = "Error"  # something broke; try again later
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """What a plugin says about a pod. A refusal is a value, and carries its reasons with numbers in them."""
+    """What a plugin says about a pod (kube-scheduler's Status). A refusal carries its reasons, with numbers in them."""
 
     code: Code = Code.SUCCESS
     reasons: tuple[str, ...] = ()
@@ -73,7 +80,7 @@ class Verdict(msgspec.Struct, frozen=True):
 SUCCESS = Verdict()
 SKIP = Verdict(Code.SKIP)
 SKIP_FOR_CLASS = Verdict(Code.SKIP, ("for every pod of this class",))
-"""SKIP for all pods of the class, until some Node changes, or what pods ask of others does (`Crowd.version`)."""
+"""SKIP for all pods of the class, until a Node or an affinity term changes (`AffinityIndex.version`)."""
 
 
 def unschedulable(*reasons: str) -> Verdict:
@@ -103,33 +110,35 @@ class Refusal(msgspec.Struct, frozen=True):
 
 
 class Reach(enum.Enum):
+    """What the answer of a plugin for a row depends on; see above."""
+
     NODE = "node"
     ROW = "row"
     CLUSTER = "cluster"
 
 
 class Cycle:
-    """One pod's attempt: the pod, the cluster as it is now, and what plugins note for their later selves."""
+    """One pod's attempt: the pod, the cluster as it is now, and what plugins keep for later extension points."""
 
-    __slots__ = ("_notes", "now", "pod", "pod_class", "snapshot")
+    __slots__ = ("_state", "now", "pod", "pod_class", "snapshot")
 
     def __init__(self, pod: Pod, snapshot: Snapshot, now: float, pod_class: PodClass | None = None) -> None:
         self.pod = pod
         self.snapshot = snapshot
         self.now = now
         self.pod_class = pod_class or snapshot.classes.of(pod)
-        self._notes: dict[str, Any] | None = None
+        self._state: dict[str, Any] | None = None  # few pods need one
 
     @property
     def state(self) -> dict[str, Any]:
-        """What plugins note, by their names; about most pods nobody has anything to note."""
-        if self._notes is None:
-            self._notes = {}
-        return self._notes
+        """What plugins keep from one extension point to the next, by plugin name (kube-scheduler's CycleState)."""
+        if self._state is None:
+            self._state = {}
+        return self._state
 
 
 class Plugin(ABC):
-    """The base of all. `name` is how configuration and messages call it; arguments come from configuration."""
+    """The base of all plugins. Configuration and messages use `name`; the arguments come from the configuration."""
 
     name: ClassVar[str]
 
@@ -158,11 +167,11 @@ class PreEnqueuePlugin(Plugin):
 
 
 class QueueSortPlugin(Plugin):
-    """There is one at most; without any, the more important pods come first."""
+    """There is one at most; without any, pods are sorted by priority."""
 
     @abstractmethod
     def sort_key(self, pod: Pod) -> Any:
-        """The smaller, the sooner; where it is equal, the older."""
+        """The smaller, the sooner; of pods with equal keys, the oldest is first."""
         ...
 
 
@@ -170,32 +179,31 @@ class FilterPlugin(Plugin):
     reach: ClassVar[Reach] = Reach.ROW
 
     def pre_filter(self, cycle: Cycle) -> Verdict:
-        """SUCCESS; SKIP when `filter` would accept every row; a refusal when no row can be accepted.
+        """SUCCESS; SKIP if `filter` would accept every row; a refusal if no row can be accepted.
 
-        What a NODE or ROW plugin says, unless it refuses, and NEVER from any, holds for all pods of the class until
-        some Node changes; so notes for `filter` are for CLUSTER plugins, which are asked for every pod.
+        SUCCESS and SKIP of a NODE or ROW plugin, and SKIP_FOR_CLASS of any, hold for all pods of the class until a Node
+        changes. So only CLUSTER plugins, which are asked for every pod, may keep state for `filter`.
         """
         return SUCCESS
 
     @abstractmethod
     def filter(self, cycle: Cycle, rows: Which) -> Mask:
-        """Which of these rows the pod may go to, as far as this plugin is concerned. Vacant rows may say anything.
-
-        What is free may be lent for the question (`Room.lend`), so it is read anew each time."""
+        """Which of these rows the pod may go to, as far as this plugin is concerned. Rows without a node may say
+        anything. Free room must be read anew at each call: it is changed for the length of a question (`Room.lend`)."""
         ...
 
     @abstractmethod
     def refusals(self, cycle: Cycle, rows: Which) -> list[Refusal]:
-        """Why the rows that `filter` refuses are refused: every refused row is in at least one refusal."""
+        """Why `filter` refuses these rows: every refused row is in at least one refusal."""
         ...
 
 
 class PostFilterPlugin(Plugin):
     @abstractmethod
     def post_filter(self, cycle: Cycle, refused: Mapping[str, Sequence[Refusal]]) -> tuple[Verdict, str]:
-        """No node passed. SUCCESS and a node: room will come free there and is kept for the pod, which is nominated to
-        it and tried again on news, as always. SUCCESS and "": something else was done. UNSCHEDULABLE leaves it to the
-        next plugin, UNRESOLVABLE says that nobody can help."""
+        """No node passed. SUCCESS and a node: the pod is nominated to the node, room that becomes free there is kept
+        for it, and it is requeued by events like any other. SUCCESS and "": something else was done. UNSCHEDULABLE
+        leaves it to the next plugin; UNRESOLVABLE says that no plugin can help."""
         ...
 
 
@@ -203,19 +211,19 @@ class ScorePlugin(Plugin):
     reach: ClassVar[Reach] = Reach.ROW
 
     def pre_score(self, cycle: Cycle) -> Verdict:
-        """SUCCESS, or SKIP when all rows would score the same; a NODE or ROW plugin as in `pre_filter`."""
+        """SUCCESS, or SKIP if all rows would score the same; kept for the class as in `pre_filter`."""
         return SUCCESS
 
     @abstractmethod
     def score(self, cycle: Cycle, rows: Which) -> Scores:
-        """The raw score of each row; the higher the better unless `normalize` turns it round."""
+        """The raw score of each row; the higher the better, unless `normalize_score` turns it round."""
         ...
 
     def normalize_score(self, cycle: Cycle, raw: Scores) -> Scores:
-        """From raw scores of all feasible rows to 0..BEST. A plugin without its own scores in 0..BEST at once.
+        """From raw scores of all feasible rows to 0..BEST. A plugin that does not define it scores in 0..BEST at once.
 
-        What becomes of a score may depend on it and on the least and greatest of all, not on how often each occurs:
-        rows that are alike to everybody concerned are given once.
+        The result for a score may depend on it and on the least and greatest of all, not on how often each occurs: rows
+        that no plugin tells apart are given once.
         """
         return raw
 
@@ -244,16 +252,17 @@ class PreBindPlugin(Plugin):
         ...
 
     def settled(self, cycle: Cycle, node: str) -> Verdict:
-        """Asked after the writes and after every later event: SUCCESS, WAIT, or ERROR when it will never settle."""
+        """Called after the writes and after every later event: SUCCESS once they have taken effect, WAIT while they may
+        still, ERROR if they never will."""
         return SUCCESS
 
 
 class BindPlugin(Plugin):
     @abstractmethod
     def bind(self, cycle: Cycle, node: str) -> Sequence[Write] | None:
-        """The writes that get somebody else to bind the pod to this node, which is then waited for. None leaves it to
-        the next plugin, and at last to a Binding. A pod that takes a reserved seat is always bound by a Binding, which
-        names the seat."""
+        """The writes that make another component bind the pod to this node, which the binding cycle then waits for.
+        None leaves it to the next plugin, and at last to a Binding. A pod that takes a seat is always bound by a
+        Binding, which names the seat."""
         ...
 
 

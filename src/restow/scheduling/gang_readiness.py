@@ -1,7 +1,7 @@
-"""Turnout: who of a gang is there.
+"""How many members of a gang are there.
 
-Goes in: the members of a gang as the API shows them. Comes out: how many there are of each role, on nodes and waiting
-for one. What is gated, terminating or failed exists, and nothing is to be expected of it.
+Goes in: the members of a gang as the API shows them. Comes out: how many there are of each role (Volcano's task), on
+nodes and waiting for one. A gated, terminating or failed pod exists, and counts for neither.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ class GangReadiness(msgspec.Struct, frozen=True):
     existing: int
     """Members that exist."""
     placed: Counter[str]
-    """By role, those that are on a node, or have been and succeeded."""
+    """By role, the members that are on a node, or have been and succeeded."""
     waiting: Counter[str]
-    """By role, those that could be placed."""
+    """By role, the members that could be placed."""
 
     @classmethod
     def of(cls, members: Iterable[Pod]) -> Self:
@@ -33,11 +33,11 @@ class GangReadiness(msgspec.Struct, frozen=True):
         return cls(len(every), Counter(map(role_of, placed)), Counter(map(role_of, waiting)))
 
     def without(self, pod: Pod) -> Self:
-        """Who is there once a member has left its node, and another that was made in its place waits for one."""
+        """The readiness once a member has left its node, and the successor made for it waits for one."""
         if not _is_placed(pod):
             return self
-        one = Counter([role_of(pod)])
-        return msgspec.structs.replace(self, placed=self.placed - one, waiting=self.waiting + one)
+        role = Counter([role_of(pod)])
+        return msgspec.structs.replace(self, placed=self.placed - role, waiting=self.waiting + role)
 
 
 def role_of(pod: Pod) -> str:

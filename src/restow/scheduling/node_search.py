@@ -37,7 +37,7 @@ class NodeSearch:
             return known[1]
         result = self._engine.place(cycle)
         kept = self._kept_room.kept
-        if isinstance(result, Placed) and kept and cycle.pod_class.shape.readings:
+        if isinstance(result, Placed) and kept and cycle.pod_class.shape.selector_scopes:
             result = recheck_without_nominated_pods(self._engine, cycle, result, [one.pod for one in kept])
         if isinstance(result, Unplaced) and self._refuses_whole_class(result):
             self._refused[cycle.pod_class] = (self._generation(), result)
@@ -51,7 +51,7 @@ class NodeSearch:
         migrating = migrating_pod(job.reservation)
         if migrating is None:
             return self._first_named_node(job, cycle) or self.place(cycle)
-        # Not `place`: a refusal given while one pod is overlooked must not be remembered for other pods.
+        # Not `place`: a refusal given while only the room of a pod counts must not be remembered for other pods.
         with self._snapshot.counting_only_room_of(migrating):
             return self._first_named_node(job, cycle) or self._engine.place(cycle)
 

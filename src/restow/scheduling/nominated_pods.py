@@ -1,8 +1,10 @@
-"""Certainty: whoever has only been promised a place is in the way of others already, and company to nobody yet.
+"""The recheck without nominated pods: a node must suit a pod whether nominated pods come or not.
 
-Goes in: the best node for a pod while room is kept for pods that may still come. Comes out: that node if it also
-accepts the pod without their company, else one that accepts it either way, else why there is none. Otherwise a pod
-could be bound next to somebody it needs who never comes.
+Nominated pods count for resources and anti-affinity, but do not satisfy affinity: a pod could be bound beside a pod
+that it needs and that never comes. kube-scheduler runs the filters twice for this (RunFilterPluginsWithNominatedPods).
+
+Goes in: the best node for a pod, found while room is kept for nominated pods. Comes out: that node if it also accepts
+the pod without them; else another node that accepts it both ways; else why there is none.
 """
 
 from __future__ import annotations
@@ -22,32 +24,35 @@ Refusals = Mapping[str, Sequence[Refusal]]
 
 
 def recheck_without_nominated_pods(
-    engine: Engine, cycle: Cycle, found: Placed, kept: Iterable[Pod]
+    engine: Engine, cycle: Cycle, placed: Placed, nominated: Iterable[Pod]
 ) -> Placed | Unplaced:
-    """`found`, or what is to be done instead, where room on nodes is kept for these pods."""
+    """`placed`, or another result, given the pods that room is kept for."""
     snapshot = cycle.snapshot
-    with snapshot.counting_only_room_of(*(pod.metadata.uid for pod in kept)):
-        if engine.fits(cycle, found.node):
-            return found
-        alone = engine.feasible_rows(cycle)
-        without = engine.diagnose(cycle).refusals
-    either = np.intersect1d(alone, engine.feasible_rows(cycle))
-    if len(either):
-        row = min(either.tolist(), key=lambda one: snapshot.rows.name(one) or "")
+    # 1. The best node without the nominated pods: nearly always it is fine.
+    with snapshot.counting_only_room_of(*(pod.metadata.uid for pod in nominated)):
+        if engine.fits(cycle, placed.node):
+            return placed
+        rows_without = engine.feasible_rows(cycle)
+        refusals_without = engine.diagnose(cycle).refusals
+    # 2. A node that accepts the pod both with and without them, the first by name.
+    rows = np.intersect1d(rows_without, engine.feasible_rows(cycle))
+    if len(rows):
+        row = min(rows.tolist(), key=lambda each: snapshot.rows.name(each) or "")
         return Placed(snapshot.rows.name(row) or "", row, 0)
-    refused = _joined(engine.diagnose(cycle).refusals, without, _mask(alone, snapshot.rows.size))
+    # 3. Why not: each node refuses for the first reason that it has.
+    refused = _merged(refusals_without, engine.diagnose(cycle).refusals, _mask(rows_without, snapshot.rows.size))
     return Unplaced(Verdict(Code.UNSCHEDULABLE), int(np.count_nonzero(snapshot.nodes.present)), refused)
 
 
-def _joined(crowded: Refusals, alone: Refusals, acceptable: Mask) -> dict[str, list[Refusal]]:
-    """Why each node refuses: nodes that would accept the pod alone, what they say to the crowd."""
-    found: dict[str, list[Refusal]] = {}
-    for refusals, rows in ((alone, ~acceptable), (crowded, acceptable)):
+def _merged(without: Refusals, together: Refusals, accepted_without: Mask) -> dict[str, list[Refusal]]:
+    """Why each node refuses: without the nominated pods, or if it accepts the pod then, with them."""
+    merged: dict[str, list[Refusal]] = {}
+    for refusals, rows in ((without, ~accepted_without), (together, accepted_without)):
         for plugin, each in refusals.items():
-            cut = [msgspec.structs.replace(one, rows=one.rows & rows) for one in each if (one.rows & rows).any()]
-            if cut:
-                found.setdefault(plugin, []).extend(cut)
-    return found
+            of_rows = [msgspec.structs.replace(one, rows=one.rows & rows) for one in each if (one.rows & rows).any()]
+            if of_rows:
+                merged.setdefault(plugin, []).extend(of_rows)
+    return merged
 
 
 def _mask(rows: RowIndex, size: int) -> Mask:

@@ -16,23 +16,24 @@ READY, NOT_ENOUGH, COMPLETING = "Ready", "NotEnoughResources", "Completing"
 
 
 def pod_group_status(job: Job, refusal: str | None, now: float) -> PodGroupStatus | None:
-    """The status that says how a gang fared; None if it says so already."""
+    """The status of a gang's PodGroup after the session; None if it has not changed. `refusal` is why the gang
+    waits."""
     assert job.group is not None, "only gangs have one"
     old = job.group.status
     whole = job.is_whole
     if whole:
-        told = [_condition(SCHEDULED, True, READY, f"{job.placed} of {job.min_available} pods have a node")]
-        told.append(_condition(UNSCHEDULABLE, False, READY, ""))
+        conditions = [_condition(SCHEDULED, True, READY, f"{job.placed} of {job.min_available} pods have a node")]
+        conditions.append(_condition(UNSCHEDULABLE, False, READY, ""))
     else:
         reason = COMPLETING if job.is_broken else NOT_ENOUGH
-        told = [_condition(UNSCHEDULABLE, True, reason, _lament(job, refusal))]
-        told.append(_condition(SCHEDULED, False, reason, ""))
-    conditions = _merged(old.conditions or [], told, now)
-    status = replace(old, phase=_phase(job, whole), conditions=conditions)
+        conditions = [_condition(UNSCHEDULABLE, True, reason, _waiting_message(job, refusal))]
+        conditions.append(_condition(SCHEDULED, False, reason, ""))
+    merged = _merged(old.conditions or [], conditions, now)
+    status = replace(old, phase=_phase(job, whole), conditions=merged)
     return None if status == old else status
 
 
-def _lament(job: Job, refusal: str | None) -> str:
+def _waiting_message(job: Job, refusal: str | None) -> str:
     if job.is_broken:
         bound = (
             f"{job.placed} of {job.min_available} pods have a node already: the gang is completed before anything else"
@@ -52,15 +53,15 @@ def _condition(type: str, holds: bool, reason: str, message: str) -> PodGroupCon
     return PodGroupCondition(type=type, status=status, reason=reason, message=message)
 
 
-def _merged(old: list[PodGroupCondition], told: list[PodGroupCondition], now: float) -> list[PodGroupCondition]:
-    merged = {one.type: one for one in old}
-    for one in told:
-        before = merged.get(one.type)
-        if before is None and one.status == ConditionStatus.FALSE:
-            continue  # what never held need not be denied
-        same = before is not None and before.status == one.status
+def _merged(old: list[PodGroupCondition], new: list[PodGroupCondition], now: float) -> list[PodGroupCondition]:
+    merged = {condition.type: condition for condition in old}
+    for condition in new:
+        before = merged.get(condition.type)
+        if before is None and condition.status == ConditionStatus.FALSE:
+            continue  # a condition that was never true need not be shown as false
+        same = before is not None and before.status == condition.status
         since = before.last_transition_time if before and same else format_time(now)
-        merged[one.type] = replace(
-            one, last_transition_time=since, transition_id=before.transition_id if before else None
+        merged[condition.type] = replace(
+            condition, last_transition_time=since, transition_id=before.transition_id if before else None
         )
     return list(merged.values())

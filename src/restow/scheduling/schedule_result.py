@@ -1,4 +1,5 @@
-"""What the engine answers: the best node for a pod, or why there is none; what all nodes say; whether to go or wait."""
+"""The results of the engine: the best node for a pod, or why there is none; the answer of every node; Permit's
+answer."""
 
 from __future__ import annotations
 
@@ -16,20 +17,20 @@ class Placed(msgspec.Struct, frozen=True, gc=False):
     node: str
     row: int
     score: int
-    """The weighted sum; 0 where scoring was not needed."""
+    """The weighted sum of scores; 0 if scoring was not needed."""
 
 
 class Unplaced(msgspec.Struct, frozen=True):
     """No node, and why."""
 
     verdict: Verdict
-    """The code to act on; the plugin and the reasons where one plugin spoke for all nodes."""
+    """The code to act on; the plugin and its reasons if one plugin refused all nodes."""
     node_count: int
     """How many nodes there are."""
     refusals: Mapping[str, Sequence[Refusal]] = {}
-    """By plugin, in order; masks over all rows. Each node is refused by one plugin, the first that does."""
+    """By plugin, in order; masks over all rows. Each node is counted for the first plugin that refuses it."""
     post_filter_message: str = ""
-    """What PostFilter has to say."""
+    """The reasons that PostFilter gave."""
     nominated: str = ""
     """The node on which PostFilter wants room kept for the pod."""
 
@@ -46,23 +47,23 @@ class Unplaced(msgspec.Struct, frozen=True):
 
     @property
     def plugins(self) -> frozenset[str]:
-        """Who refused: the ones whose events may change it."""
+        """The plugins that refused: the events that they registered may change it."""
         return frozenset([self.verdict.plugin] if self.verdict.plugin else self.refusals)
 
 
 class Diagnosis(msgspec.Struct, frozen=True):
-    """What every node says to a pod."""
+    """The answer of every node to a pod (kube-scheduler's Diagnosis)."""
 
     feasible: tuple[str, ...]
     """The nodes it may go to, by name."""
     refusals: Mapping[str, Sequence[Refusal]]
-    """By plugin, in order; masks over all rows. Each node is refused by one plugin, the first that does."""
+    """By plugin, in order; masks over all rows. Each node is counted for the first plugin that refuses it."""
     message: str
     """Why there is no node, if there is none."""
 
 
 class PermitResult(msgspec.Struct, frozen=True):
-    """Permit's answer: go, or wait for these plugins this many seconds at most."""
+    """Permit's answer: bind, or wait for these plugins this many seconds at most."""
 
     waits: Mapping[str, float] = {}
 

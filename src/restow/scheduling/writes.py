@@ -21,4 +21,4 @@ class Patch(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Write = Patch
-"""What a plugin may ask for before a pod is bound, or to get somebody else to bind it."""
+"""A write that a plugin asks for before a pod is bound, or to make another component bind it."""

@@ -138,7 +138,7 @@ def test_a_pod_past_its_back_off_is_active_at_once() -> None:
         pytest.param(["SomebodyElses"], CLASS_CAME, True, id="a plugin without rules hears everything"),
         pytest.param(
             ["SchedulingGates"],
-            ClusterEvent(EventResource.ANYTHING),
+            ClusterEvent(EventResource.WILDCARD),
             True,
             id="news that cannot be told apart wake all",
         ),
@@ -268,7 +268,7 @@ def test_a_deleted_pod_is_gone_from_everywhere(where: QueueState) -> None:
     assert queue.state_of("uid-p") is where
     queue.delete("uid-p")
     queue.requeue_refused("uid-p", [], 0.0)
-    queue.handle_event(ClusterEvent(EventResource.ANYTHING), 99.0)
+    queue.handle_event(ClusterEvent(EventResource.WILDCARD), 99.0)
     assert (len(queue), queue.pop(99.0), queue.next_due(99.0)) == (0, None, None)
 
 

@@ -8,7 +8,7 @@ from typing import ClassVar
 import msgspec
 
 from restow.model.cluster import Mask, Which
-from restow.model.cluster.mounted_volumes import mounted_by
+from restow.model.cluster.mounted_volumes import mounts_of
 from restow.model.cluster.storage import VolumeId
 from restow.model.reservations.reserved_pod import is_reserved_pod
 from restow.model.volumes import claims_used
@@ -35,7 +35,7 @@ class NodeVolumeLimits(FilterPlugin, ClassFilter):
     def pre_filter(self, cycle: Cycle) -> Verdict:
         if not cycle.pod_class.shape.fields.volumes:
             return SKIP_FOR_CLASS
-        volumes = cycle.snapshot.attached.volumes_of(mounted_by(cycle.pod))
+        volumes = cycle.snapshot.attached.volumes_of(mounts_of(cycle.pod))
         needed = Needed(volumes, next(_problems(cycle), ""))
         if not needed.volumes and not needed.problem:
             return SKIP

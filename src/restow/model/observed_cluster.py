@@ -167,6 +167,6 @@ class ObservedCluster:
 
     def _pod_changed(self, pod: Pod, before: Occupant | None) -> None:
         after = self.pods.known.get(pod.metadata.uid)
-        if after is not None and after.shape.readings:
+        if after is not None and after.shape.selector_scopes:
             self.classes.note(after.shape, pod.metadata.namespace or "")
         self.reservations.pod_changed(pod.metadata.uid, before)

@@ -51,7 +51,7 @@ class Snapshot(ObservedCluster):
             assert seat is not None, "only the reserved pod of a seat can be exchanged"
             self.reservations.states.exchanged(seat, pod.metadata.uid)
             return
-        if shape.readings:
+        if shape.selector_scopes:
             self.classes.note(shape, pod.metadata.namespace or "")
         self.reservations.pod_changed(pod.metadata.uid, None)
 

@@ -83,7 +83,7 @@ def test_a_resource_offered_later_gets_a_contiguous_column_with_what_was_asked_o
     rows = Rows(log)
     room = Room(log, rows)
     room.charge("requested", rows.claim("a"), room.resources.amounts({"cpu": 5}), ())
-    unlisted = room.resources.unlisted({"gpu": 1})
+    unlisted = room.resources.unlisted_resources({"gpu": 1})
     room.charge("requested", rows.claim("b"), room.resources.amounts({"gpu": 1}), ())
     assert (len(room.free), room.left(unlisted[0].number, 1)) == (4, -1)
     column = room.column("gpu")

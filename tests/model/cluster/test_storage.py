@@ -202,7 +202,7 @@ def state(snapshot: Snapshot) -> dict[str, Any]:
         "attached": (storage.attachment_index._by_node, storage.attachment_index._nodes_of),
         "choices": [choices(snapshot, size, of) for size in ("1Gi", "6Gi", "8Gi") for of in ("local", "made")],
         "largest": storage.provisionable("made").largest_sizes(snapshot.rows.every).tolist(),
-        "mounts": (mounts._on, mounts._claims, mounts._disks),
+        "mounts": (mounts._by_row, mounts._claims, mounts._disks),
         "too many": [
             snapshot.attached.exceeding_limit([(DRIVER, f"x{n}") for n in range(count)], snapshot.rows.every).tolist()
             for count in range(4)

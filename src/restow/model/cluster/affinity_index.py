@@ -1,13 +1,14 @@
-"""The crowd: which pods are where, by the audiences that others speak about, and what they themselves ask of others.
+"""The affinity index: how many pods of a selector group are on each row, and which affinity terms the pods there have.
 
 Goes in: occupants as they come to rows and leave them. Comes out, as sums per row that are kept up to date:
 
-    headcount   how many pods of an audience are there, with or without those that are leaving
-    stance      how much the pods there want, or do not want, pods of an audience near them
+    PodCount         how many pods of a selector group are there, with or without terminating ones
+    AffinityWeight   how many pods there have an affinity term, or the sum of the weights of a preferred one
 
-Pods with equal labels and namespace that ask the same of others form a group, for which all that is worked out once. A
-pod then costs the sums its group contributes to, whatever the number of nodes, pods and audiences. Headcounts are made
-when first asked for. When there are too many, all are dropped and `version` changes: holders ask again.
+Pods with equal labels and namespace that have the same terms form a group of alike pods, for which everything is worked
+out once. A pod then costs the sums that its group contributes to, whatever the number of nodes, pods and selector
+groups. Pod counts are made when they are first asked for. When there are too many, all are dropped and `version`
+changes: their holders ask again.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from restow.model.cluster.namespaces import Namespaces
+from restow.model.cluster.pod_shapes import Shape
 from restow.model.cluster.selector_group import (
     Labels,
     SelectorGroup,
@@ -28,22 +30,21 @@ from restow.model.cluster.selector_group import (
     required_label,
     selector_group_of_term,
 )
-from restow.model.cluster.pod_shapes import Shape
 from restow.model.cluster.undo_log import UndoLog
 from restow.model.match_label_keys import fold_label_keys
 from restow.model.objects import PodAffinity, PodSpec
 from restow.model.selectors import SelectorError
 
 if TYPE_CHECKING:
-    from restow.model.cluster.topology_domains import DomainSums
     from restow.model.cluster.occupancy import Occupant
+    from restow.model.cluster.topology_domains import DomainSums
 
 _MAX_POD_COUNTS = 2048
 _MAX_IDLE_GROUPS = 1024
 
 
 class RowSums:
-    """A sum per row, zeros left out, and the sums per domain made of it."""
+    """A sum per row, without zeros, and the sums per topology domain that are derived from it."""
 
     __slots__ = ("by_row", "listeners")
 
@@ -63,7 +64,7 @@ class RowSums:
 
 
 class PodCount(RowSums):
-    """How many pods that belong to all of these selector_groups."""
+    """How many pods belong to all of these selector groups, per row."""
 
     __slots__ = ("selector_groups", "without_leaving")
 
@@ -74,7 +75,7 @@ class PodCount(RowSums):
 
 
 class TermKind(enum.Enum):
-    """How a pod stands towards an selector_group, within a topology domain."""
+    """What a pod says about the pods of a selector group in its topology domain."""
 
     REQUIRED_ANTI_AFFINITY = "required anti-affinity"
     REQUIRED_AFFINITY = "required affinity"
@@ -82,7 +83,7 @@ class TermKind(enum.Enum):
 
 
 class AffinityTerm(msgspec.Struct, frozen=True):
-    """What a weight is about."""
+    """An affinity term of a pod, parsed: equal for terms that mean the same."""
 
     kind: TermKind
     selector_group: SelectorGroup
@@ -90,7 +91,7 @@ class AffinityTerm(msgspec.Struct, frozen=True):
 
 
 class AffinityWeight(RowSums):
-    """How many pods hold a term, or for preferences the sum of their weights."""
+    """How many pods have a term, or for preferred terms the sum of their weights, per row."""
 
     __slots__ = ("groups", "term")
 
@@ -101,11 +102,11 @@ class AffinityWeight(RowSums):
 
 
 GroupKey = tuple[Shape | None, str, tuple[tuple[str, str], ...], bool]
-"""What its pods ask of others, by their shape; their namespace; their labels, by key; whether they are leaving."""
+"""The shape that has their terms (None without any), the namespace, the labels by key, whether they terminate."""
 
 
 class AlikePods:
-    """Pods that nobody here can tell apart."""
+    """Pods that are equal to every selector group and have equal affinity terms."""
 
     __slots__ = ("affinity_weights", "key", "labels", "leaving", "namespace", "pod_counts", "rows", "shape")
 
@@ -125,7 +126,7 @@ class AffinityIndex:
         self._groups: dict[GroupKey, AlikePods] = {}
         self._in_namespace: dict[str, dict[AlikePods, None]] = {}
         self._by_label: dict[tuple[str, str], dict[str, dict[AlikePods, None]]] = {}
-        """By namespace and label key, and then by value; made for the keys that selector_groups ask for."""
+        """By namespace and label key, and then by value; made for the keys that selector groups require."""
         self._last_group: AlikePods | None = None
         self._idle_groups: dict[AlikePods, None] = {}
         self._pod_counts: dict[tuple[SelectorGroups, bool], PodCount] = {}
@@ -133,20 +134,20 @@ class AffinityIndex:
         self._weights: dict[AffinityTerm, AffinityWeight] = {}
         self._weights_by_group: SelectorGroupIndex[AffinityWeight] = SelectorGroupIndex()
         self.version = 0
-        """Changes when `count` or `stances_towards` may give other answers than before."""
+        """Changes when `pod_count` or `weights_about` may give other objects than before."""
         namespaces.on_change(self._namespace_changed)
 
     # --- reading ------------------------------------------------------------------------------------------------------
 
     def pod_count(self, selector_groups: SelectorGroups, *, without_leaving: bool = False) -> PodCount:
-        """How many pods belong to all of these selector_groups, per row."""
+        """How many pods belong to all of these selector groups, per row; kept up to date."""
         found = self._pod_counts.get((selector_groups, without_leaving))
         if found is None:
             found = self._make_pod_count(selector_groups, without_leaving)
         return found
 
     def weights_about(self, namespace: str, labels: Labels) -> list[AffinityWeight]:
-        """Everything that pods here ask about a pod with these labels."""
+        """The affinity terms, of pods on any row, that select a pod with these labels."""
         return self._weights_by_group.find(namespace, labels, self._namespaces.labels(namespace))
 
     # --- writing ------------------------------------------------------------------------------------------------------
@@ -158,12 +159,12 @@ class AffinityIndex:
             self._log.record(self.remove_pod, row, occupant)
 
     def remove_pod(self, row: int, occupant: Occupant) -> None:
-        """The inverse of `come`."""
+        """The inverse of `add_pod`."""
         self._count_pods(row, self._group_of(occupant), -1)
         self._log.record(self.add_pod, row, occupant)
 
     def replace_pod(self, row: int, old: Occupant, new: Occupant) -> None:
-        """`leave` and `come` of an occupant that stays and looks different; what both count for is not touched."""
+        """`remove_pod` and `add_pod` of an occupant with other labels; sums that count both are not touched."""
         before, after = self._group_of(old), self._group_of(new)
         if before is after:
             return
@@ -206,8 +207,8 @@ class AffinityIndex:
         metadata = occupant.pod.metadata
         labels = metadata.labels or {}
         namespace = metadata.namespace or ""
-        shape = occupant.shape if occupant.shape.readings else None
-        last = self._last_group  # who comes next is often like the one before
+        shape = occupant.shape if occupant.shape.selector_scopes else None
+        last = self._last_group  # the next pod is often like the last one, and then no key is made
         if (
             last is not None
             and last.shape is shape
@@ -240,7 +241,7 @@ class AffinityIndex:
         return group
 
     def _keep_idle(self, group: AlikePods) -> None:
-        """The last pod of a group left; the group is kept for a while, for the next one may come soon."""
+        """Keep a group without pods for a while: the next pod may come soon, and to make the group again costs more."""
         self._idle_groups[group] = None
         if len(self._idle_groups) > _MAX_IDLE_GROUPS:
             self._drop_group(next(iter(self._idle_groups)))
@@ -292,7 +293,7 @@ class AffinityIndex:
                 yield from self._pods_by_label_value(namespace, label[0]).get(label[1], ())
 
     def _pods_by_label_value(self, namespace: str, key: str) -> dict[str, dict[AlikePods, None]]:
-        """The groups of a namespace by the value of a label, so that an selector_group costs those it may be about."""
+        """The groups of a namespace by the value of a label, so that a new pod count reads only those it may count."""
         by_value = self._by_label.get((namespace, key))
         if by_value is None:
             by_value = self._by_label[namespace, key] = {}
@@ -302,7 +303,7 @@ class AffinityIndex:
         return by_value
 
     def _recount(self, count: PodCount, group: AlikePods) -> None:
-        """Make a group contribute to a count, or not, as its labels and its namespace's now say."""
+        """Let a group contribute to a count, or not, as its labels and those of its namespace say now."""
         namespace_labels = self._namespaces.labels(group.namespace)
         counts = belongs_to_all(count.selector_groups, group.namespace, group.labels, namespace_labels)
         counts = counts and not (count.without_leaving and group.leaving)
@@ -340,7 +341,7 @@ def _selects_namespaces(selector_group: SelectorGroup) -> bool:
 
 
 def affinity_terms_of(shape: Shape, namespace: str, labels: Labels) -> list[tuple[AffinityTerm, int]]:
-    """What pods of a shape ask of others, with amounts; a term that cannot be read asks for nothing."""
+    """The affinity terms of pods of a shape, with what each adds to a sum; a term with an invalid selector has none."""
     affinity = shape.spec.affinity
     if affinity is None or (affinity.pod_affinity is None and affinity.pod_anti_affinity is None):
         return []

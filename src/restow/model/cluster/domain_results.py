@@ -1,8 +1,8 @@
-"""Boards: a value for every topology domain, made of sums per domain, kept fresh, and read by row.
+"""Domain results: a value for every topology domain, derived from sums per domain, kept up to date and read by row.
 
-What a plugin concludes from sums, such as "may a pod go there", differs by domain and not by node. So a board keeps one
-value per domain, looks again only at the domains in which a sum changed, and spreads the values over the rows that
-somebody asks about.
+What a plugin concludes from sums, such as "may a pod go there", differs by domain and not by node. So one value is kept
+per domain, only the domains in which a sum changed are worked out again, and the values are spread over the rows that a
+caller asks about.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from typing import Final, Generic
 import numpy as np
 from numpy.typing import NDArray
 
-from restow.model.cluster.topology_domains import Domains, DomainSums
 from restow.model.cluster.rows import S, Which
+from restow.model.cluster.topology_domains import Domains, DomainSums
 
 _JOURNAL_LIMIT: Final = 4096
 
 
 class DomainResults(ABC, Generic[S]):
     def __init__(self, domains: Domains, sums: Sequence[DomainSums], premises: Sequence[DomainSums] = ()) -> None:
-        """`premises` are sums, perhaps of other domains, that `premises_changed` reads."""
+        """`premises` are sums, perhaps of other domains, that all values depend on: `premises_changed` reads them."""
         self.domains = domains
         self.sums = sums
         self._premises = premises
@@ -32,9 +32,9 @@ class DomainResults(ABC, Generic[S]):
         self._version = -1
         self._values: NDArray[S]
         self.edition = 0
-        """Changes when any value may have changed, or the journal begins anew."""
+        """Changes when any value may have changed, or when the journal is cleared."""
         self.journal: list[int] = []
-        """The domains whose values changed within this edition, as of the last look."""
+        """The domains with values that changed within this edition, as of the last read."""
 
     @abstractmethod
     def compute(self) -> NDArray[S]:
@@ -47,7 +47,7 @@ class DomainResults(ABC, Generic[S]):
         ...
 
     def premises_changed(self) -> bool:
-        """Whether something that all values depend on changed since it was asked last."""
+        """Whether something that all values depend on changed since the last call."""
         return False
 
     def read(self, rows: Which) -> NDArray[S]:
@@ -57,22 +57,22 @@ class DomainResults(ABC, Generic[S]):
         return spread
 
     def seen_at(self, row: int) -> bool | int:
-        """The value of a row's domain as of the last look."""
+        """The value of a row's domain as of the last read."""
         value: bool | int = self._values.item(self.domains.of_row.item(row))
         return value
 
     def values(self) -> NDArray[S]:
-        """The value of every domain as of now, not to be written to."""
-        if self._nothing_happened():
+        """The value of every domain as of now; not to be written to."""
+        if self._is_unchanged():
             return self._values
         self.domains.refresh()
-        news = self._news()
-        if self.premises_changed() or news is None or self._version != self.domains.version:
+        changed = self._changed_domains()
+        if self.premises_changed() or changed is None or self._version != self.domains.version:
             self._version = self.domains.version
             self._values = self.compute()
             self._begin_edition()
         else:
-            self._take_note(news)
+            self._update_values(changed)
         self._premises_seen = [sums.position for sums in self._premises]
         return self._values
 
@@ -80,9 +80,9 @@ class DomainResults(ABC, Generic[S]):
         self.edition += 1
         self.journal.clear()
 
-    def _take_note(self, news: Sequence[int]) -> None:
-        """Look again at the domains in which a sum changed."""
-        for domain in dict.fromkeys(news):
+    def _update_values(self, changed: Sequence[int]) -> None:
+        """Work out the values of the domains in which a sum changed."""
+        for domain in dict.fromkeys(changed):
             value = self.value(domain)
             if self._values.item(domain) != value:
                 self._values[domain] = value
@@ -90,7 +90,7 @@ class DomainResults(ABC, Generic[S]):
         if len(self.journal) > _JOURNAL_LIMIT:
             self._begin_edition()
 
-    def _nothing_happened(self) -> bool:
+    def _is_unchanged(self) -> bool:
         generation = self.domains.generation
         if generation != self._generation:
             self._generation = generation
@@ -99,28 +99,28 @@ class DomainResults(ABC, Generic[S]):
             return False
         return [sums.position for sums in self.sums] == self._positions
 
-    def _news(self) -> Sequence[int] | None:
-        """The domains in which some sum changed; None when that is not known."""
-        news: list[int] = []
-        known = True
+    def _changed_domains(self) -> Sequence[int] | None:
+        """The domains in which some sum changed; None when the journal does not reach back that far."""
+        changed: list[int] = []
+        is_known = True
         for number, sums in enumerate(self.sums):
             sums.refresh()
             if sums.position != self._positions[number]:
-                changed = sums.changed_since(self._positions[number])
+                recent = sums.changed_since(self._positions[number])
                 self._positions[number] = sums.position
-                known = known and changed is not None
-                news += changed or ()
-        return news if known else None
+                is_known = is_known and recent is not None
+                changed += recent or ()
+        return changed if is_known else None
 
 
-def all_true(boards: Sequence[DomainResults[np.bool_]], rows: Which) -> NDArray[np.bool_]:
-    """Rows whose domains have a true value on every board; there must be one."""
-    mask = boards[0].read(rows)
-    for board in boards[1:]:
-        mask &= board.read(rows)
+def all_true(results: Sequence[DomainResults[np.bool_]], rows: Which) -> NDArray[np.bool_]:
+    """The rows of domains that have a true value in all of these results; there must be one result at least."""
+    mask = results[0].read(rows)
+    for result in results[1:]:
+        mask &= result.read(rows)
     return mask
 
 
-def all_true_at(boards: Sequence[DomainResults[np.bool_]], row: int) -> bool:
+def all_true_at(results: Sequence[DomainResults[np.bool_]], row: int) -> bool:
     """`all_true` for a single row."""
-    return all(board.values().item(board.domains.of_row.item(row)) for board in boards)
+    return all(result.values().item(result.domains.of_row.item(row)) for result in results)

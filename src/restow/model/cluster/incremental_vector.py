@@ -1,7 +1,7 @@
-"""Fresh vectors: computed once over all nodes, then only for the rows that changed.
+"""Vectors over nodes that are computed once for all rows, and then only for the rows that changed.
 
-Goes in: a function that computes values for given rows, and the change tracks those values depend on. Comes out: the
-whole vector, as of now. This is what makes the cost of a pod of a known class hardly grow with the number of nodes.
+Goes in: a function that computes values for given rows, and the change tracks that those values depend on. Comes out:
+the whole vector, as of now. So the cost of a pod of a known class hardly grows with the number of nodes.
 """
 
 from __future__ import annotations

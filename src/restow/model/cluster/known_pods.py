@@ -1,4 +1,4 @@
-"""Pods: from watch events and assumptions to who is where.
+"""The pods that take room on nodes: from watch events and assumptions to occupants.
 
 Goes in: pods as the API shows them, and pods assumed ahead of it. Comes out: occupants of nodes, and the assumptions
 that the API has not confirmed yet. A pod is known by its UID.
@@ -12,8 +12,8 @@ import msgspec
 
 from restow.model.cluster.occupancy import Occupancy, Occupant
 from restow.model.cluster.pod_shapes import Shape, Shapes, are_surely_alike
-from restow.model.cluster.undo_log import UndoLog
 from restow.model.cluster.seen_versions import SeenVersions, version_number
+from restow.model.cluster.undo_log import UndoLog
 from restow.model.objects import Pod
 from restow.model.pods import is_finished
 from restow.model.reservations.reservation_annotations import named_seat
@@ -21,7 +21,7 @@ from restow.model.reservations.seat_name import SeatName
 
 
 class Assumption(msgspec.Struct, frozen=True):
-    """A pod that was assumed and not yet shown by the API, for comparing with what the API really says."""
+    """A pod that was assumed and not yet shown by the API, to be compared with what the API really says."""
 
     pod: Pod
     node: str
@@ -29,7 +29,8 @@ class Assumption(msgspec.Struct, frozen=True):
 
 
 def is_stale(age: float, limit: float) -> bool:
-    """Whether the API should have shown by now what was assumed so long ago; below 0, the clock was put back."""
+    """Whether an assumption of this age should have been shown by now. A negative age means that the clock was set
+    back, and counts as stale."""
     return not 0 <= age < limit
 
 
@@ -47,10 +48,10 @@ class KnownPods:
         |                |                       |                         |
         +<---------------+-------- over, or deleted -----------------------+
 
-    Pending pods take no room and are unknown here; succeeded and failed ones are over. An assumed pod counts in full.
-    What ends an assumption is the watch: bound there confirms it, bound elsewhere moves it to where it really is,
-    deleted or over releases it. Until then `forget` takes it back; afterwards it does nothing. A bound pod never
-    becomes unbound, so an event that says so is late.
+    Pending pods take no room and are unknown here; succeeded and failed pods are over. An assumed pod counts in full.
+    The watch ends an assumption: an event that shows the pod bound there confirms it, one that shows it bound elsewhere
+    moves it there, one that shows it deleted or over releases it. Until then `forget` takes it back; afterwards
+    `forget` does nothing. A bound pod never becomes unbound, so an event that says so is late.
     """
 
     __slots__ = ("_known", "_log", "_occupancy", "_shapes", "_versions", "known", "seen")
@@ -66,7 +67,7 @@ class KnownPods:
         self.seen = 0
 
     def apply(self, pod: Pod) -> bool:
-        """An event shows a pod; returns whether it was news. Raises QuantityError, and nothing changes."""
+        """An event shows a pod; returns whether it was new. Raises QuantityError, and nothing changes."""
         uid = pod.metadata.uid
         after = self._shown(pod)
         over = is_finished(pod)
@@ -84,7 +85,7 @@ class KnownPods:
         return True
 
     def is_late(self, pod: Pod) -> bool:
-        """Whether something newer was seen of a pod, or its end."""
+        """Whether a newer version of a pod was seen, or its end."""
         return self._versions.is_late(pod.metadata.uid, version_number(pod.metadata.resource_version))
 
     def see_through(self, version: int) -> None:
@@ -93,14 +94,14 @@ class KnownPods:
         self.seen = max(self.seen, version)
 
     def was_seen(self, uid: str, version: int) -> bool:
-        """Whether a pod that was bound before `version` is here, or was here, or would be if it still existed."""
+        """Whether a pod that was bound before `version` is here, was here, or would be here if it still existed."""
         return uid in self._known or self._versions.is_gone(uid) or version <= self.seen
 
     def assume(
         self, pod: Pod, node: str, shape: Shape, seat: SeatName | None, at: float, *, instead: Occupant | None = None
     ) -> None:
-        """Count a pod on a node before the API shows it there, maybe instead of a stand-in. Raises AlreadyPlaced if it
-        is counted already."""
+        """Count a pod on a node before the API shows it there, perhaps in exchange for a reserved pod, `instead`.
+        Raises AlreadyPlaced if it is counted already."""
         uid = pod.metadata.uid
         if uid in self._known:
             on = self._known[uid].node
@@ -127,7 +128,7 @@ class KnownPods:
             yield Assumption(one.pod, one.node, age)
 
     def _shown(self, pod: Pod) -> Occupant | None:
-        """What a pod is here, once an event has shown it so."""
+        """The occupant that a pod is once an event has shown it; None for a pod that takes no room."""
         known = self._known.get(pod.metadata.uid)
         if is_finished(pod):
             return None

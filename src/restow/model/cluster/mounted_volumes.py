@@ -1,7 +1,8 @@
-"""Mounts: which claims and disks are used on which row, and by whom.
+"""The volumes that pods mount: which PersistentVolumeClaims and disks are in use on which row, and by which pods.
 
-Goes in: occupants with volumes, as they come and go. Comes out: the rows where a claim is used, the rows where mounting
-a disk would be in conflict, what is mounted on a row, and which rows changed. Pods without such volumes cost nothing.
+Goes in: occupants with volumes, as they come and go. Comes out: the rows where a claim is in use, the rows where
+mounting a disk would be in conflict, what is mounted on a row, and which rows changed. Pods without such volumes cost
+nothing.
 """
 
 from __future__ import annotations
@@ -26,55 +27,55 @@ class PodMounts(msgspec.Struct, frozen=True, gc=False):
     """What one pod mounts."""
 
     claims: tuple[str, ...]
-    """Keys, "namespace/name"."""
+    """The keys of claims, "namespace/name"."""
     disks: tuple[Disk, ...]
 
 
-def mounted_by(pod: Pod) -> PodMounts:
+def mounts_of(pod: Pod) -> PodMounts:
     namespace = pod.metadata.namespace or ""
     claims = dict.fromkeys(f"{namespace}/{use.name}" for use in claims_used(pod))
     return PodMounts(tuple(claims), tuple(dict.fromkeys(disks_used(pod))))
 
 
 class MountedVolumes:
-    __slots__ = ("_claims", "_disks", "_log", "_on", "changes")
+    __slots__ = ("_by_row", "_claims", "_disks", "_log", "changes")
 
     def __init__(self, log: UndoLog, rows: Rows) -> None:
         self._log = log
         self.changes = RowChanges(rows)
-        self._on: dict[int, dict[str, PodMounts]] = {}
+        self._by_row: dict[int, dict[str, PodMounts]] = {}
         self._claims: dict[str, dict[int, set[str]]] = {}
         self._disks: dict[tuple[DiskKind, str], dict[int, set[tuple[str, Disk]]]] = {}
 
-    def take(self, row: int, key: str, pod: Pod) -> None:
-        """Count what an occupant mounts as mounted on a row."""
-        self._take(row, key, mounted_by(pod))
+    def mount(self, row: int, key: str, pod: Pod) -> None:
+        """Count the volumes of an occupant as mounted on a row."""
+        self._mount(row, key, mounts_of(pod))
 
-    def release(self, row: int, key: str) -> None:
-        """The inverse of `take`."""
-        mounted = self._on[row].pop(key)
-        if not self._on[row]:
-            del self._on[row]
+    def unmount(self, row: int, key: str) -> None:
+        """The inverse of `mount`."""
+        mounted = self._by_row[row].pop(key)
+        if not self._by_row[row]:
+            del self._by_row[row]
         for claim in mounted.claims:
             _discard(self._claims, claim, row, key)
         for disk in mounted.disks:
             _discard(self._disks, disk.key, row, (key, disk))
         self.changes.touch(row)
-        self._log.record(self._take, row, key, mounted)
+        self._log.record(self._mount, row, key, mounted)
 
     def rows(self) -> Iterable[int]:
-        """Rows where anything is mounted."""
-        return self._on.keys()
+        """Rows where any volume is mounted."""
+        return self._by_row.keys()
 
     def on(self, row: int) -> Iterable[PodMounts]:
-        return self._on.get(row, {}).values()
+        return self._by_row.get(row, {}).values()
 
     def users(self, claim: str) -> dict[int, set[str]]:
-        """Who uses a claim, by row; not to be changed."""
+        """The keys of the occupants that use a claim, by row; not to be changed."""
         return self._claims.get(claim, {})
 
     def in_conflict(self, disks: Iterable[Disk]) -> Set[int]:
-        """Rows where somebody mounts one of these disks in a way that shuts another pod out."""
+        """Rows where one of these disks is mounted in a way that conflicts with another mount."""
         return {
             row
             for disk in disks
@@ -82,14 +83,14 @@ class MountedVolumes:
             if any(conflicts(disk, held) for _, held in holders)
         }
 
-    def _take(self, row: int, key: str, mounted: PodMounts) -> None:
-        self._on.setdefault(row, {})[key] = mounted
+    def _mount(self, row: int, key: str, mounted: PodMounts) -> None:
+        self._by_row.setdefault(row, {})[key] = mounted
         for claim in mounted.claims:
             self._claims.setdefault(claim, {}).setdefault(row, set()).add(key)
         for disk in mounted.disks:
             self._disks.setdefault(disk.key, {}).setdefault(row, set()).add((key, disk))
         self.changes.touch(row)
-        self._log.record(self.release, row, key)
+        self._log.record(self.unmount, row, key)
 
 
 def _discard(table: dict[K, dict[int, set[V]]], key: K, row: int, value: V) -> None:

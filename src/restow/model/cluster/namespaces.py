@@ -1,31 +1,31 @@
 """Namespaces: the labels that namespace selectors read.
 
-A namespace that was never shown counts as labelled with its name alone, because every API server gives it that label.
+A namespace that was never shown has the label of its name only, because every API server sets that.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from restow.model.cluster.undo_log import UndoLog
 from restow.model.cluster.seen_versions import SeenVersions, version_number
+from restow.model.cluster.undo_log import UndoLog
 from restow.model.objects import Namespace
 
 NAME_LABEL = "kubernetes.io/metadata.name"
 
 
 class Namespaces:
-    __slots__ = ("_changing", "_labels", "_log", "_versions")
+    __slots__ = ("_labels", "_listeners", "_log", "_versions")
 
     def __init__(self, log: UndoLog) -> None:
         self._log = log
         self._versions = SeenVersions(log)
         self._labels: dict[str, Mapping[str, str]] = {}
-        self._changing: list[Callable[[str], None]] = []
+        self._listeners: list[Callable[[str], None]] = []
 
     def on_change(self, changed: Callable[[str], None]) -> None:
-        """Whoever concludes something from labels is told the name of a namespace whose labels changed."""
-        self._changing.append(changed)
+        """Have a function called with the name of every namespace that gets other labels."""
+        self._listeners.append(changed)
 
     def labels(self, name: str) -> Mapping[str, str]:
         shown = self._labels.get(name)
@@ -48,7 +48,7 @@ class Namespaces:
             del self._labels[name]
         else:
             self._labels[name] = labels
-        for changed in self._changing:
+        for changed in self._listeners:
             changed(name)
 
     def _is_news(self, namespace: Namespace, *, gone: bool) -> bool:

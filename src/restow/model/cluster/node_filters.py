@@ -1,8 +1,8 @@
 """Filter primitives: which nodes pass one hard constraint, as a mask over rows.
 
-Pure functions of the tables they read and of what a pod asks. Each takes the rows to decide (all by default), so that
-a `Fresh` vector can keep a mask up to date at the cost of the rows that changed. Rows without a Node offer nothing and
-are not `present`; what a mask about labels or taints says of them means nothing.
+Pure functions of the tables that they read and of what a pod asks for. Each takes the rows to decide (all by default),
+so that an `IncrementalVector` can keep a mask up to date at the cost of the rows that changed. Rows without a Node
+offer nothing and are not `present`; what a mask about labels or taints says of them means nothing.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from restow.model.affinity import FieldRequirement, NodeConstraint, NodePreference, NodeTerm
-from restow.model.cluster.resource_columns import Amounts
 from restow.model.cluster.node_table import NodeTable
+from restow.model.cluster.resource_columns import Amounts
 from restow.model.cluster.room import LIMIT, Columns, Room, columns_of
 from restow.model.cluster.rows import Mask, Which
 from restow.model.objects import Toleration
@@ -24,7 +24,7 @@ from restow.model.taints import UNSCHEDULABLE, untolerated
 
 
 def fits(room: Room, amounts: Amounts, rows: Which | None = None, *, after_leaving: bool = False) -> Mask:
-    """Rows with enough free of everything asked for; `after_leaving` counts what terminating pods will free."""
+    """Rows with enough free of every requested resource; `after_leaving` adds what terminating pods will free."""
     chosen = room.rows.every if rows is None else rows
     columns, asked, most = _demand(amounts)
     if most >= len(room.free):
@@ -39,14 +39,14 @@ def fits(room: Room, amounts: Amounts, rows: Which | None = None, *, after_leavi
 
 @lru_cache(maxsize=1024)
 def _demand(amounts: Amounts) -> tuple[Columns, NDArray[np.int64], int]:
-    """What is asked for at all: columns, amounts as an array of one line per resource, and the last column."""
+    """The requests above zero: their columns, their amounts as an array of one line per resource, the last column."""
     asked = [(column, min(amount, LIMIT + 1)) for column, amount in amounts if amount > 0]
     columns = [column for column, _ in asked]
     return columns_of(columns), np.array([[amount] for _, amount in asked], np.int64), max(columns, default=-1)
 
 
 def fits_row(room: Room, amounts: Amounts, row: int) -> bool:
-    """`fits` for a single row, where plain integers are quicker than arrays."""
+    """`fits` for a single row, where integers are faster than arrays."""
     free = room.free_at
     columns = len(free)
     for column, amount in amounts:
@@ -58,19 +58,19 @@ def fits_row(room: Room, amounts: Amounts, row: int) -> bool:
 
 
 def shortages(room: Room, amounts: Amounts, rows: Which | None = None) -> dict[str, Mask]:
-    """For each resource that some row is short of, by name: the rows that are."""
+    """The rows that have too little free of a resource, by the name of each resource that any row lacks."""
     chosen = room.rows.every if rows is None else rows
     short = {room.resources.name(column): ~enough(room, column, amount, chosen) for column, amount in amounts}
     return {name: short[name] for name in sorted(short) if short[name].any()}
 
 
 def enough(room: Room, column: int, amount: int, rows: Which) -> Mask:
-    """Rows with `amount` free of one resource. Who asks for nothing is never refused, even where free is negative."""
+    """Rows with `amount` free of one resource. A request of nothing is never refused, even where free is negative."""
     return fits(room, ((column, amount),), rows)
 
 
 def offers(room: Room, column: int, amount: int, rows: Which) -> Mask:
-    """Rows that offer `amount` of one resource in all, taken or not."""
+    """Rows that offer `amount` of one resource in all, free or not."""
     if column >= len(room.free):
         return ~_all(room, rows)
     mask: Mask = room.allocatable.cells[column][rows] >= amount
@@ -124,7 +124,7 @@ def preference_scores(nodes: NodeTable, preference: NodePreference, rows: Which)
 
 
 def _matches_field(nodes: NodeTable, field: FieldRequirement, rows: Which) -> Mask:
-    """Only a node's name can be asked for, so one row may differ from all others."""
+    """A field requirement can only be about the name of the node, so at most one row differs from all others."""
     mask = np.full_like(nodes.present[rows], field.matches("a name that no node has"))
     row = nodes.rows.find(field.value)
     if row is not None:

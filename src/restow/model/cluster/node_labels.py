@@ -1,9 +1,9 @@
-"""Node labels as integers: one array of value ids over nodes per label key that somebody reads.
+"""Node labels as integers: one array of value ids over nodes per label key that a selector reads.
 
 Goes in: the labels of a node, row by row. Comes out: masks for requirements, each decided once per distinct value and
 spread over nodes by indexing, and topology domains: the value id of a topology key *is* the domain of a node (0: the
-node lacks the key). Columns are made when a key is first asked for, so labels nobody reads cost nothing; and masks of
-keys that no node has need none, so pods may ask for whatever they like.
+node lacks the key). Columns are made when a key is first read, so other labels cost nothing. Keys that no node has need
+no column, so a tenant cannot use up memory by selecting invented keys.
 """
 
 from __future__ import annotations
@@ -59,22 +59,22 @@ class LabelColumn:
 
 
 class NodeLabels:
-    """The label columns that were asked for, kept up with the labels of every row."""
+    """The label columns that were read, kept up to date with the labels of every row."""
 
-    __slots__ = ("_carriers", "_columns", "_labels", "_nobodys", "_rows")
+    __slots__ = ("_absent_column", "_carriers", "_columns", "_labels", "_rows")
 
     def __init__(self, rows: Rows) -> None:
         self._rows = rows
         self._columns: dict[str, LabelColumn] = {}
         self._labels: dict[int, dict[str, str]] = {}
         self._carriers: Counter[str] = Counter()
-        """How many rows have a key."""
-        self._nobodys = LabelColumn("", rows.capacity)
-        """Of whatever key no row has."""
+        """How many rows have a key, by key."""
+        self._absent_column = LabelColumn("", rows.capacity)
+        """The column of any key that no row has."""
         rows.on_growth(self._grow)
 
     def column(self, key: str) -> LabelColumn:
-        """The column of a key, made from the known labels if it is new."""
+        """The column of a key; a new one is made from the known labels."""
         column = self._columns.get(key)
         if column is None:
             column = self._columns[key] = LabelColumn(key, self._rows.capacity)
@@ -83,8 +83,8 @@ class NodeLabels:
         return column
 
     def known(self, key: str) -> LabelColumn:
-        """The column of a key, or one for all keys that no row has: pods may ask for any, at no cost to others."""
-        return self.column(key) if key in self._columns or self._carriers[key] > 0 else self._nobodys
+        """The column of a key, or the one for all keys that no row has."""
+        return self.column(key) if key in self._columns or self._carriers[key] > 0 else self._absent_column
 
     def write(self, row: int, labels: dict[str, str] | None) -> None:
         """Replace the labels of a row; None for a row without a node."""
@@ -103,5 +103,5 @@ class NodeLabels:
         return column.mask(requirement, column.ids[rows])
 
     def _grow(self, capacity: int) -> None:
-        for column in (self._nobodys, *self._columns.values()):
+        for column in (self._absent_column, *self._columns.values()):
             column.ids = grown(column.ids, capacity)

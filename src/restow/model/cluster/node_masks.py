@@ -1,7 +1,7 @@
-"""Masks per shape, kept fresh: where pods of a shape may go by the node's own word.
+"""Masks per shape, kept up to date: the nodes that accept pods of a shape by their cordon, taints and labels.
 
-The masks of the shapes asked for last are kept; each look costs the nodes that changed since the previous one. Whether
-there is room is asked of the room itself (`node_filters.fits`): of that nothing is kept here, since it may be lent.
+The masks of the shapes asked for last are kept; each read costs the nodes that changed since the previous one. Room is
+not cached here, because it may be lent for the duration of a question (`Room.lend`): see `node_filters.fits`.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import numpy as np
 from restow.model.cluster import node_filters
 from restow.model.cluster.incremental_vector import IncrementalVector
 from restow.model.cluster.node_table import NodeTable
-from restow.model.cluster.rows import Mask, Which
 from restow.model.cluster.pod_shapes import Shape
+from restow.model.cluster.rows import Mask, Which
 
 _KEPT = 1024
 
@@ -23,7 +23,7 @@ class NodeMasks:
         self._kept: dict[Shape, IncrementalVector[np.bool_]] = {}
 
     def eligible(self, shape: Shape) -> Mask:
-        """Nodes that exist, are not cordoned, and whose taints and labels suit the shape."""
+        """Nodes that exist, are not cordoned, and accept the shape by their taints and labels."""
         mask = self._kept.pop(shape, None) or self._make(shape)
         self._kept[shape] = mask
         if len(self._kept) > _KEPT:

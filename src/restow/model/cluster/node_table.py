@@ -1,16 +1,16 @@
-"""The node table: what nodes say of themselves, as arrays over rows.
+"""The node table: what Nodes say, as arrays over rows.
 
 Goes in: a Node (or None) for a row. Comes out: `present`, `unschedulable`, interned taint sets (a cluster has few
-distinct ones, so a toleration is checked once per set), label columns. A row is present while its Node exists; a
-row that only pods or seats name is not, and no filter accepts it.
+distinct ones, so a toleration is checked once per set), label columns. A row is present while its Node exists; a row
+that only pods or seats name is not present, and no filter accepts it.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from restow.model.cluster.row_changes import RowChanges
 from restow.model.cluster.node_labels import Ids, NodeLabels
+from restow.model.cluster.row_changes import RowChanges
 from restow.model.cluster.rows import Mask, Rows, grown
 from restow.model.cluster.undo_log import UndoLog
 from restow.model.objects import Node, Taint
@@ -37,14 +37,14 @@ class NodeTable:
         return self._nodes.get(row)
 
     def write(self, row: int, node: Node | None) -> None:
-        """Replace what is known of the node on a row. A heartbeat says nothing new to scheduling and touches no row."""
+        """Replace what is known of the node on a row. A heartbeat changes nothing that scheduling reads, and no row."""
         old = self._nodes.get(row)
         self._log.record(self.write, row, old)
         if node is None:
             self._nodes.pop(row, None)
         else:
             self._nodes[row] = node
-        if _same_to_scheduling(old, node):
+        if _is_equal_to_scheduling(old, node):
             return
         self.present[row] = node is not None
         self.unschedulable[row] = node is not None and bool(node.spec.unschedulable)
@@ -66,12 +66,12 @@ class NodeTable:
 
 
 def _taint_set(node: Node | None) -> TaintSet:
-    """Taints without the time they were added, in one order."""
+    """Taints without the time they were added, sorted."""
     taints = {(taint.key, taint.value or "", taint.effect) for taint in node.spec.taints or ()} if node else set()
     return tuple(Taint(key=key, value=value, effect=effect) for key, value, effect in sorted(taints))
 
 
-def _same_to_scheduling(old: Node | None, new: Node | None) -> bool:
+def _is_equal_to_scheduling(old: Node | None, new: Node | None) -> bool:
     if old is None or new is None:
         return old is new
     return (

@@ -1,8 +1,8 @@
-"""Occupancy: who takes room on which node.
+"""Occupancy: the pods and reserved pods that take room on nodes.
 
-Goes in: occupants, which are pods (bound or assumed) and the stand-ins of seats that reservations hold. Comes out: the
-ledgers of `room`, the host ports that are held, what is mounted, the counts of `crowd` and, per node, the list of
-occupants. A seat counts in every respect as the pod it will become; only the book it is charged to differs.
+Goes in: occupants, which are pods (bound or assumed) and the reserved pods of seats. Comes out: the ledgers of `room`,
+the host ports in use, the volumes mounted, the sums of the affinity index and, per node, the list of occupants. A
+reserved pod counts in every respect as the pod that will come; only the ledger that it is charged to differs.
 """
 
 from __future__ import annotations
@@ -10,23 +10,23 @@ from __future__ import annotations
 import msgspec
 
 from restow.model.cluster.affinity_index import AffinityIndex
-from restow.model.cluster.resource_columns import UNLISTED, Amounts
+from restow.model.cluster.host_ports import HostPorts
 from restow.model.cluster.mounted_volumes import MountedVolumes
 from restow.model.cluster.node_table import NodeTable
-from restow.model.cluster.host_ports import HostPorts
+from restow.model.cluster.pod_shapes import Shape
+from restow.model.cluster.resource_columns import UNLISTED, Amounts
 from restow.model.cluster.room import LedgerName, Room, negated
 from restow.model.cluster.rows import Rows
-from restow.model.cluster.pod_shapes import Shape
 from restow.model.cluster.undo_log import UndoLog
 from restow.model.objects import Pod
 from restow.model.reservations.seat_name import SeatName
 
 
 class Occupant(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A pod on a node, or the stand-in of a seat there."""
+    """A pod on a node, or the reserved pod of a seat there."""
 
     key: str
-    """The UID of the pod; for a seat, its name."""
+    """The UID of the pod; of a reserved pod, that is the name of its seat."""
     pod: Pod
     node: str
     shape: Shape
@@ -35,25 +35,27 @@ class Occupant(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     assumed_at: float | None = None
     """When it was assumed; None once the API has shown it."""
     seat: SeatName | None = None
-    """The seat it says it takes."""
+    """The seat that it was assumed in, or that its annotation names."""
 
 
 class Occupancy:
-    __slots__ = ("_crowd", "_log", "_nodes", "_occupants", "_ports", "_room", "_remainders", "_rows", "mounts")
+    __slots__ = ("_affinity", "_log", "_nodes", "_occupants", "_ports", "_remainders", "_room", "_rows", "mounts")
 
-    def __init__(self, log: UndoLog, rows: Rows, room: Room, nodes: NodeTable, ports: HostPorts, crowd: AffinityIndex) -> None:
+    def __init__(
+        self, log: UndoLog, rows: Rows, room: Room, nodes: NodeTable, ports: HostPorts, affinity: AffinityIndex
+    ) -> None:
         self._log = log
         self._rows = rows
         self._room = room
         self._nodes = nodes
         self._ports = ports
-        self._crowd = crowd
+        self._affinity = affinity
         self.mounts = MountedVolumes(log, rows)
         self._occupants: dict[str, dict[str, Occupant]] = {}
         self._remainders: dict[SeatName, tuple[str, Amounts]] = {}
 
     def occupants(self, node: str) -> list[Occupant]:
-        """Everyone on a node, by key."""
+        """The occupants of a node, by key."""
         occupants = self._occupants.get(node, {})
         return [occupants[key] for key in sorted(occupants)]
 
@@ -66,17 +68,17 @@ class Occupancy:
         if shape.fields.ports:
             self._ports.take(row, occupant.key, shape.fields.ports)
         if shape.fields.volumes:
-            self.mounts.take(row, occupant.key, occupant.pod)
-        self._crowd.add_pod(row, occupant)
+            self.mounts.mount(row, occupant.key, occupant.pod)
+        self._affinity.add_pod(row, occupant)
         if node not in self._occupants:
             self._log.put(self._occupants, node, {})
         self._log.put(self._occupants[node], occupant.key, occupant)
 
     def remove(self, occupant: Occupant) -> None:
         row = self._rows.claim(occupant.node)
-        self._crowd.remove_pod(row, occupant)
+        self._affinity.remove_pod(row, occupant)
         if occupant.shape.fields.volumes:
-            self.mounts.release(row, occupant.key)
+            self.mounts.unmount(row, occupant.key)
         if occupant.shape.fields.ports:
             self._ports.release(row, occupant.key, occupant.shape.fields.ports)
         if occupant.leaving:
@@ -88,12 +90,12 @@ class Occupancy:
         self.free_row(occupant.node)
 
     def remainder(self, seat: SeatName) -> Amounts:
-        """What is set aside beside the pod in a seat."""
+        """What a seat reserves beside the pod in it."""
         found = self._remainders.get(seat)
         return found[1] if found is not None else ()
 
     def set_remainder(self, seat: SeatName, node: str, amounts: Amounts) -> None:
-        """Reserve mere amounts on a node, in place of what was set aside for this seat before; none for nothing."""
+        """Reserve amounts on a node beside the pod in a seat, instead of those set for this seat before."""
         old = self._remainders.get(seat)
         if (old[1] if old else ()) == amounts and (old is None or old[0] == node):
             return
@@ -106,47 +108,47 @@ class Occupancy:
             self._log.put(self._remainders, seat, (node, amounts))
 
     def count_only_room(self, occupant: Occupant) -> None:
-        """Take an occupant for gone in every respect but the room it takes. Only undoing it makes it whole again."""
+        """Let an occupant count for nothing but its room. There is no inverse: only undo makes it count again."""
         row = self._rows.claim(occupant.node)
-        self._crowd.remove_pod(row, occupant)
+        self._affinity.remove_pod(row, occupant)
         if occupant.shape.fields.volumes:
-            self.mounts.release(row, occupant.key)
+            self.mounts.unmount(row, occupant.key)
         if occupant.shape.fields.ports:
-            self._log.record(self._room.changes.touch, row)  # runs last: whoever looked in between looks again
+            self._log.record(self._room.changes.touch, row)  # undone last, so that masks made in between are made again
             self._ports.release(row, occupant.key, occupant.shape.fields.ports)
             self._room.changes.touch(row)
 
     def replace(self, old: Occupant, new: Occupant) -> None:
-        """Put `new` in the place of `old`. News that take no other room change no row: API servers write the labels of
-        a node's zone and region into every pod that is bound."""
-        if not _takes_the_same(old, new):
+        """Put `new` in the place of `old`. An update that takes the same room changes no row: API servers write the
+        zone and region labels of the node into every pod that is bound."""
+        if not _takes_same_room(old, new):
             self.remove(old)
             self.add(new)
             return
         if old.pod.metadata.labels != new.pod.metadata.labels:
-            self._crowd.replace_pod(self._rows.claim(new.node), old, new)
+            self._affinity.replace_pod(self._rows.claim(new.node), old, new)
         self._log.put(self._occupants[new.node], new.key, new)
 
     def is_exchangeable(self, held: Occupant, shape: Shape) -> bool:
-        """Whether a pod of this shape takes just what an occupant has, in all that anybody looks at but labels."""
+        """Whether a pod of this shape takes exactly what an occupant has, in everything that is counted but labels."""
         facts = shape.fields
         return (
             held.shape is shape
-            and not (held.leaving or facts.ports or facts.volumes or shape.readings)
+            and not (held.leaving or facts.ports or facts.volumes or shape.selector_scopes)
             and not (shape.amounts and shape.amounts[-1][0] >= UNLISTED)
         )
 
     def exchange(self, old: Occupant, new: Occupant) -> None:
-        """Let a pod take the place of a stand-in that it is exchangeable with."""
+        """Put a pod in the place of a reserved pod that it is exchangeable with."""
         row, there = self._rows.claim(new.node), self._occupants[new.node]
         self._room.transfer(row, new.shape.amounts, old.ledger, new.ledger)
         if old.pod.metadata.labels != new.pod.metadata.labels:
-            self._crowd.replace_pod(row, old, new)
+            self._affinity.replace_pod(row, old, new)
         self._log.drop(there, old.key)
         self._log.put(there, new.key, new)
 
     def free_row(self, node: str) -> None:
-        """Free the row of a node of which nothing is known any more."""
+        """Free the row of a node name if nothing is known of it any more: no Node, occupant or remainder."""
         row = self._rows.find(node)
         if row is None or node in self._occupants or self._nodes.present[row]:
             return
@@ -154,7 +156,7 @@ class Occupancy:
             self._rows.release(node)
 
 
-def _takes_the_same(old: Occupant, new: Occupant) -> bool:
+def _takes_same_room(old: Occupant, new: Occupant) -> bool:
     return (
         old.key == new.key
         and old.node == new.node
@@ -165,7 +167,7 @@ def _takes_the_same(old: Occupant, new: Occupant) -> bool:
 
 
 def is_consumption_unchanged(before: Occupant, after: Occupant) -> bool:
-    """Whether nothing changed by which a pod is believed to sit in a seat."""
+    """Whether an update changed nothing by which a pod is believed to have consumed a seat: see `consumer_rules`."""
     old, new = before.pod.metadata, after.pod.metadata
     return (
         before.node == after.node

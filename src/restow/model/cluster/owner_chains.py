@@ -1,13 +1,6 @@
-"""Owners: may this pod consume this reservation?
+"""Owner chains: the owners of a pod, their owners, and so on; and the PodGroup of a pod.
 
-Goes in: the owners a reservation lists, a pod of its namespace, and what is known of who owns whom. Entries are ORed,
-and so are the fields of an entry:
-
-    object          the pod itself, its PodGroup, or anything in its owner chain
-    controller      anything in its owner chain, so that a rolling update still matches
-    labelSelector   the labels of the pod or of its PodGroup
-
-A reservation without owners may be consumed by nobody.
+Goes in: the metadata of objects that are owners, such as ReplicaSets, and PodGroups. Comes out: the chain of a pod.
 """
 
 from __future__ import annotations
@@ -22,7 +15,7 @@ GROUP_NAME_ANNOTATIONS = ("scheduling.k8s.io/group-name", "scheduling.volcano.sh
 
 
 class OwnerChains:
-    """Who owns whom, and the labels of PodGroups, as far as the API has shown them."""
+    """The owner references of objects by UID, and the PodGroups, as far as the API has shown them."""
 
     __slots__ = ("_groups", "_log", "_owners")
 
@@ -32,7 +25,7 @@ class OwnerChains:
         self._groups: dict[tuple[str, str], PodGroup] = {}
 
     def put(self, metadata: ObjectMeta) -> bool:
-        """Note the owners of an object; returns whether that is new."""
+        """Record the owners of an object; returns whether they changed."""
         owners = tuple(metadata.owner_references or ())
         if self._owners.get(metadata.uid) == owners:
             return False
@@ -43,7 +36,7 @@ class OwnerChains:
         self._log.drop(self._owners, uid)
 
     def knows(self, uid: str) -> bool:
-        """Whether the owners of an object were noted."""
+        """Whether the owners of an object were recorded."""
         return uid in self._owners
 
     def put_group(self, group: PodGroup) -> bool:
@@ -56,7 +49,7 @@ class OwnerChains:
         self._log.drop(self._groups, (namespace, name))
 
     def group_of(self, pod: Pod) -> PodGroup | None:
-        """The PodGroup a pod belongs to, if it is known."""
+        """The PodGroup that a pod belongs to, if it is known."""
         name = group_name(pod) if self._groups else None
         return None if name is None else self._groups.get((pod.metadata.namespace or "", name))
 
@@ -73,7 +66,7 @@ class OwnerChains:
 
 
 def group_name(pod: Pod) -> str | None:
-    """The name of the PodGroup a pod says it belongs to."""
+    """The name of the PodGroup that the annotations of a pod name; None without one."""
     annotations = pod.metadata.annotations
     return (
         next((annotations[key] for key in GROUP_NAME_ANNOTATIONS if annotations.get(key)), None)

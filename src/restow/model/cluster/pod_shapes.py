@@ -1,11 +1,11 @@
-"""Shapes: everything scheduling reads of a pod's spec, in one canonical form that equal pods share.
+"""Shapes: everything that scheduling reads of a pod's spec, in one canonical form that equal pods share.
 
-Goes in: a Pod. Comes out: its `Shape`, the same object for every pod whose spec means the same to scheduling, however
-it is written ("1" or "1000m" of cpu, any order of tolerations) and whatever else differs (names, host names, token
-volumes, grace periods). A shape carries what is computed once for all of them: requests, host ports, the node
-constraint, the selectors it reads other pods with. Labels and namespace are not part of it: see `classes`.
+Goes in: a Pod. Comes out: its `Shape`, the same object for every pod with a spec that means the same to scheduling,
+however it is written ("1" or "1000m" of cpu, any order of tolerations) and whatever else differs (names, host names,
+token volumes, grace periods). A shape carries what is computed once for all of them: requests, host ports, the node
+constraint, the selectors it reads other pods with. Labels and namespace are not part of it: see `pod_classes`.
 
-Shapes live as long as somebody holds one, so pods of one-off shapes (each with its own volume claim) leave no trace.
+A shape lives as long as it is held, so pods of one-off shapes (each with its own volume claim) leave no trace.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class SelectorScope(msgspec.Struct, frozen=True, gc=False):
 
 
 class ShapeFields(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The canonical form: two pods with equal facts are equal to every filter and score, labels and namespace apart."""
+    """The canonical form: pods with equal fields are equal to every filter and score, but for labels and namespace."""
 
     requests: dict[str, int]
     scored: dict[str, int]
@@ -61,7 +61,7 @@ class ShapeFields(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     volumes: tuple[Volume, ...]
     spec: PodSpec
     features: tuple[str, ...] = ()
-    """What nodes must declare to be able to do, sorted."""
+    """The features that a node must declare, sorted."""
     pod_name: str | None = None
 
 
@@ -73,24 +73,24 @@ class Shape:
         self.fields = facts
         self._base = base
         self._resources = resources
-        self._unlisted = resources.unlisted(facts.requests)
-        for resource in self._unlisted:
-            resource.askers.add(self)
+        self._unlisted_resources = resources.unlisted_resources(facts.requests)
+        for resource in self._unlisted_resources:
+            resource.numbered_by.add(self)
         self.renumber()
 
     def renumber(self) -> None:
-        """Say what is asked for by the numbers that resources have now."""
+        """Write the requests with the numbers that resources have now."""
         self.amounts: Amounts = self._resources.amounts({**self.fields.requests, PODS: 1})
         self.scored: Amounts = self._resources.amounts(self.fields.scored)
 
     @property
     def base(self) -> Shape:
-        """The same without its volumes. Pods with a claim each, alike otherwise, have this in common."""
+        """The same shape without its volumes: shared by pods that differ only in the claims that they use."""
         return self._base or self
 
     @property
     def spec(self) -> PodSpec:
-        """The constraints as written; containers, tolerations and volumes are in `facts`."""
+        """The constraints as written; containers, tolerations and volumes are in `fields`."""
         return self.fields.spec
 
     @cached_property
@@ -98,16 +98,16 @@ class Shape:
         return node_constraint(self.spec)
 
     @cached_property
-    def readings(self) -> tuple[SelectorScope, ...]:
-        """Everything the pod's own selectors read of other pods."""
-        return tuple(_readings(self.spec))
+    def selector_scopes(self) -> tuple[SelectorScope, ...]:
+        """Everything that the selectors of the pod read of other pods."""
+        return tuple(_selector_scopes(self.spec))
 
     @cached_property
-    def local(self) -> bool:
+    def is_namespace_bound(self) -> bool:
         """Whether the spec means different things in different namespaces, by naming objects or pods of its own."""
         spec = self.spec
         named = any(volume.persistent_volume_claim or volume.ephemeral for volume in self.fields.volumes)
-        own = any(reading.own_namespace for reading in self.readings)
+        own = any(reading.own_namespace for reading in self.selector_scopes)
         return named or own or bool(spec.resource_claims or spec.scheduling_group)
 
     def __repr__(self) -> str:
@@ -134,7 +134,7 @@ class Shapes:
         return shape
 
     def _facts_of(self, pod: Pod) -> ShapeFields:
-        """`facts_of`; what pods with a claim each have in common is read once."""
+        """`shape_fields_of`; what pods that differ only in their claims have in common is read once."""
         volumes = _volumes(pod.spec)
         if not volumes or any(volume.image for volume in volumes):
             return shape_fields_of(pod)
@@ -152,7 +152,7 @@ class Shapes:
 
 
 def shape_fields_of(pod: Pod) -> ShapeFields:
-    """Everything scheduling reads of a pod but its labels and namespace."""
+    """Everything that scheduling reads of a pod but its labels and namespace."""
     spec = pod.spec
     volumes = _volumes(spec)
     return ShapeFields(
@@ -190,7 +190,7 @@ _read: Final = attrgetter(*(name for name in PodSpec.__struct_fields__ if name n
 
 
 def _written(pod: Pod) -> bytes:
-    """The bytes that decide the shape, cheap to make: `facts_of` must not read anything that is not in them."""
+    """The bytes that decide the shape, cheap to make: `shape_fields_of` must not read anything that is not in them."""
     spec, status = pod.spec, pod.status
     volumes = _volumes(spec) if spec.volumes else []
     name = _name_if_read(pod, volumes) if volumes or spec.resource_claims else None
@@ -198,18 +198,18 @@ def _written(pod: Pod) -> bytes:
 
 
 def are_surely_alike(one: Pod, other: Pod) -> bool:
-    """Whether two pods have one shape, as pods of one workload that wait have: much quicker to see than the shape is.
-    False where it takes a closer look."""
+    """Whether two pods certainly have one shape, as pending pods of one workload have; much faster than to work out
+    the shapes. False where only the shapes would tell."""
     if _reports(one.status) or _reports(other.status):
         return False
     mine, others = one.spec, other.spec
-    if mine.volumes or others.volumes:  # the volumes of tokens are named differently in every pod
+    if mine.volumes or others.volumes:  # the token volume of every pod has a name of its own
         return not (_volumes(mine) or _volumes(others) or mine.resource_claims) and _read(mine) == _read(others)
     return (mine == others or _read(mine) == _read(others)) and not mine.resource_claims
 
 
 def _reports(status: PodStatus) -> bool:
-    """Whether a pod's status may say anything of resources."""
+    """Whether the status of a pod may say anything about its resources."""
     return bool(
         status.container_statuses
         or status.init_container_statuses
@@ -220,7 +220,7 @@ def _reports(status: PodStatus) -> bool:
 
 
 def _reported(status: PodStatus) -> tuple[object, ...]:
-    """What the kubelet says of resources, which counts while a pod is being resized."""
+    """What the kubelet reports of resources, which counts while a pod is being resized."""
     containers = [
         (report.name, report.resources, report.allocated_resources)
         for reports in (status.container_statuses, status.init_container_statuses)
@@ -232,7 +232,7 @@ def _reported(status: PodStatus) -> tuple[object, ...]:
 
 
 def _volumes(spec: PodSpec) -> list[Volume]:
-    """The volumes that constrain where a pod runs, or are images it pulls."""
+    """The volumes that constrain where a pod runs, or are images that it pulls."""
     return [volume for volume in spec.volumes or () if _constrains(volume)]
 
 
@@ -254,7 +254,7 @@ def _constrains(volume: Volume) -> bool:
 
 
 def _name_if_read(pod: Pod, volumes: Iterable[Volume]) -> str | None:
-    """Claims of ephemeral volumes and of claim templates are named after the pod."""
+    """The name of the pod where scheduling reads it: claims of ephemeral volumes and of claim templates contain it."""
     generated = bool(pod.spec.resource_claims) or any(volume.ephemeral for volume in volumes)
     return pod.metadata.name if generated else None
 
@@ -269,7 +269,7 @@ def _images(spec: PodSpec) -> Iterator[str]:
 
 
 def _ports(spec: PodSpec) -> Iterator[HostPort]:
-    """Host ports of everything that keeps running; on the host's network every port is one."""
+    """The host ports of containers that keep running; on the host network every container port is a host port."""
     sidecars = [container for container in spec.init_containers or () if is_sidecar(container)]
     for container in (*(spec.containers or ()), *sidecars):
         for port in container.ports or ():
@@ -279,7 +279,7 @@ def _ports(spec: PodSpec) -> Iterator[HostPort]:
 
 
 def _features(spec: PodSpec) -> Iterator[str]:
-    """The features of a kubelet that Kubernetes 1.36 infers from a pod."""
+    """The kubelet features that Kubernetes 1.36 infers from a pod."""
     containers = (*(spec.containers or ()), *(spec.init_containers or ()))
     if any(rule.action == "RestartAllContainers" for one in containers for rule in one.restart_policy_rules or ()):
         yield "RestartAllContainersOnContainerExits"
@@ -288,7 +288,7 @@ def _features(spec: PodSpec) -> Iterator[str]:
 
 
 def _tolerations(written: list[Toleration] | None) -> tuple[Toleration, ...]:
-    """Without how long they last, which only matters to pods that already run, and in one order."""
+    """The tolerations sorted, without tolerationSeconds, which only matter to running pods."""
     alike = {(one.key or "", one.operator or "Equal", one.value or "", one.effect or ""): one for one in written or ()}
     return tuple(
         Toleration(key=key, operator=operator, value=value, effect=effect)
@@ -296,7 +296,7 @@ def _tolerations(written: list[Toleration] | None) -> tuple[Toleration, ...]:
     )
 
 
-def _readings(spec: PodSpec) -> Iterator[SelectorScope]:
+def _selector_scopes(spec: PodSpec) -> Iterator[SelectorScope]:
     for constraint in spec.topology_spread_constraints or ():
         keys = keys_of(constraint.label_selector) | frozenset(constraint.match_label_keys or ())
         yield SelectorScope(keys, own_namespace=True)

@@ -1,15 +1,15 @@
-"""Locks: which nodes are kept for the pods of which queue.
+"""Queue locks: which nodes are kept for the pods of which queue.
 
-Goes in: queues, whose status names the nodes that are locked for them. Comes out: for every row the queues that it is
-locked for, as a number (a cluster has few distinct sets), and for a pod its tenancy: what locks have to know of it.
+Goes in: queues with the nodes that their status shows as locked. Comes out: for every row the queues that it is
+locked for, as a number (a cluster has few distinct sets), and for a pod its lock class:
 
-    None    locks say nothing to it: there are none, or it is of a DaemonSet
-    ""      its queue has no locks, so that every lock is somebody else's
-    a name  its queue has locks
+    None    locks do not concern it: there are none, or it is of a DaemonSet
+    ""      its queue has no locked nodes, so every locked node refuses it
+    a name  its queue, which has locked nodes
 
-So pods of different queues are of different classes only while, and as far as, locks tell them apart. Where several
-queues show a node as theirs, which is so for moments at most, it is nobody's: whoever has it in the end, no pod of
-another queue has come in between.
+So pods of different queues are of different classes only while, and as far as, locks tell them apart. While several
+queues show a node as theirs, which lasts for moments at most, it refuses the pods of all queues: whichever queue keeps
+the node in the end, no pod of another has been placed there in between.
 """
 
 from __future__ import annotations
@@ -22,28 +22,28 @@ from restow.model.cluster.node_labels import Ids
 from restow.model.cluster.node_table import NodeTable
 from restow.model.cluster.owner_chains import OwnerChains
 from restow.model.cluster.rows import RowIndex, grown
-from restow.model.cluster.undo_log import UndoLog
 from restow.model.cluster.seen_versions import SeenVersions, version_number
+from restow.model.cluster.undo_log import UndoLog
 from restow.model.objects import Pod, Queue
 from restow.model.pods import is_of_daemon_set
 from restow.model.queues import DEFAULT_QUEUE, locked_nodes, queue_name
 
 Holders = tuple[str, ...]
-"""The queues that a node is locked for, sorted; none for most nodes, rarely more than one."""
+"""The queues that a node is locked for, sorted; empty for most nodes, rarely more than one."""
 UNLOCKED = 0
-_FEW = 256
-"""As many sets of queues are not worth tidying up."""
+_MIN_SETS = 256
+"""How many sets of queues are kept before unused ones are dropped."""
 
 
 class QueueLocks:
     __slots__ = (
         "_holders_of",
-        "_kinship",
         "_log",
-        "_most",
+        "_max_sets",
         "_nodes",
         "_nodes_of",
         "_numbers",
+        "_owner_chains",
         "_rows_of",
         "_versions",
         "holders",
@@ -51,22 +51,22 @@ class QueueLocks:
         "version",
     )
 
-    def __init__(self, log: UndoLog, nodes: NodeTable, kinship: OwnerChains) -> None:
+    def __init__(self, log: UndoLog, nodes: NodeTable, owner_chains: OwnerChains) -> None:
         self._log = log
         self._nodes = nodes
-        self._kinship = kinship
+        self._owner_chains = owner_chains
         self._versions = SeenVersions(log)
         self._nodes_of: dict[str, frozenset[str]] = {}
         self._holders_of: dict[str, Holders] = {}
         self._numbers: dict[Holders, int] = {(): UNLOCKED}
         self._rows_of: dict[str, RowIndex] = {}
         self.holders: list[Holders] = [()]
-        """By number. Sets that no node is locked for any more are forgotten when there are many of them."""
-        self._most = _FEW
+        """The sets of queues by number. Unused ones are dropped when there are many."""
+        self._max_sets = _MIN_SETS
         self.of_row: Ids = np.zeros(nodes.rows.capacity, np.int32)
-        """The number of a row's holders, as far as it has a Node."""
+        """The number of the queues that a row is locked for; 0 for a row without a Node."""
         self.version = 0
-        """Changes when another set of queues has locks, and with it the tenancy of pods."""
+        """Changes when a queue gets its first locked node or loses its last: lock classes of pods change then."""
         nodes.rows.on_growth(self._grow)
 
     # --- reading ------------------------------------------------------------------------------------------------------
@@ -79,7 +79,7 @@ class QueueLocks:
         return self._holders_of.get(node, ())
 
     def number(self, queue: str) -> int:
-        """What rows locked for this queue alone have in `of_row`; -1 if there was never any."""
+        """The number in `of_row` of rows that are locked for this queue alone; -1 if there was never one."""
         return self._numbers.get((queue,), -1)
 
     def rows_of(self, queue: str) -> RowIndex:
@@ -90,10 +90,10 @@ class QueueLocks:
         return found
 
     def lock_class_of(self, pod: Pod) -> str | None:
-        """What locks have to know of a pod."""
+        """The lock class of a pod: see the top of this module."""
         if not self._nodes_of or (pod.metadata.owner_references and is_of_daemon_set(pod)):
             return None
-        queue = queue_name(self._kinship.group_of(pod), pod) if pod.metadata.annotations else DEFAULT_QUEUE
+        queue = queue_name(self._owner_chains.group_of(pod), pod) if pod.metadata.annotations else DEFAULT_QUEUE
         return queue if queue in self._nodes_of else ""
 
     # --- what happens -------------------------------------------------------------------------------------------------
@@ -108,8 +108,8 @@ class QueueLocks:
             self._set(queue.metadata.name, frozenset())
 
     def node_written(self, row: int, name: str | None) -> None:
-        """A Node came to a row, or went from it."""
-        self._mark(row, UNLOCKED if name is None else self._intern(self.holders_of(name)))
+        """A Node was written to a row, or removed from it."""
+        self._set_row(row, UNLOCKED if name is None else self._intern(self.holders_of(name)))
 
     # ------------------------------------------------------------------------------------------------------------------
 
@@ -118,42 +118,42 @@ class QueueLocks:
         if old == nodes:
             return
         if not old or not nodes:
-            self._tell_apart()
+            self._renew_lock_classes()
         if nodes:
             self._log.put(self._nodes_of, queue, nodes)
         else:
             self._log.drop(self._nodes_of, queue)
         for name in sorted(old ^ nodes):
-            self._hold(name, tuple(sorted({*self.holders_of(name)} ^ {queue})))
-        if len(self.holders) > self._most and not self._log.recording:
+            self._set_holders(name, tuple(sorted({*self.holders_of(name)} ^ {queue})))
+        if len(self.holders) > self._max_sets and not self._log.recording:
             self._renumber()
 
     def _renumber(self) -> None:
-        """Forget the sets that are no node's: queues come and go. No row is another's by that, so none is touched."""
+        """Drop the sets that no node is locked for. No row gets other queues by that, so none counts as changed."""
         before, self.holders = self.holders, [(), *sorted({*self._holders_of.values()})]
         self._numbers = {holders: number for number, holders in enumerate(self.holders)}
         numbers = np.array([self._numbers.get(holders, UNLOCKED) for holders in before], np.int32)
         self.of_row = numbers[self.of_row]
-        self._most = max(_FEW, 2 * len(self.holders))
+        self._max_sets = max(_MIN_SETS, 2 * len(self.holders))
 
-    def _hold(self, node: str, holders: Holders) -> None:
+    def _set_holders(self, node: str, holders: Holders) -> None:
         if holders:
             self._log.put(self._holders_of, node, holders)
         else:
             self._log.drop(self._holders_of, node)
         row = self._nodes.rows.find(node)
         if row is not None and self._nodes.present[row]:
-            self._mark(row, self._intern(holders))
+            self._set_row(row, self._intern(holders))
 
-    def _tell_apart(self) -> None:
-        """Versions only grow, also when a change is undone."""
-        self._log.record(self._tell_apart)
+    def _renew_lock_classes(self) -> None:
+        """Change the version; an undo changes it once more, because versions only grow."""
+        self._log.record(self._renew_lock_classes)
         self.version += 1
 
-    def _mark(self, row: int, number: int) -> None:
+    def _set_row(self, row: int, number: int) -> None:
         old = self.of_row.item(row)
         if old != number:
-            self._log.record(self._mark, row, old)
+            self._log.record(self._set_row, row, old)
             self.of_row[row] = number
             self._rows_of.clear()
             self._nodes.changes.touch(row)

@@ -1,8 +1,8 @@
-"""Listing: which resources have a column in the arrays over nodes, and which numbers stand for those that have none.
+"""Which resources have a column in the arrays over nodes, and which numbers stand for those without a column.
 
-A resource gets a column when the first node offers some of it, and keeps it for good. What pods ask for and no node has
-ever offered is *unlisted*: it has a number beyond all columns, by which everybody can tell that there is none. So a pod
-may ask for whatever it likes, at no cost to others, and its names are forgotten when it goes.
+A resource gets a column when the first node offers some of it, and keeps it for good. A resource that pods request and
+no node has ever offered is *unlisted*: it has a number beyond all columns, which says that there is none of it. So a
+tenant cannot make the arrays grow by requesting invented resources, and their names are forgotten with the pods.
 """
 
 from __future__ import annotations
@@ -21,35 +21,35 @@ Amounts = tuple[tuple[int, int], ...]
 
 
 class AsksByNumber(Protocol):
-    """Who asks for resources by their numbers, and must learn when one of them has got a column."""
+    """Something that stores numbers of resources, and must renew them when one of the resources gets a column."""
 
     def renumber(self) -> None: ...
 
 
 class UnlistedResource:
-    """A resource that no node has ever offered. It is known for as long as somebody asks for it."""
+    """A resource that no node has ever offered. It is known for as long as a shape requests it."""
 
-    __slots__ = ("__weakref__", "askers", "name", "number")
+    __slots__ = ("__weakref__", "name", "number", "numbered_by")
 
     def __init__(self, name: str, number: int) -> None:
         self.name = name
         self.number = number
-        self.askers: WeakSet[AsksByNumber] = WeakSet()
+        self.numbered_by: WeakSet[AsksByNumber] = WeakSet()
 
 
 class ResourceColumns:
-    """Numbers of resources by name. Those that have a column keep it for good; those that are unlisted have numbers
-    from UNLISTED on, which never come again."""
+    """Numbers of resources by name. A column is kept for good; unlisted resources have numbers from UNLISTED on, which
+    are never used again."""
 
-    __slots__ = ("_columns", "_made", "_since_listed", "_unlisted", "_unlisted_by_number", "names")
+    __slots__ = ("_column_of", "_columns", "_made", "_unlisted", "_unlisted_by_number", "names")
 
     def __init__(self, names: Iterable[str] = ()) -> None:
         self.names = list(names)
-        """Of the columns."""
+        """The names of the columns."""
         self._columns = {name: column for column, name in enumerate(self.names)}
         self._unlisted: WeakValueDictionary[str, UnlistedResource] = WeakValueDictionary()
         self._unlisted_by_number: WeakValueDictionary[int, UnlistedResource] = WeakValueDictionary()
-        self._since_listed: dict[int, int] = {}
+        self._column_of: dict[int, int] = {}
         self._made = 0
 
     def __len__(self) -> int:
@@ -60,7 +60,7 @@ class ResourceColumns:
         return self._columns.get(name)
 
     def column(self, name: str) -> int:
-        """The column of a resource, whether anybody offers it or not."""
+        """The column of a resource, which is made if no node offers it."""
         column = self._columns.get(name)
         if column is None:
             column = self._columns[name] = len(self.names)
@@ -69,24 +69,24 @@ class ResourceColumns:
         return column
 
     def name(self, number: int) -> str:
-        column = self._since_listed.get(number, number)
+        column = self._column_of.get(number, number)
         return self.names[column] if column < UNLISTED else self._unlisted_by_number[column].name
 
     def columns(self, vector: Vector) -> Amounts:
-        """What a node offers: everything has a column from now on."""
+        """What a node offers, by column: every resource of it has a column from now on."""
         return tuple(sorted((self.column(name), amount) for name, amount in vector.items() if amount))
 
     def amounts(self, vector: Vector) -> Amounts:
-        """What is asked for: what is unlisted stays so, and comes last."""
+        """What is requested, by number: unlisted resources stay unlisted, and come last."""
         return tuple(sorted((self._number(name), amount) for name, amount in vector.items() if amount))
 
-    def unlisted(self, vector: Vector) -> tuple[UnlistedResource, ...]:
+    def unlisted_resources(self, vector: Vector) -> tuple[UnlistedResource, ...]:
         """The resources of a vector that no node has ever offered."""
         return tuple(self._unlisted_one(name) for name in sorted(vector) if name not in self._columns)
 
-    def since_listed(self, number: int) -> int:
-        """The column of what was unlisted when somebody learnt its number; the number itself if it still is."""
-        return self._since_listed.get(number, number)
+    def column_or_number(self, number: int) -> int:
+        """The column that a resource has got since it had this number; the number itself while it is unlisted."""
+        return self._column_of.get(number, number)
 
     def _number(self, name: str) -> int:
         column = self._columns.get(name)
@@ -103,6 +103,6 @@ class ResourceColumns:
     def _list(self, name: str, column: int) -> None:
         found = self._unlisted.pop(name, None)
         if found is not None:
-            self._since_listed[found.number] = column
-            for asker in list(found.askers):
-                asker.renumber()
+            self._column_of[found.number] = column
+            for user in list(found.numbered_by):
+                user.renumber()

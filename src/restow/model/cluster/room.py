@@ -23,10 +23,10 @@ from typing import Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from restow.model.cluster.row_changes import RowChanges
 from restow.model.cluster.resource_columns import UNLISTED, Amounts, ResourceColumns
-from restow.model.cluster.rows import Rows, Which, grown
+from restow.model.cluster.row_changes import RowChanges
 from restow.model.cluster.row_states import RowStates
+from restow.model.cluster.rows import Rows, Which, grown
 from restow.model.cluster.undo_log import UndoLog
 from restow.model.cluster.unlisted_requests import UnlistedRequests, has_unlisted
 from restow.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
@@ -150,7 +150,7 @@ class Room:
     def left(self, number: int, row: int, *, after_leaving: bool = False) -> int:
         """What is free of a resource on a row, listed or not; `after_leaving` adds what terminating pods will free."""
         self._fit_columns()
-        column = self.resources.since_listed(number)
+        column = self.resources.column_or_number(number)
         if column < UNLISTED:
             return self.free_at[column][row] + (self.releasing.at[column][row] if after_leaving else 0)
         unlisted = self._unlisted.of(row, column)
@@ -158,7 +158,7 @@ class Room:
         return free + (unlisted.get(self.releasing, 0) if after_leaving else 0)
 
     def lacks(self, row: int, amounts: Amounts, *, after_leaving: bool = False) -> bool:
-        """Whether any of these resources is over-committed on a row; `after_leaving`: even once terminating pods are gone
+        """Whether any of these resources is over-committed on a row; `after_leaving`: once terminating pods are gone.
 
         Unlisted resources do not count: only another scheduler can have placed a pod that requests one.
         """

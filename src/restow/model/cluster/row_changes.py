@@ -1,10 +1,10 @@
-"""Changes: which rows changed since when.
+"""Which rows changed since when.
 
 A generation counts row changes. `stamps[row]` is the generation of a row's latest change, and a journal lists the rows
-in order of change, so that whoever remembers the generation of its last look pays for the rows that changed since, not
-for all rows. The journal is cut now and then; a look back beyond it, or upon much of it, reads the stamps instead.
+in order of change, so that a reader that remembers the generation of its last read pays for the rows that changed
+since, not for all rows. The journal is cut now and then; to look back beyond it, or over much of it, reads the stamps.
 
-Generations only grow, also when a change is undone: a vector computed in between has seen the tried value, so the row
+Generations only grow, also when a change is undone: a vector computed in between has read the tried value, so the row
 must count as changed again.
 """
 
@@ -20,8 +20,8 @@ from restow.model.cluster.rows import Mask, RowIndex, Rows, grown
 
 _JOURNAL_LIMIT = 8192
 _FEW = 32  # below this a dict finds repetitions faster than arrays do
-_VERY_FEW = 8  # as many rows are looked at one by one in half the time that arrays take
-_MANY = 8  # more than one change for so many rows, and looking at all rows is faster
+_VERY_FEW = 8  # so many rows take half the time one by one that they take as arrays
+_MANY = 8  # with more than one change for so many rows, to read all stamps is faster
 
 
 class RowChanges:
@@ -31,11 +31,11 @@ class RowChanges:
         self.generation = 0
         self.stamps: NDArray[np.int64] = np.zeros(rows.capacity, np.int64)
         self._journal = array("q")
-        self._cut = 0  # generations whose journal entries are gone
+        self._cut = 0  # the generations before this have no journal entry any more
         rows.on_growth(self._grow)
 
     def touch(self, row: int) -> None:
-        """Note that a row changed."""
+        """Record that a row changed."""
         self.generation += 1
         self.stamps[row] = self.generation
         self._journal.append(row)
@@ -45,12 +45,12 @@ class RowChanges:
             self._cut += half
 
     def only_since(self, generation: int) -> int | None:
-        """The row that changed after `generation`, if there was a single change: the usual case between two pods."""
+        """The row that changed after `generation`, if there was one change only: the usual case between two pods."""
         return self._journal[-1] if generation + 1 == self.generation and self._journal else None
 
     def few_since(self, generation: int) -> Collection[int] | None:
-        """The rows that changed after `generation`, each once, if they are very few: the usual case between two pods
-        of a class where several take turns. None otherwise."""
+        """The rows that changed after `generation`, each once, if they are very few: the usual case between two pods of
+        a class while pods of several classes are placed in turn. None otherwise."""
         if self.generation - generation > _FEW or generation < self._cut:
             return None
         rows = dict.fromkeys(self._journal[generation - self._cut :])
@@ -74,7 +74,7 @@ class RowChanges:
 
 
 def changed_since(tracks: Sequence[RowChanges], seen: Sequence[int]) -> RowIndex:
-    """The rows that changed in any of the tracks after the generations seen, each once."""
+    """The rows that changed in any of the tracks after the generations in `seen`, each once."""
     parts = [track.since(one) for track, one in zip(tracks, seen, strict=True) if track.generation != one]
     if len(parts) == 1:
         return parts[0]

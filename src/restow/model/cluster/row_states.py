@@ -1,12 +1,12 @@
-"""States: which rows have the same room, so that what was worked out for one of them holds for the others.
+"""Row states: which rows have the same room, so that what was worked out for one of them holds for the others.
 
-Goes in: the cells of ledgers that make up a row's state, whenever one of them changed. Comes out: a number per row, the
-same for rows whose cells are all equal. Most clusters have many nodes of one kind that take pods of the same few
-workloads: they have few states for their size, and the same ones come again and again.
+Goes in: the cells of ledgers that make up a row's state, whenever one of them changed. Comes out: a number per row,
+equal for rows with equal cells. Most clusters have many nodes of one kind with pods of the same few workloads:
+they have few states for their size, and the same states come again and again.
 
-States that no row is in any more keep their numbers, until there are too many: then all rows get new ones, and `epoch`
-changes. Whoever keeps something by number forgets it then. Where most rows turn out to be in a state of their own,
-nothing is `shared`, and telling states apart costs nobody anything until it is tried again.
+States that no row is in any more keep their numbers, until there are too many: then all rows get new numbers, and
+`epoch` changes. What a caller keeps by number is void then. Where most rows turn out to have a state of their own,
+nothing is `shared`, and states are not told apart, at no cost, until that is tried again.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from numpy.typing import NDArray
 from restow.model.cluster.rows import Rows
 
 _SPARE = 1024
-"""So many states there may be beyond one for every other row."""
+"""How many states there may be beyond one for every other row."""
 _ROWS_PER_STATE = 4
-"""With fewer rows to a state on average, states are not worth their upkeep; half of the spare ones always are."""
+"""With fewer rows per state on average, states cost more than they save; up to half of the spare ones always pay."""
 _PATIENCE = 16
-"""So many changes for every row are let pass before it is tried again."""
+"""How many changes per row are ignored before sharing is tried again."""
 
 
 class RowStates:
@@ -35,7 +35,7 @@ class RowStates:
         self._ignored = 0
         self.epoch = 0
         self.shared = True
-        """Whether `of_row` tells anything."""
+        """Whether `of_row` is kept up to date."""
         self.renew(lines)
 
     @property
@@ -44,7 +44,7 @@ class RowStates:
         return len(self.of_row) // 2 + _SPARE
 
     def changed(self, row: int) -> None:
-        """A cell of a row is another now."""
+        """A cell of a row changed."""
         if not self.shared:
             self._ignored += 1
             if self._ignored > _PATIENCE * len(self.of_row):
@@ -53,7 +53,7 @@ class RowStates:
             self.renew(self._lines)
 
     def renew(self, lines: Sequence[memoryview]) -> None:
-        """Any cell may be another now, and there may be more rows and more lines."""
+        """Number all states anew: any cell may have changed, and there may be more rows and more lines."""
         self.epoch += 1
         self._lines = lines
         self._ignored = 0
@@ -65,7 +65,7 @@ class RowStates:
         self.shared = enough and len(self._numbers) <= max(size // _ROWS_PER_STATE, _SPARE // 2)
 
     def _number(self, row: int) -> bool:
-        """Give a row the number of its state; False if there are too many."""
+        """Give a row the number of its state; False if there are too many states."""
         cells = tuple([line[row] for line in self._lines])
         number = self._numbers.get(cells)
         if number is None:

@@ -1,4 +1,4 @@
-"""Rows: the place of each node in every array of the snapshot.
+"""Rows: the index of each node in every array of the snapshot.
 
 A node name keeps its row from the first thing known of it (the node, or a pod or seat that names it) until nothing is
 known of it any more; then the row is used again, the latest freed first. Vectors over nodes have one entry per row
@@ -17,20 +17,20 @@ from restow.model.cluster.undo_log import UndoLog
 
 RowIndex = NDArray[np.intp]
 Which = RowIndex | slice
-"""The rows to look at: some, or with `Rows.every` all."""
+"""The rows to read: some, or with `Rows.every` all."""
 Mask = NDArray[np.bool_]
 S = TypeVar("S", bound=np.generic)
 
 
 class Rows:
-    __slots__ = ("_free", "_growing", "_log", "_names", "_rows", "capacity", "size")
+    __slots__ = ("_free", "_growth_listeners", "_log", "_names", "_rows", "capacity", "size")
 
     def __init__(self, log: UndoLog, capacity: int = 64) -> None:
         self._log = log
         self.capacity = capacity
         self.size = 0
         """One more than the largest row ever used."""
-        self._growing: list[Callable[[int], None]] = []
+        self._growth_listeners: list[Callable[[int], None]] = []
         self._rows: dict[str, int] = {}
         self._names: list[str | None] = []
         self._free: list[int] = []
@@ -41,32 +41,32 @@ class Rows:
         return slice(0, self.size)
 
     def numbers(self, which: Which) -> list[int]:
-        """The rows to look at, one by one."""
+        """The numbers of these rows, as a list."""
         return list(range(self.size)) if isinstance(which, slice) else which.tolist()
 
     def on_growth(self, grow: Callable[[int], None]) -> None:
-        """Whoever keeps arrays over rows is told when they must become longer."""
-        self._growing.append(grow)
+        """Have a function called with the new capacity when arrays over rows must become longer."""
+        self._growth_listeners.append(grow)
 
     def find(self, name: str) -> int | None:
         return self._rows.get(name)
 
     def name(self, row: int) -> str | None:
-        """Whose row it is; None for a vacant one."""
+        """The node name of a row; None for a vacant row."""
         return self._names[row]
 
     def among(self, names: Iterable[str], which: Which) -> Mask:
-        """Which of the rows to look at belong to these names."""
+        """Which of these rows belong to nodes of these names."""
         mask = np.zeros(self.size, np.bool_)
         mask[[row for name in names if (row := self._rows.get(name)) is not None]] = True
         return mask[which]
 
     def names(self) -> list[str]:
-        """Every name that has a row, sorted."""
+        """Every node name that has a row, sorted."""
         return sorted(self._rows)
 
     def claim(self, name: str) -> int:
-        """The row of a name, a vacant or new one if it has none."""
+        """The row of a node name; a name without one gets a vacant or a new row."""
         row = self._rows.get(name)
         if row is not None:
             return row
@@ -84,7 +84,7 @@ class Rows:
         return row
 
     def release(self, name: str) -> None:
-        """Make the row of a name vacant. Its cells must be zero."""
+        """Make the row of a node name vacant. Its cells must be zero."""
         row = self._rows.pop(name)
         self._names[row] = None
         self._free.append(row)
@@ -93,7 +93,7 @@ class Rows:
     def _reach(self, size: int) -> None:
         if size > self.capacity:
             self.capacity *= 2
-            for grow in self._growing:
+            for grow in self._growth_listeners:
                 grow(self.capacity)
 
     def _shrink(self, name: str) -> None:

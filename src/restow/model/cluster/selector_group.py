@@ -1,8 +1,8 @@
-"""Audiences: the pods that a term of one pod speaks about, and a quick way from a pod to the audiences it belongs to.
+"""Selector groups: the pods that an affinity term or a spread constraint selects, and which of them a pod belongs to.
 
-Goes in: an affinity term or a spread constraint, with the namespace of the pod that carries it. Comes out: an
-`Audience`, equal for terms that mean the same. `AudienceIndex` finds, among many audiences, those that a pod with given
-labels belongs to by looking under its namespace and labels, so audiences about other pods cost nothing.
+Goes in: an affinity term or a spread constraint, with the namespace of the pod that has it. Comes out: a
+`SelectorGroup`, equal for terms that mean the same. `SelectorGroupIndex` finds, among many groups, those that a pod
+with given labels belongs to, by a lookup under its namespace and labels: groups of other pods cost nothing.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ E = TypeVar("E", bound=Hashable)
 
 
 class SelectorGroup(msgspec.Struct, frozen=True, gc=False):
-    """Pods with certain labels, in the named namespaces and in those whose labels are selected."""
+    """Pods with certain labels, in the named namespaces and in those that the namespace selector selects."""
 
     selector: LabelSelector
     namespaces: frozenset[str]
     namespace_selector: LabelSelector = NOTHING
 
     def includes(self, namespace: str, labels: Labels, namespace_labels: Labels) -> bool:
-        """Whether a pod in `namespace`, which has `namespace_labels`, belongs to it."""
+        """Whether a pod in `namespace`, which has `namespace_labels`, belongs to the group."""
         here = namespace in self.namespaces or self.namespace_selector.matches(namespace_labels)
         return here and self.selector.matches(labels)
 
 
 SelectorGroups = tuple[SelectorGroup, ...]
-"""Pods that belong to each of these audiences."""
+"""Pods that belong to each of these groups."""
 
 
 def selector_group_of_term(term: PodAffinityTerm, own_namespace: str) -> SelectorGroup:
@@ -43,40 +43,40 @@ def selector_group_of_term(term: PodAffinityTerm, own_namespace: str) -> Selecto
 
 
 def selector_group_of_constraint(constraint: TopologySpreadConstraint, own_namespace: str) -> SelectorGroup:
-    """Raises SelectorError. A selector that selects everything counts nobody, as kube-scheduler has it."""
+    """Raises SelectorError. As in kube-scheduler, an empty selector counts no pods."""
     selector = label_selector(constraint.label_selector)
     return SelectorGroup(NOTHING if selector.everything else selector, frozenset([own_namespace]))
 
 
-_Place = tuple[str | None, tuple[str, str] | None]
-"""A namespace (None: any) and a label that every pod of the audience has (None: there is no such label)."""
+_LookupKey = tuple[str | None, tuple[str, str] | None]
+"""A namespace (None: any) and a label that every pod of the group has (None: there is no such label)."""
 
 
 class SelectorGroupIndex(Generic[E]):
-    """Entries filed under what a pod must have to concern them."""
+    """Entries listed under a namespace and a label that a pod must have to belong to their groups."""
 
     __slots__ = ("_entries",)
 
     def __init__(self) -> None:
-        self._entries: dict[_Place, dict[E, SelectorGroups]] = {}
+        self._entries: dict[_LookupKey, dict[E, SelectorGroups]] = {}
 
-    def add(self, entry: E, audiences: SelectorGroups) -> None:
-        for place in _places(audiences[0]):
-            self._entries.setdefault(place, {})[entry] = audiences
+    def add(self, entry: E, groups: SelectorGroups) -> None:
+        for place in _lookup_keys(groups[0]):
+            self._entries.setdefault(place, {})[entry] = groups
 
-    def remove(self, entry: E, audiences: SelectorGroups) -> None:
-        for place in _places(audiences[0]):
+    def remove(self, entry: E, groups: SelectorGroups) -> None:
+        for place in _lookup_keys(groups[0]):
             del self._entries[place][entry]
             if not self._entries[place]:
                 del self._entries[place]
 
     def find(self, namespace: str, labels: Labels, namespace_labels: Labels) -> list[E]:
-        """The entries whose audiences a pod belongs to."""
+        """The entries with groups that a pod belongs to."""
         found: dict[E, None] = {}
         for where in (namespace, None):
             for label in (None, *labels.items()):
-                for entry, audiences in self._entries.get((where, label), {}).items():
-                    if entry not in found and belongs_to_all(audiences, namespace, labels, namespace_labels):
+                for entry, groups in self._entries.get((where, label), {}).items():
+                    if entry not in found and belongs_to_all(groups, namespace, labels, namespace_labels):
                         found[entry] = None
         return list(found)
 
@@ -84,24 +84,24 @@ class SelectorGroupIndex(Generic[E]):
         self._entries.clear()
 
 
-def belongs_to_all(audiences: SelectorGroups, namespace: str, labels: Labels, namespace_labels: Labels) -> bool:
-    """Whether a pod belongs to each of the audiences; nobody belongs to none."""
-    return bool(audiences) and all(one.includes(namespace, labels, namespace_labels) for one in audiences)
+def belongs_to_all(groups: SelectorGroups, namespace: str, labels: Labels, namespace_labels: Labels) -> bool:
+    """Whether a pod belongs to each of the groups; False for an empty tuple of groups."""
+    return bool(groups) and all(one.includes(namespace, labels, namespace_labels) for one in groups)
 
 
-def _places(audience: SelectorGroup) -> Iterator[_Place]:
-    if audience.selector.nothing:
+def _lookup_keys(group: SelectorGroup) -> Iterator[_LookupKey]:
+    if group.selector.nothing:
         return
-    label = required_label(audience)
-    for namespace in sorted(audience.namespaces):
+    label = required_label(group)
+    for namespace in sorted(group.namespaces):
         yield namespace, label
-    if not audience.namespace_selector.nothing:
+    if not group.namespace_selector.nothing:
         yield None, label
 
 
-def required_label(audience: SelectorGroup) -> tuple[str, str] | None:
-    """A label that every pod of the audience has; None if there is no such label."""
-    required = ((one.key, one.values[0]) for one in audience.selector.requirements if _names_one_value(one))
+def required_label(group: SelectorGroup) -> tuple[str, str] | None:
+    """A label that every pod of the group has; None if there is no such label."""
+    required = ((one.key, one.values[0]) for one in group.selector.requirements if _names_one_value(one))
     return next(required, None)
 
 

@@ -1,12 +1,12 @@
-"""Topology domains: which rows are in which domain, and sums per domain, kept fresh: what affinity and spread count.
+"""Topology domains: which rows are in which domain, and sums per domain: what affinity and spread constraints count.
 
-A domain is the value id of a topology key's label column. Domain 0 is nowhere: it has the rows whose node lacks the key
-or does not count. A change of a pod costs one cell. A change of nodes costs the rows that changed, and when one of them
-is in another domain than before, the sums are made anew.
+A domain is the value id of a topology key's label column. Domain 0 is nowhere: it has the rows with a node that lacks
+the key or does not count. A change of a pod costs one cell. A change of nodes costs the rows that changed, and when one
+of them is in another domain than before, the sums are counted anew.
 
     Domains      rows -> domains, for one key and the nodes that count
     EachNode     every node a domain of its own, whatever its label says
-    DomainSums   sums per domain of what is summed per row (`crowd`)
+    DomainSums   sums per domain of the sums per row in `affinity_index`
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Domains:
 
     @property
     def generation(self) -> int:
-        """Unchanged: no node changed, and so no domain."""
+        """While it stays the same, no node changed, and so no domain."""
         return self._nodes.changes.generation
 
     def refresh(self) -> None:
@@ -107,7 +107,7 @@ class DomainSums:
             self._recount()
 
     def add(self, row: int, amount: int) -> None:
-        """A row's amount changed. While nodes have moved, `refresh` will count everything anyway."""
+        """A row's sum changed by an amount. If nodes have moved between domains, `refresh` counts everything anyway."""
         domains = self.domains
         if self._version != domains.version:
             return
@@ -125,7 +125,8 @@ class DomainSums:
             self._rebin(self._histogram, before, before + amount)
 
     def changed_since(self, position: int) -> Sequence[int] | None:
-        """The domains whose sum changed since then, repetitions included; None when that is not known any more."""
+        """The domains with a sum that changed since a position, with repetitions; None when the journal was cut
+        since."""
         return None if position < self._cut else self._journal[position - self._cut :]
 
     def lowest(self) -> int:
@@ -137,7 +138,7 @@ class DomainSums:
         return self._lowest
 
     def _rebin(self, histogram: dict[int, int], before: int, after: int) -> None:
-        """Move one domain from one sum to another."""
+        """One domain has another sum now: keep the histogram and the lowest sum."""
         if histogram[before] == 1:
             del histogram[before]
         else:
@@ -168,14 +169,15 @@ class DomainSums:
 
 
 class Topologies:
-    """Domains by topology key and by which nodes count, shared while somebody holds them."""
+    """Domains by topology key and by which nodes count, shared for as long as one plugin holds them."""
 
     def __init__(self, nodes: NodeTable) -> None:
         self._nodes = nodes
         self._known: WeakValueDictionary[tuple[type[Domains], str, Hashable], Domains] = WeakValueDictionary()
 
     def domains(self, key: str, counts: Callable[[Which], Mask] | None = None, meaning: Hashable = None) -> Domains:
-        """The domains of a key, of the nodes that `counts` says; equal `meaning`, equal answers of `counts`."""
+        """The domains of a key, of the nodes that `counts` accepts. Calls with an equal `meaning` share one object, so
+        their `counts` must accept the same nodes."""
         found = self._known.get((Domains, key, meaning))
         if found is None:
             found = self._known[Domains, key, meaning] = Domains(self._nodes, key, counts)
@@ -189,7 +191,7 @@ class Topologies:
 
 
 def domain_sums(domains: Domains, source: RowSums) -> DomainSums:
-    """What a source sums up to in each domain, shared by all who ask."""
+    """The sums per domain of a source; one object for all callers."""
     for listener in source.listeners:
         if listener.domains is domains:
             return listener

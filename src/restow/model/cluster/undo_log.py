@@ -1,4 +1,4 @@
-"""Undo: how a snapshot takes back what was only tried.
+"""The undo log: how a snapshot takes back what was only tried.
 
 Every change to a snapshot records its inverse here while a mark is open. `undo_to(mark)` runs the inverses, newest
 first; `keep(mark)` lets the changes stand. Marks nest; ending one ends those opened after it. With no mark open nothing
@@ -44,7 +44,7 @@ class UndoLog:
         self._end(mark)
 
     def keep(self, mark: Mark) -> None:
-        """Let everything since `mark` stand (an enclosing mark can still take it back), and end it."""
+        """Keep everything since `mark` (an enclosing mark can still take it back), and end it."""
         self._end(mark)
 
     def record(self, inverse: Callable[..., object], *arguments: Any) -> None:

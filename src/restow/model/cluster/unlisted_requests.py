@@ -33,7 +33,7 @@ class UnlistedRequests:
         """Count the unlisted part of these amounts here; returns the part that has columns."""
         listed = list[tuple[int, int]]()
         for number, amount in amounts:
-            column = self._columns.since_listed(number)
+            column = self._columns.column_or_number(number)
             if column < UNLISTED:
                 listed.append((column, amount))
             else:
@@ -43,7 +43,7 @@ class UnlistedRequests:
     def pop_listed(self) -> Iterator[tuple[int, int, Ledger, int]]:
         """(row, column, ledger, amount) of everything that has got a column; it is not counted here any more."""
         for row, number in [(row, number) for row, sums in self.by_row.items() for number in sums]:
-            column = self._columns.since_listed(number)
+            column = self._columns.column_or_number(number)
             if column < UNLISTED:
                 for ledger, amount in list(self.by_row[row][number].items()):
                     self._add(ledger, row, number, -amount)

@@ -1,8 +1,8 @@
-"""Attached: how many volumes of each CSI driver are on each node, and how many it may have.
+"""How many volumes of each CSI driver are attached to each node, and how many may be.
 
-Goes in: mounts, claims, volumes, attachments and CSINodes, as they change. Comes out: the rows where some volumes more
-would be too many. A volume counts once per node, however many pods there use it. A claim without a volume yet counts as
-one volume of its class's provisioner. Only rows where something changed are counted again.
+Goes in: mounts, claims, volumes, attachments and CSINodes, as they change. Comes out: the rows where additional volumes
+would exceed the limit of a driver. A volume counts once per node, however many pods there use it. A claim without a
+volume yet counts as one volume of its class's provisioner. Only rows where something changed are counted again.
 
 A volume that is attached while no pod on the node uses it counts, too; and when a pod that uses it comes, it counts
 once more for the pod. That is how kube-scheduler counts.
@@ -43,10 +43,10 @@ _DISK_DRIVER: Final = {"ebs": _DRIVER_OF["kubernetes.io/aws-ebs"], "gce": _DRIVE
 
 
 class _Here(msgspec.Struct, frozen=True):
-    """What is on one row."""
+    """The volumes of one row."""
 
     used: frozenset[VolumeId] = frozenset()
-    """By pods."""
+    """Volumes that pods on the row use."""
     counts: dict[str, int] = {}
     limits: dict[str, int] = {}
 
@@ -73,7 +73,7 @@ class AttachedVolumes:
         return frozenset(self._identities(mounted))
 
     def exceeding_limit(self, wanted: Iterable[VolumeId], rows: Which) -> Mask:
-        """Rows that cannot have these volumes besides those they have."""
+        """Rows that would exceed a limit with these volumes beside those that they have."""
         self._refresh()
         over: Mask = np.zeros(self._nodes.present[rows].shape, np.bool_)
         by_driver: dict[str, list[VolumeId]] = {}
@@ -87,7 +87,7 @@ class AttachedVolumes:
         return over
 
     def _added(self, new: list[VolumeId], rows: Which) -> Counts:
-        """How many of these each row does not have yet."""
+        """How many of these volumes are not in use on each row yet."""
         if isinstance(rows, slice):
             added = np.full(self._rows.size, len(new), np.int64)
             for volume in new:
@@ -196,6 +196,6 @@ def _of_volume(spec: PersistentVolumeSpec) -> VolumeId | None:
 
 
 def _of_disk(disk: Disk) -> Iterator[VolumeId]:
-    """Disks named in a pod's spec are attached by a CSI driver nowadays."""
+    """The volume of a disk that a pod names in its spec: Kubernetes attaches those by CSI drivers too."""
     if disk.kind in _DISK_DRIVER:
         yield _DISK_DRIVER[disk.kind], disk.name.rpartition("/")[2]

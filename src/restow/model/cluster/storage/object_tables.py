@@ -1,7 +1,7 @@
 """Tables of storage objects: what the API shows of one kind, and what the scheduler assumes ahead of it.
 
-Goes in: objects from events, in any order, repeated or late. Comes out: the latest of each. Whoever derives something
-from a table is told of every change, also when one is undone, and so needs no undo of its own.
+Goes in: objects from events, in any order, repeated or late. Comes out: the latest of each. Data derived from
+a table follows every change, also an undone one, by a callback, and so needs no undo of its own.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Item(Protocol):
 
 T = TypeVar("T", bound=Item)
 Changed = Callable[[T | None, T | None], None]
-"""Told the object as it was and as it is; None where it was not there, or is not any more."""
+"""Called with the object as it was and as it is; None where it was not there, or is deleted."""
 
 
 class OutOfSync(Exception):
@@ -71,12 +71,12 @@ class ObjectTable(Generic[T]):
 
 
 class AssumableTable(ObjectTable[T]):
-    """A table whose objects can be assumed changed, until the API shows a newer version or the assumption is restored.
+    """A table of objects that can be assumed changed, until the API shows a newer version or `forget` is called.
 
             assume (same version)
     shown ------------------------> assumed
       ^                                |
-      +--- restore (this very one) ----+
+      +--- forget (this very one) -----+
       +--- another version is shown ---+
     """
 
@@ -89,11 +89,11 @@ class AssumableTable(ObjectTable[T]):
         return self._assumed.get(key) or self._shown.get(key)
 
     def assumed(self) -> list[T]:
-        """Everything assumed and not shown, by key."""
+        """The objects that are assumed and not shown, by key."""
         return [self._assumed[key] for key in sorted(self._assumed)]
 
     def assume(self, item: T) -> None:
-        """See the object so from now on. Raises OutOfSync unless it was made from the version that is shown."""
+        """Use this object from now on. Raises OutOfSync unless it was made from the version that is shown."""
         key = key_of(item)
         shown = self._shown.get(key)
         if shown is None:
@@ -106,7 +106,7 @@ class AssumableTable(ObjectTable[T]):
         self._set_assumed(key, item)
 
     def forget(self, item: T) -> None:
-        """See the object as shown again, if what is assumed of it is this very object; otherwise nothing happens."""
+        """Use the object as shown again, if this very object is assumed; otherwise nothing happens."""
         key = key_of(item)
         if self._assumed.get(key) is item:
             self._set_assumed(key, None)

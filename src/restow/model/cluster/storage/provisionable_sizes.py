@@ -1,8 +1,8 @@
-"""Capacities: the largest volume that a storage class can still make for a node.
+"""The largest volume that a storage class can still provision for a node.
 
-Goes in: CSIStorageCapacity objects, often one per node. Comes out: per node the largest size, 0 where nothing can be
-made. Capacities reached through one label, the usual case, are kept by the value of that label, so that a change costs
-one cell; others are decided once per distinct topology.
+Goes in: CSIStorageCapacity objects, often one per node. Comes out: per node the largest size, 0 where no volume can be
+provisioned. Capacities reached through one label, the usual case, are kept by the value of that label, so that a change
+costs one cell; others are decided once per distinct topology.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ Sizes = NDArray[np.int64]
 
 
 def largest_volume(capacity: CSIStorageCapacity) -> int:
-    """In bytes; 0 if nothing is said. Raises QuantityError."""
+    """The largest volume that a CSIStorageCapacity allows, in bytes; 0 if it does not say. Raises QuantityError."""
     said = capacity.capacity if capacity.maximum_volume_size is None else capacity.maximum_volume_size
     return 0 if said is None else Quantity.parse(said).value
 
 
 class ProvisionableSizes:
-    """The capacities of one storage class."""
+    """What one storage class can provision."""
 
     def __init__(self, nodes: NodeTable) -> None:
         self._nodes = nodes
@@ -58,7 +58,7 @@ class ProvisionableSizes:
                 del self._by_topology[topology]
 
     def largest_sizes(self, rows: Which) -> Sizes:
-        """The largest volume that can be made for each row."""
+        """The largest volume that can be provisioned for each row."""
         sizes = np.zeros(self._nodes.present[rows].shape, np.int64)
         for by_value in self._by_label.values():
             sizes = np.maximum(sizes, by_value.largest(rows))
@@ -70,7 +70,7 @@ class ProvisionableSizes:
 
 
 class _ByValue:
-    """Capacities that are reached by having one value of one label."""
+    """The capacities for nodes with a value of one label, by that value."""
 
     def __init__(self, column: LabelColumn) -> None:
         self._column = column
@@ -98,7 +98,7 @@ class _ByValue:
 
 
 def _topology(capacity: CSIStorageCapacity) -> LabelSelector:
-    """The nodes it is for; none if it does not say, or not readably."""
+    """The nodes that a capacity is for; none if it does not say, or has an invalid selector."""
     try:
         return label_selector(capacity.node_topology)
     except SelectorError:
@@ -106,7 +106,7 @@ def _topology(capacity: CSIStorageCapacity) -> LabelSelector:
 
 
 def _one_label(topology: LabelSelector) -> Requirement | None:
-    """The requirement of a topology that is nothing but one label having one value."""
+    """The requirement of a topology that only requires one value of one label; else None."""
     if len(topology.requirements) != 1:
         return None
     only = topology.requirements[0]

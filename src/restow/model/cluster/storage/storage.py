@@ -1,13 +1,13 @@
 """Storage: volumes, claims, classes and what nodes can attach, as the API shows them and as the scheduler assumes them.
 
 Goes in: storage objects, in any order, repeated or late; volumes and claims assumed changed. Comes out: the objects,
-the volumes that a claim could be bound to, what can still be provisioned where, and the rows whose attached volumes may
-have changed.
+the volumes that a claim could be bound to, what can still be provisioned where, and the rows with attached volumes that
+may have changed.
 
     volumes, claims           can be assumed            offers             volumes that a claim could be bound to
     classes                   storage classes           provisionable      sizes that can be provisioned, per class
     csi_nodes, csi_drivers    what drivers can do       attachment_index   what is attached where
-    capacities, attachments   as shown                  changes            rows whose attached volumes may have changed
+    capacities, attachments   as shown                  changes            rows with other attached volumes
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class Storage:
         return self.classes.shown(f"/{name}")
 
     def default_class(self) -> StorageClass | None:
-        """The class of claims that name none, as the API server chooses it: the newest that says so, then by name."""
+        """The class of claims that name none, as the API server chooses it: the newest default class, then by name."""
         known = [
             one for one in self.classes.every() if (one.metadata.annotations or {}).get(volumes.DEFAULT_CLASS) == "true"
         ]

@@ -81,8 +81,8 @@ def test_whether_a_pod_may_move_and_why_not(
     ("least", "obstacles"),
     [
         pytest.param(2, [], id="all there"),
-        pytest.param(3, ["pod group a/ring needs 3 pods, 2 exist: nobody would be scheduled in its place"], id="not"),
-        pytest.param(None, ["pod group a/ring does not exist: nobody would be scheduled in its place"], id="not known"),
+        pytest.param(3, ["pod group a/ring needs 3 pods, 2 exist: its successor would not be scheduled"], id="not"),
+        pytest.param(None, ["pod group a/ring does not exist: its successor would not be scheduled"], id="not known"),
     ],
 )
 def test_a_pod_is_movable_if_its_gang_is(tmp_path: Path, least: int | None, obstacles: list[str]) -> None:

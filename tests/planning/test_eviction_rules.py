@@ -60,7 +60,7 @@ def test_no_move_is_offered_to_a_pod_whose_gang_is_not_all_there() -> None:
     mobility = request(snapshot, pod_groups=roster).eviction_rules
     roster.apply_group(PodGroup(metadata=ObjectMeta(name="g", namespace="default"), spec=PodGroupSpec(min_member=2)))
     roster.apply_pod(one)
-    told = "pod group default/g needs 2 pods, 1 exist: nobody would be scheduled in its place"
+    told = "pod group default/g needs 2 pods, 1 exist: its successor would not be scheduled"
     assert [each.reason for each in candidates_on_node(snapshot, "a", mobility).refusals] == [told, told]
     roster.apply_pod(other)
     assert not candidates_on_node(snapshot, "a", mobility).refusals

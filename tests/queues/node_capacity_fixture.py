@@ -42,7 +42,7 @@ def fleet(nodes: Mapping[str, Any]) -> NodeCapacity:
         schedulable=np.array([not nodes[name].get("cordoned") for name in names], np.bool_),
         untainted=np.array([not nodes[name].get("tainted") for name in names], np.bool_),
         usage={queue: _use(queue, [nodes[name]["own"].get(queue, 0) for name in names]) for queue in queues},
-        seat_nodes={"other": np.array([place for place, name in enumerate(names) if nodes[name].get("held")], np.intp)},
+        reserved_nodes={"other": np.array([place for place, name in enumerate(names) if nodes[name].get("held")], np.intp)},
     )
 
 

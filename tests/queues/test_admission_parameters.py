@@ -104,7 +104,7 @@ def test_what_is_too_long_for_a_key_or_what_no_node_has_is_not_shown() -> None:
 
 
 def test_what_is_too_much_for_a_config_map_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_MOST", 10)
+    monkeypatch.setattr(module, "_MAX_BYTES_OF_ACCEPTED", 10)
     assert admission_parameters(GuaranteeCeilings(), CPU, [promise("a", "24")]) == admission_parameters(
         GuaranteeCeilings(), CPU
     )

@@ -38,7 +38,7 @@ def cheapest(costs: np.ndarray, gives: np.ndarray, needs: np.ndarray, most: int)
 @given(problems())
 def test_a_small_cover_is_the_cheapest_and_proven(problem: tuple[np.ndarray, np.ndarray, np.ndarray, int]) -> None:
     costs, gives, needs, most = problem
-    found, least = find_cover(costs, gives, needs, most=most, effort=20_000), cheapest(costs, gives, needs, most)
+    found, least = find_cover(costs, gives, needs, max_items=most, effort=20_000), cheapest(costs, gives, needs, most)
     assert (found.cost, found.bound, found.gap) == (least, least, 0) if found else least is None
 
 
@@ -46,7 +46,7 @@ def test_a_small_cover_is_the_cheapest_and_proven(problem: tuple[np.ndarray, np.
 @given(problems())
 def test_without_effort_the_cheapest_is_between_bound_and_cost(problem: tuple[np.ndarray, ...]) -> None:
     costs, gives, needs, _ = problem
-    found, least = find_cover(costs, gives, needs, most=len(costs), effort=0), cheapest(costs, gives, needs, len(costs))
+    found, least = find_cover(costs, gives, needs, max_items=len(costs), effort=0), cheapest(costs, gives, needs, len(costs))
     assert found.bound <= present(least) <= found.cost if found else least is None
 
 
@@ -55,7 +55,7 @@ def test_without_effort_the_cheapest_is_between_bound_and_cost(problem: tuple[np
 def test_of_equal_items_the_first_are_taken(problem: tuple[np.ndarray, ...]) -> None:
     costs, gives, needs, _ = problem
     twice, both = np.tile(costs, 2), np.tile(gives, 2)
-    found = find_cover(twice, both, needs, most=len(twice), effort=20_000)
+    found = find_cover(twice, both, needs, max_items=len(twice), effort=20_000)
     taken = set(found.items) if found else set()
     assert all(item - len(costs) in taken for item in taken if item >= len(costs))
 
@@ -79,7 +79,7 @@ def many(kinds: int) -> tuple[np.ndarray, np.ndarray]:
 )
 def test_the_gap_of_large_problems(kinds: int, part: float, gap: float) -> None:
     costs, gives = many(kinds)
-    found = find_cover(costs, gives, (gives.sum(axis=1) * part).astype(np.int64), most=999, effort=2_000)
+    found = find_cover(costs, gives, (gives.sum(axis=1) * part).astype(np.int64), max_items=999, effort=2_000)
     assert found is not None
     assert found.gap <= gap
 
@@ -87,8 +87,8 @@ def test_the_gap_of_large_problems(kinds: int, part: float, gap: float) -> None:
 def test_a_known_cover_is_never_made_worse() -> None:
     costs, gives = many(1000)
     needs = (gives.sum(axis=1) * 0.01).astype(np.int64)
-    best = find_cover(costs, gives, needs, most=999, effort=20_000)
+    best = find_cover(costs, gives, needs, max_items=999, effort=20_000)
     assert best is not None
-    again = find_cover(costs, gives, needs, most=999, effort=0, known=np.array(best.items))
+    again = find_cover(costs, gives, needs, max_items=999, effort=0, known_cover=np.array(best.items))
     assert again is not None
     assert again.cost <= best.cost

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from restow.model.cluster import RowIndex
 from restow.model.guarantees import GuaranteeRequest
 from restow.model.objects import GuaranteePolicy
-from restow.queues.node_capacity import Cells, NodeCapacity
+from restow.queues.node_capacity import ResourceMatrix, NodeCapacity
 from restow.queues.node_selection import (
     IDLE_WEIGHT,
     NODE_COUNT_WEIGHT,
@@ -166,7 +166,7 @@ def score(fleet: NodeCapacity, queue: str, asked: GuaranteeRequest, nodes: RowIn
     everything = np.maximum(fleet.allocatable[lines][:, fleet.schedulable].sum(axis=1), 1)
     request = np.array(list(asked.amounts.values()), np.int64)
 
-    def part(cells: Cells) -> Any:
+    def part(cells: ResourceMatrix) -> Any:
         return cells[:, nodes].sum(axis=1) / everything
 
     too_much = (part(fleet.allocatable[lines]) - request / everything).mean()

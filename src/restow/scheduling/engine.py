@@ -166,8 +166,8 @@ class Engine:
     def is_overcommitted(self, cycle: Cycle, node: str, seat: SeatName | None = None) -> bool:
         """Whether the node of a pod that is assumed there lacks anything that the filters count for the pod.
 
-        Unguaranteed seats hope for room that others are leaving. They are not counted against a pod until that room is
-        free, and never against the pod that takes `seat`; nor is what is kept of that seat in case the pod does not
+        Unguaranteed seats hope for room that other pods are leaving. They are not counted against a pod until that room
+        is free, and never against the pod that takes `seat`; nor is what is kept of that seat in case the pod does not
         come."""
         snapshot, amounts = cycle.snapshot, self.counted_resources(cycle)
         row = snapshot.rows.find(node)

@@ -1,8 +1,8 @@
 """Jobs: what is started as a whole, and when it is whole.
 
-A pod that names a PodGroup is a member of that gang; every other pod is a job of its own. A reservation is a gang, too,
-of pods that stand in for those to come: they are placed, and never started. `Job` is one gang, one pod or one
-reservation, as a session sees it.
+A pod that names a PodGroup is a member of that gang; every other pod is a job of its own. A reservation is a job, too:
+its reserved pods are placed like a gang, and never started. `Job` is one gang, one pod or one reservation, as a session
+sees it.
 """
 
 from __future__ import annotations
@@ -54,25 +54,25 @@ class Job:
         self.is_gang = is_gang
         """Whether its pods name a PodGroup, even one that does not exist."""
         self.reservation: Reservation | None = None
-        """The reservation it is: its pods stand in for those to come."""
+        """The reservation that the job is; its pods are reserved pods then."""
         self.admitted = group is None or (group.status.phase or PodGroupPhase.PENDING) != PodGroupPhase.PENDING
-        """Whether it was let into its queue."""
+        """Whether it was admitted to its queue."""
         self.queue = queue
         self.group = group
         self.priority = priority
         self.created = created
         self.pods: list[Pod] = []
-        """To be placed, in order."""
+        """The pods to be placed, in order."""
         self.placed = 0
-        """Members that are on a node, or have been and succeeded."""
+        """How many members are on a node, or have been and succeeded."""
         self.roles = _NO_ROLES
         """The same by role."""
         self.existing = 0
-        """Members that exist."""
+        """How many members exist."""
 
     @property
     def min_available(self) -> int:
-        """How many must be placed together."""
+        """How many pods must be placed together."""
         if self.reservation is not None:
             return seats_needed(self.reservation)
         return 1 if self.group is None else min_members(self.group)
@@ -83,27 +83,23 @@ class Job:
         return min_members_by_role(self.group) if self.group is not None else {}
 
     @property
-    def shortfall(self) -> str:
-        """What a gang needs of which too few exist, in words."""
-        return _shortfall(self.name, self.min_available, self.existing)
-
-    @property
     def why_incomplete(self) -> str | None:
-        """Why nobody of a gang is placed that is not all there."""
+        """Why no pod of a gang is placed: too few exist, or none of a role. None if the gang can be placed."""
         if not self.is_gang:
             return None
-        return _incomplete(
+        return _why_incomplete(
             self.name, self.group, GangReadiness(self.existing, self.roles, Counter(map(role_of, self.pods)))
         )
 
     @property
     def is_broken(self) -> bool:
-        """Whether some members are on nodes and too few, or none of a role: to be completed before anything else."""
+        """Whether some members are on nodes, but too few, or none of a role. Bindings cannot be undone, so a broken
+        gang is completed before other jobs."""
         return self.group is not None and self.placed > 0 and not self.is_whole
 
     @property
     def is_whole(self) -> bool:
-        """Whether all that must be placed together is."""
+        """Whether all pods that must be placed together are placed."""
         return self.would_be_whole(())
 
     def mark_placed(self, pods: Sequence[Pod]) -> None:
@@ -113,27 +109,28 @@ class Job:
         self.drop_pods(pods)
 
     def preferred_nodes(self, pod: Pod) -> Sequence[str]:
-        """The nodes that the task of a stand-in names, in order."""
+        """The nodes that the task of a reserved pod names, in order of preference."""
         tasks, name = (self.reservation.spec.tasks if self.reservation else None) or (), seat_of_reserved_pod(pod).task
         return next((task.reservation_node_names or () for task in tasks if task.name == name), ())
 
     def drop_pods(self, pods: Sequence[Pod]) -> None:
+        """These pods are not to be placed any more."""
         gone = {pod.metadata.uid for pod in pods}
         self.pods = [pod for pod in self.pods if pod.metadata.uid not in gone]
 
     def order(self, sort: QueueSortPlugin | None) -> tuple[bool, Any, str, str]:
-        """Broken gangs first; then priority, or what sorts the queue instead, age, name."""
+        """Broken gangs first; then priority, or the key of the QueueSort plugin; then age and name."""
         first = -self.priority if sort is None else min(map(sort.sort_key, self.pods))
         return not self.is_broken, first, self.created, self.name
 
     def would_be_whole(self, more: Sequence[Pod]) -> bool:
-        """Whether the gang is whole with these pods placed, too."""
+        """Whether the job is whole once these pods are placed, too."""
         if self.placed + len(more) < self.min_available:
             return False
         return not self.min_by_role or _has_all(self.min_by_role, self.roles + Counter(map(role_of, more)))
 
     def split_required(self, pods: Sequence[Pod]) -> tuple[list[Pod], list[Pod]]:
-        """As many of each role as the gang cannot do without, then the others."""
+        """As many pods of each role as the gang needs, and the others."""
         missing = Counter(self.min_by_role) - self.roles
         needed: list[Pod] = []
         others: list[Pod] = []
@@ -144,39 +141,41 @@ class Job:
         return needed, others
 
     def may_place(self, more: Sequence[Pod]) -> bool:
-        """Whether these pods may be placed for good, besides those that are: enough to start, or, where some are on
-        nodes already, any that bring it nearer to being whole."""
+        """Whether these pods may be placed for good: enough to start; or, of a broken gang, any that bring it nearer to
+        being whole."""
         return self.would_be_whole(more) or (self.is_broken and len(more) > 0)
 
 
 def jobs_of_pods(
-    pods: Sequence[Pod], roster: PodGroupCache, snapshot: Snapshot, sort: QueueSortPlugin | None = None
+    pods: Sequence[Pod], pod_groups: PodGroupCache, snapshot: Snapshot, sort: QueueSortPlugin | None = None
 ) -> list[Job]:
     """The jobs that these pending pods make up, in order."""
     jobs: list[Job] = []
     gangs: dict[Key, list[Pod]] = {}
     for pod in pods:
-        key = roster.gang_of(pod) if pod.metadata.annotations else None
+        key = pod_groups.gang_of(pod) if pod.metadata.annotations else None
         if key is None:
             jobs.append(_single(pod))
         else:
             gangs.setdefault(key, []).append(pod)
-    jobs += [_gang(key, members, roster, snapshot) for key, members in gangs.items()]
+    jobs += [_gang(key, members, pod_groups, snapshot) for key, members in gangs.items()]
     return sorted(jobs, key=lambda job: job.order(sort))
 
 
-def jobs_of_reservations(reservations: Iterable[Reservation], roster: PodGroupCache, snapshot: Snapshot) -> list[Job]:
-    """The jobs of placing what these reservations have left to place."""
-    jobs = [_reservation(one, roster, snapshot) for one in reservations if not is_ended(one)]
+def jobs_of_reservations(
+    reservations: Iterable[Reservation], pod_groups: PodGroupCache, snapshot: Snapshot
+) -> list[Job]:
+    """The jobs that place what these reservations have left to place."""
+    jobs = [_reservation(each, pod_groups, snapshot) for each in reservations if not is_ended(each)]
     return [job for job in jobs if job.pods]
 
 
-def _reservation(reservation: Reservation, roster: PodGroupCache, snapshot: Snapshot) -> Job:
+def _reservation(reservation: Reservation, pod_groups: PodGroupCache, snapshot: Snapshot) -> Job:
     metadata, spec = reservation.metadata, reservation.spec
     namespace = metadata.namespace or ""
     queue, created = spec.queue or DEFAULT_QUEUE, metadata.creation_timestamp or ""
     name = f"reservation {namespace}/{metadata.name}"
-    job = Job(name, queue, None, roster.priority_classes.reservation_priority(reservation), created, is_gang=False)
+    job = Job(name, queue, None, pod_groups.priority_classes.reservation_priority(reservation), created, is_gang=False)
     job.reservation = reservation
     for task in spec.tasks or ():
         for index in range(seat_count(task)):
@@ -189,10 +188,10 @@ def _reservation(reservation: Reservation, roster: PodGroupCache, snapshot: Snap
     return job
 
 
-def seat_of_reserved_pod(stand_in: Pod) -> SeatName:
-    """The seat that a pod stands in for."""
-    name = SeatName.parse(stand_in.metadata.uid)
-    assert name is not None, "stand-ins are named after their seats"
+def seat_of_reserved_pod(reserved_pod: Pod) -> SeatName:
+    """The seat of a reserved pod."""
+    name = SeatName.parse(reserved_pod.metadata.uid)
+    assert name is not None, "the UID of a reserved pod is the name of its seat"
     return name
 
 
@@ -206,29 +205,30 @@ def _single(pod: Pod) -> Job:
     return job
 
 
-def _gang(key: Key, pods: Sequence[Pod], roster: PodGroupCache, snapshot: Snapshot) -> Job:
-    group, members = roster.group(key), roster.members(key)
+def _gang(key: Key, pods: Sequence[Pod], pod_groups: PodGroupCache, snapshot: Snapshot) -> Job:
+    group, members = pod_groups.group(key), pod_groups.members(key)
     created = (group.metadata if group else pods[0].metadata).creation_timestamp or ""
-    queue, priority = queue_name(group, pods[0]), roster.priority(group, pods)
+    queue, priority = queue_name(group, pods[0]), pod_groups.priority(group, pods)
     job = Job("/".join(key), queue, group, priority, created, is_gang=True)
     job.existing = len({pod.metadata.uid for pod in (*members, *pods)})
     placed = placed_members(members, snapshot)
     job.placed = len(placed)
     job.roles = Counter(role_of(pod) for pod in placed)
     job.admitted = job.admitted or job.is_broken
-    job.pods = [pod for wave in job.split_required(sorted(pods, key=_task_order)) for pod in wave]
+    required, others = job.split_required(sorted(pods, key=_task_order))
+    job.pods = [*required, *others]
     return job
 
 
 def placed_members(members: Iterable[Pod], snapshot: Snapshot) -> list[Pod]:
-    """The members of a gang that are on a node, or have been and succeeded; not those that are leaving."""
+    """The members of a gang that are on a node and not leaving, or have succeeded."""
     return [pod for pod in members if _is_placed(pod, snapshot)]
 
 
-def is_gang_broken(gang: Key, roster: PodGroupCache, snapshot: Snapshot) -> bool:
-    """Whether some members of a gang are on nodes and too few, or none of a role: it is broken."""
-    group = roster.group(gang)
-    placed = placed_members(roster.members(gang), snapshot)
+def is_gang_broken(gang: Key, pod_groups: PodGroupCache, snapshot: Snapshot) -> bool:
+    """Whether some members of a gang are on nodes, but too few, or none of a role."""
+    group = pod_groups.group(gang)
+    placed = placed_members(pod_groups.members(gang), snapshot)
     return group is not None and len(placed) > 0 and not is_gang_satisfied(group, placed)
 
 
@@ -249,7 +249,7 @@ def min_members(group: PodGroup) -> int:
 
 
 def min_members_by_role(group: PodGroup) -> Mapping[str, int]:
-    """How many of each role; as in Volcano, only where the gang as a whole asks for that many."""
+    """How many pods of each role must be placed together; as in Volcano, only if minMember is that many."""
     roles = group.spec.min_task_member or {}
     return roles if min_members(group) >= sum(roles.values()) else {}
 
@@ -263,29 +263,25 @@ def _has_all(needed: Mapping[str, int], roles: Counter[str]) -> bool:
     return all(roles[role] >= least for role, least in needed.items())
 
 
-def why_successor_unschedulable(pod: Pod, group: PodGroup | None, there: GangReadiness) -> str | None:
-    """Why whoever is made in the place of a member of a gang would not be scheduled; `there` is who is there now."""
+def why_successor_unschedulable(pod: Pod, group: PodGroup | None, readiness: GangReadiness) -> str | None:
+    """Why the successor of a member of a gang would not be scheduled, given the readiness of the gang now."""
     name = group_name(pod)
     if name is None:
         return None
-    lacking = _incomplete(f"{pod.metadata.namespace or ''}/{name}", group, there.without(pod))
-    return f"{lacking}: nobody would be scheduled in its place" if lacking is not None else None
+    why = _why_incomplete(f"{pod.metadata.namespace or ''}/{name}", group, readiness.without(pod))
+    return f"{why}: its successor would not be scheduled" if why is not None else None
 
 
-def _incomplete(gang: str, group: PodGroup | None, there: GangReadiness) -> str | None:
-    """Why nobody of a gang is placed. Where some are on nodes already, any that bring it nearer to being whole are."""
+def _why_incomplete(gang: str, group: PodGroup | None, readiness: GangReadiness) -> str | None:
+    """Why no pod of a gang is placed. Of a gang with pods on nodes, any that bring it nearer to being whole are."""
     if group is None:
         return f"pod group {gang} does not exist"
-    placed, waiting, least = there.placed.total(), there.waiting.total(), min_members(group)
-    if placed + waiting < least:
-        fewer = "" if placed + waiting == there.existing else f" and {placed + waiting} of them can be placed"
-        return _shortfall(gang, least, there.existing) + fewer
-    may_go_on = _has_all(min_members_by_role(group), there.placed + there.waiting) or (placed > 0 and waiting > 0)
-    return None if may_go_on else missing_roles_message(gang)
-
-
-def _shortfall(gang: str, least: int, known: int) -> str:
-    return f"pod group {gang} needs {number_of(least, 'pod')}, {known} exist"
+    placed, waiting, needed = readiness.placed.total(), readiness.waiting.total(), min_members(group)
+    if placed + waiting < needed:
+        fewer = "" if placed + waiting == readiness.existing else f" and {placed + waiting} of them can be placed"
+        return f"pod group {gang} needs {number_of(needed, 'pod')}, {readiness.existing} exist{fewer}"
+    has_all_roles = _has_all(min_members_by_role(group), readiness.placed + readiness.waiting)
+    return None if has_all_roles or (placed > 0 and waiting > 0) else missing_roles_message(gang)
 
 
 def missing_roles_message(gang: str) -> str:
@@ -293,5 +289,5 @@ def missing_roles_message(gang: str) -> str:
 
 
 def min_resources(group: PodGroup) -> dict[str, int]:
-    """What a gang says it needs to start. Raises QuantityError."""
+    """The minResources of a gang. Raises QuantityError."""
     return amounts(group.spec.min_resources)

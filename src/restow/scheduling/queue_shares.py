@@ -1,15 +1,16 @@
-"""Shares: which queue is next, and what it may still take.
+"""Queue shares: which queue is next, and what it may still take.
 
 Goes in: queues, what each uses, what the cluster has. Comes out: an order and refusals that name the limit.
 
-    order       higher priority first; then whoever has less than its guarantee; then the smaller share: of `deserved`,
-                or without it of the cluster, by weight
-    capability  what a queue uses never exceeds it
-    guarantee   what is guaranteed to a queue and not used by it yet is nobody else's: all queues together take no more
-                than the cluster has, each counted with what it uses or with its guarantee, whichever is more. A queue
-                inside its guarantee is therefore never refused for that. One that was rejected counts for nothing
+    order       higher priority first; then queues that use less than their guarantee; then the smaller share: of
+                `deserved`, or without it of the cluster, by weight
+    capability  a queue never uses more than that
+    guarantee   what is guaranteed to a queue and not used yet is kept from other queues: all queues together take no
+                more than the cluster has, each counted with its usage or its guarantee, whichever is more. A queue
+                inside its guarantee is therefore never refused for that. A guarantee that was rejected counts for
+                nothing
 
-`reclaimable` says what others may take back. Nobody takes back anything here, so every queue keeps what it has.
+`reclaimable` is not read: this scheduler takes nothing back from a queue.
 """
 
 from __future__ import annotations
@@ -36,17 +37,17 @@ _NOTHING: Mapping[str, int] = {}
 
 
 class QueueShares:
-    """The queues during one session: what is placed is charged at once, so that shares are always fresh."""
+    """The queues during one session: what is placed is charged at once, so that shares are always up to date."""
 
-    def __init__(self, roster: PodGroupCache, snapshot: Snapshot) -> None:
-        self._roster = roster
-        self._queues = roster.queues.by_name
-        self.is_limited = roster.queues.is_usage_limited
+    def __init__(self, pod_groups: PodGroupCache, snapshot: Snapshot) -> None:
+        self._pod_groups = pod_groups
+        self._queues = pod_groups.queues.by_name
+        self.is_limited = pod_groups.queues.is_usage_limited
         self._offered = total_allocatable(snapshot) if self.is_limited else {}
-        self._used: dict[str, Vector] = _usage(roster, snapshot) if self.is_limited else {}
-        self._guaranteed = roster.queues.guarantees(cluster_totals(snapshot)) if self.is_limited else {}
+        self._used: dict[str, Vector] = _usage(pod_groups, snapshot) if self.is_limited else {}
+        self._guaranteed = pod_groups.queues.guarantees(cluster_totals(snapshot)) if self.is_limited else {}
         self._taken = self._all_taken()
-        """Of every guaranteed resource, what all queues use, or have kept for them if that is more."""
+        """Of every guaranteed resource, what all queues take: each its usage, or its guarantee if that is more."""
         self._orders: dict[str, Order] = {}
 
     def order(self, name: str) -> Order:
@@ -57,12 +58,12 @@ class QueueShares:
         return found
 
     def may_refuse(self, name: str) -> bool:
-        """Whether a queue has to be asked at all: what queues use matters, or there is none of that name."""
+        """Whether a queue may refuse anything: usage is limited, or there is no queue of that name."""
         return self.is_limited or name not in self._queues
 
     def why_exceeded(self, name: str, request: Vector) -> str | None:
         """Why a queue cannot take this much more; None if it can."""
-        why_not = why_queue_closed(self._roster, name)
+        why_not = why_queue_closed(self._pod_groups, name)
         return why_not or self._over_capability(self._queues[name], request) or self._over_guarantees(name, request)
 
     def left(self, name: str) -> Vector:
@@ -120,26 +121,26 @@ class QueueShares:
         over = [each for each in sorted(self._taken) if self._is_over(name, each, request.get(each, 0))]
         if not over:
             return None
-        parts = [self._told(name, each, request[each]) for each in over]
-        return f"queue {name} would take what is guaranteed to others: {', '.join(parts)}"
+        parts = [self._figures(name, each, request[each]) for each in over]
+        return f"queue {name} would take what is guaranteed to other queues: {', '.join(parts)}"
 
     def _is_over(self, name: str, each: str, more: int) -> bool:
-        """Whether a queue that takes more of a resource leaves others less than what is kept for them."""
+        """Whether a queue that takes more of a resource leaves other queues less than their guarantees."""
         used, own = self.used(name).get(each, 0), self._guaranteed.get(name, _NOTHING).get(each, 0)
         grows = max(used + more, own) - max(used, own)
         too_much = more > 0 and grows > 0 and self._taken[each] + grows > self._offered.get(each, 0)
         return too_much and self._kept_from(name, each) > 0
 
-    def _told(self, name: str, each: str, more: int) -> str:
+    def _figures(self, name: str, each: str, more: int) -> str:
         used = sum(vector.get(each, 0) for vector in self._used.values())
         figures = {"total": self._offered.get(each, 0), "used": used, "kept": self._kept_from(name, each)}
-        told = ", ".join(f"{what} {quantity_of(each, amount)}" for what, amount in figures.items())
-        return f"{each} ({told}, requested {quantity_of(each, more)})"
+        parts = ", ".join(f"{label} {quantity_of(each, amount)}" for label, amount in figures.items())
+        return f"{each} ({parts}, requested {quantity_of(each, more)})"
 
     def _kept_from(self, name: str, each: str) -> int:
         """What is guaranteed to other queues, and not used by them."""
-        others = (one for one in self._guaranteed if one != name)
-        return sum(max(self._guaranteed[one].get(each, 0) - self.used(one).get(each, 0), 0) for one in others)
+        others = (other for other in self._guaranteed if other != name)
+        return sum(max(self._guaranteed[other].get(each, 0) - self.used(other).get(each, 0), 0) for other in others)
 
     # --- sums ---------------------------------------------------------------------------------------------------------
 
@@ -163,13 +164,13 @@ class QueueShares:
         self._orders.pop(name, None)
 
 
-def why_queue_closed(roster: PodGroupCache, name: str) -> str | None:
-    """Why a queue lets nobody in, whatever is asked for; None if it may."""
-    queue = roster.queues.by_name.get(name)
+def why_queue_closed(pod_groups: PodGroupCache, name: str) -> str | None:
+    """Why a queue admits nothing, whatever is requested; None if it may."""
+    queue = pod_groups.queues.by_name.get(name)
     if queue is None:
         return f"queue {name} does not exist"
-    if name in roster.queues.unreadable:
-        return f"queue {name} has limits that cannot be read: {roster.queues.unreadable[name]}"
+    if name in pod_groups.queues.unreadable:
+        return f"queue {name} has limits that cannot be read: {pod_groups.queues.unreadable[name]}"
     if queue.spec.parent not in (None, "", ROOT_QUEUE):
         return f"queue {name} has the parent {queue.spec.parent}: Restow does not support spec.parent of queues"
     if queue.metadata.deletion_timestamp:
@@ -178,29 +179,29 @@ def why_queue_closed(roster: PodGroupCache, name: str) -> str | None:
 
 
 def _is_below(used: Vector, guaranteed: Vector) -> bool:
-    """Whether a queue has less than is guaranteed to it, and of nothing more."""
+    """Whether a queue uses less than its guarantee of some resource, and more of none."""
     less = [used.get(name, 0) - amount for name, amount in guaranteed.items()]
     return any(one < 0 for one in less) and all(one <= 0 for one in less)
 
 
 class NamespaceShare:
-    """What one namespace may hold by reservations. They are not subject to quota, so that this is all that keeps it
-    from holding the cluster. It is rounded up, or nobody could ever hold the only GPU. Of what no node has there is no
-    share: whoever looks for a node says so."""
+    """What one namespace may hold by reservations. They are not subject to ResourceQuota, so that only this share keeps
+    a namespace from holding the whole cluster. It is rounded up: otherwise the only GPU could never be held. There is
+    no share of a resource that no node has: the search for a node refuses it."""
 
     def __init__(self, snapshot: Snapshot, namespace: str, percent: int) -> None:
-        self._whose = f"namespace {namespace} may hold {percent}% of the cluster (reservations.namespaceShare)"
+        self._limit_message = f"namespace {namespace} may hold {percent}% of the cluster (reservations.namespaceShare)"
         self._held = snapshot.reservations.reserved_pods.usage.of_namespace(namespace)
         self._limits = {
             name: -(-amount * percent // 100) for name, amount in total_allocatable(snapshot).items() if amount > 0
         }
 
     def release(self, amounts: Vector) -> None:
-        """So much of it is not counted."""
+        """Do not count so much of what is held."""
         self._held = subtract(self._held, amounts)
 
     def why_exceeded(self, request: Vector) -> str | None:
-        """Why it may not hold this much more; None if it may."""
+        """Why the namespace may not hold this much more; None if it may."""
         held, limits = self._held, self._limits
         over = [
             f"{name} (limit {quantity_of(name, limits[name])}, held {quantity_of(name, held.get(name, 0))}, "
@@ -208,24 +209,26 @@ class NamespaceShare:
             for name, amount in sorted(request.items())
             if amount > 0 and name in limits and held.get(name, 0) + amount > limits[name]
         ]
-        return f"{self._whose}: {', '.join(over)}" if over else None
+        return f"{self._limit_message}: {', '.join(over)}" if over else None
 
 
-def credit_of_migrating_pod(snapshot: Snapshot, roster: PodGroupCache, reservation: Reservation, queue: str) -> Vector:
-    """What a queue has back of the pod that is to move into a seat charged to it. Where another reservation has a seat
-    for the same pod, that one had it."""
-    book, uid = snapshot.reservations, migrating_pod(reservation)
-    mover = snapshot.pods.known.get(uid) if uid is not None else None
-    if uid is None or mover is None or roster.queue_of(mover.pod) != queue:
+def credit_of_migrating_pod(
+    snapshot: Snapshot, pod_groups: PodGroupCache, reservation: Reservation, queue: str
+) -> Vector:
+    """What a queue gets back for the pod that is to move into a seat charged to it. If another reservation has a seat
+    for the same pod, it was given back for that one already."""
+    index, uid = snapshot.reservations, migrating_pod(reservation)
+    migrating = snapshot.pods.known.get(uid) if uid is not None else None
+    if uid is None or migrating is None or pod_groups.queue_of(migrating.pod) != queue:
         return {}
-    others = (one for one in book.placements.made_to_migrate(uid) if one.metadata.uid != reservation.metadata.uid)
-    seats = (seat for one in others for seat in book.seats(one.metadata.namespace or "", one.metadata.name))
-    return {} if any(seat.is_open for seat in seats) else requests_of(mover.pod)
+    others = (one for one in index.placements.made_to_migrate(uid) if one.metadata.uid != reservation.metadata.uid)
+    seats = (seat for one in others for seat in index.seats(one.metadata.namespace or "", one.metadata.name))
+    return {} if any(seat.is_open for seat in seats) else requests_of(migrating.pod)
 
 
-def _usage(roster: PodGroupCache, snapshot: Snapshot) -> dict[str, Vector]:
+def _usage(pod_groups: PodGroupCache, snapshot: Snapshot) -> dict[str, Vector]:
     """What each queue uses: its pods on nodes, and the seats that its reservations hold."""
-    usage = dict(roster.usage())
+    usage = dict(pod_groups.usage())
     for queue, held in snapshot.reservations.reserved_pods.usage.by_queue().items():
         name = queue or DEFAULT_QUEUE
         usage[name] = add(usage.get(name, {}), held)
@@ -233,7 +236,7 @@ def _usage(roster: PodGroupCache, snapshot: Snapshot) -> dict[str, Vector]:
 
 
 def cluster_totals(snapshot: Snapshot) -> ClusterCapacity:
-    """What there is to be shared."""
+    """What there is to be shared: the number of nodes, and what they offer."""
     return ClusterCapacity(int(np.count_nonzero(snapshot.nodes.present)), total_allocatable(snapshot))
 
 

@@ -96,14 +96,14 @@ class SessionDecisions:
     def keep_room(self, job: Job, statement: Statement, plugins: Iterable[str], until: float | None) -> None:
         """Commit a statement of nominations: these plugins refuse the job now, and room is kept for it."""
         when = "" if until is None else f" by {format_time(until)}"
-        self._messages[job] = reason = f"waiting for room that others are leaving{when}"
+        self._messages[job] = reason = f"waiting for room that other pods are leaving{when}"
         for step in statement.commit():
             self.made.append(step)
             if isinstance(step, Nominate):
                 self._kept_room.keep_assumed(step.pod, step.node, until)
                 self._charge(job, step.pod)
                 job.drop_pods([step.pod])
-                message = f"waiting for room that others are leaving on node {step.node}{when}"
+                message = f"waiting for room that other pods are leaving on node {step.node}{when}"
                 self.made.append(RefusePod(step.pod, Code.UNSCHEDULABLE, message, frozenset(plugins)))
         self._refuse_rest(job, Code.UNSCHEDULABLE, f"pod group {job.name} is {reason}", plugins)
         job.pods = []  # of a gang, what it has beyond its minimum cannot start before that

@@ -3,16 +3,17 @@
 Goes in: what to try, step by step; each step is seen by everything that reads the snapshot from then on. Comes out: on
 `commit` the decisions in the order they were made, on `discard` the snapshot exactly as it was before.
 
-    step        takes effect as                                   its inverse
-    allocate    assumed, then Reserve and Permit                  unallocate: every Unreserve in reverse, forgotten
-    pipeline    assumed, on room that others are still leaving    unallocate
-    occupy      a seat let go and the pod allocated in its place  unallocate: the seat is held again
-    reserve     seats of a reservation held                       release
-    evict       a pod that is there is gone                       discard
-    vacate      a seat that was held before is free               discard
+    step        takes effect as                                       its inverse
+    allocate    pod assumed, then Reserve and Permit                  unallocate: every Unreserve in reverse, forgotten
+    pipeline    pod assumed, on room that other pods are leaving      unallocate
+    occupy      seat released and the pod allocated in its place      unallocate: the seat is held again
+    reserve     seats of a reservation held                           release
+    evict       a pod that is there is gone                           discard
+    vacate      a seat that was held before is free                   discard
 
-The last two only suppose something: a scheduler evicts nobody and ends no reservation, it asks what would fit then. A
-statement that supposes anything can be discarded, and not be committed.
+The last two are only suppositions: a scheduler evicts no pod and ends no reservation, it asks what would fit then. A
+statement with a supposition can be discarded, and not be committed. Allocate, pipeline, evict, commit and discard are
+Volcano's names.
 
 Statements nest like brackets: the one begun last ends first.
 """
@@ -39,8 +40,8 @@ from restow.scheduling.framework import SUCCESS, Code, Cycle, Verdict, unschedul
 from restow.scheduling.schedule_result import PermitResult
 
 
-class _Holding(msgspec.Struct):
-    """A Hold that may get more placements: of a reservation with many seats each is found by itself."""
+class _OpenHold(msgspec.Struct):
+    """A HoldSeats that may get more placements: the seats of a reservation are placed one by one."""
 
     reservation: Reservation
     placements: list[Placement]
@@ -51,7 +52,7 @@ class _Holding(msgspec.Struct):
 
 
 class Statement:
-    """Use as a context: what is not committed when it ends is discarded, whatever ended it."""
+    """Used as a context manager: what is not committed when it ends is discarded, whatever ended it."""
 
     def __init__(self, snapshot: Snapshot, engine: Engine, now: float) -> None:
         self._snapshot = snapshot
@@ -60,8 +61,8 @@ class Statement:
         self._mark = snapshot.mark()
         self._open = True
         self._supposes = False
-        self._steps: list[Decision | _Holding] = []
-        self._holdings: dict[Key, _Holding] = {}
+        self._steps: list[Decision | _OpenHold] = []
+        self._holds: dict[Key, _OpenHold] = {}
         self._cycles: dict[str, tuple[Cycle, str]] = {}
 
     def __enter__(self) -> Self:
@@ -75,24 +76,24 @@ class Statement:
 
     @property
     def steps(self) -> tuple[Decision, ...]:
-        """What was decided so far and stands."""
-        return tuple(one.decision() if isinstance(one, _Holding) else one for one in self._steps)
+        """The decisions so far."""
+        return tuple(step.decision() if isinstance(step, _OpenHold) else step for step in self._steps)
 
     # --- steps --------------------------------------------------------------------------------------------------------
 
     def allocate(self, cycle: Cycle, node: str, seat: SeatName | None = None) -> Verdict:
         """Put a pod on a node; on anything but SUCCESS nothing has changed. Raises UnknownNode, AlreadyPlaced."""
         assigned = assign(self._engine, cycle, node, seat)
-        return assigned if isinstance(assigned, Verdict) else self._stands(assigned)
+        return assigned if isinstance(assigned, Verdict) else self._add_assign(assigned)
 
     def occupy(self, cycle: Cycle, seat: Seat) -> Verdict:
-        """Put a pod in a seat: every filter is asked about the node as it is without what the seat holds. On anything
-        but SUCCESS nothing has changed."""
+        """Put a pod in a seat: every filter must accept the node as it is without what the seat holds. On anything but
+        SUCCESS nothing has changed."""
         assigned = occupy(self._engine, cycle, seat)
-        return assigned if isinstance(assigned, Verdict) else self._stands(assigned)
+        return assigned if isinstance(assigned, Verdict) else self._add_assign(assigned)
 
     def pipeline(self, cycle: Cycle, node: str) -> None:
-        """Keep room for a pod on a node where others are leaving; nothing is reserved yet."""
+        """Keep room for a pod on a node that other pods are leaving; Reserve does not run yet."""
         self._snapshot.assume(cycle.pod, node, at=self._now, shape=cycle.pod_class.shape)
         self._steps.append(Nominate(cycle.pod, node))
 
@@ -110,31 +111,32 @@ class Statement:
         raise KeyError(pod.metadata.uid)
 
     def reserve(self, reservation: Reservation, placements: Iterable[Placement], *, waiting: bool = False) -> None:
-        """Hold seats of a reservation, besides those that it was given before: that is one decision. `waiting` if
-        others are still leaving the room."""
+        """Hold seats of a reservation, besides the seats that it has: all of them make one decision. `waiting` if other
+        pods are still leaving the room."""
         key, placed = key_of(reservation), tuple(placements)
         self._snapshot.assume_placements(reservation, placed, at=self._now)
-        if key not in self._holdings:
-            self._holdings[key] = _Holding(reservation, [])
-            self._steps.append(self._holdings[key])
-        holding = self._holdings[key]
-        holding.placements += placed
-        holding.waiting |= waiting
+        if key not in self._holds:
+            self._holds[key] = _OpenHold(reservation, [])
+            self._steps.append(self._holds[key])
+        hold = self._holds[key]
+        hold.placements += placed
+        hold.waiting |= waiting
 
     def release(self, reservation: Reservation) -> None:
         """The inverse of `reserve`. Raises KeyError for a reservation of which this statement holds nothing."""
-        holding = self._holdings.pop(key_of(reservation))
+        hold = self._holds.pop(key_of(reservation))
         self._snapshot.forget_placements(reservation)
-        self._steps = [step for step in self._steps if step is not holding]
+        self._steps = [step for step in self._steps if step is not hold]
 
     # --- suppositions -------------------------------------------------------------------------------------------------
 
     def evict(self, occupants: Iterable[Occupant]) -> None:
         """Suppose that these pods are gone."""
         self._supposes = True
-        for one in occupants:
-            unversioned = replace(one.pod.metadata, resource_version="")  # it is no news that could be outdated
-            self._snapshot.remove_pod(replace(one.pod, metadata=unversioned))
+        for occupant in occupants:
+            # Without a version: the snapshot ignores a removal that is older than what it has seen of the pod.
+            unversioned = replace(occupant.pod.metadata, resource_version="")
+            self._snapshot.remove_pod(replace(occupant.pod, metadata=unversioned))
 
     def vacate(self, seat: SeatName) -> None:
         """Suppose that nothing is held for a seat."""
@@ -144,7 +146,7 @@ class Statement:
     # --- the end ------------------------------------------------------------------------------------------------------
 
     def commit(self) -> list[Decision]:
-        """Let everything stand. Raises RuntimeError, and lets nothing stand, if something of it was only supposed."""
+        """Let everything stand. Raises RuntimeError, and changes nothing, if any of it was only supposed."""
         if self._supposes:
             raise RuntimeError("what was supposed cannot be committed")
         self._end()
@@ -152,16 +154,17 @@ class Statement:
         return list(self.steps)
 
     def discard(self) -> None:
-        """Take everything back, exactly; Unreserve first, newest first. What one raises is raised at the end."""
+        """Take everything back, exactly; Unreserve first, newest first. The exception of an Unreserve is raised
+        last."""
         self._end()
         with ExitStack() as last_first:
             last_first.callback(self._snapshot.undo_to, self._mark)
             for uid in self._cycles:
                 last_first.callback(self._engine.unreserve, *self._cycles[uid])
-        self._cycles, self._holdings = {}, {}
+        self._cycles, self._holds = {}, {}
         self._steps = []
 
-    def _stands(self, assigned: Assign) -> Verdict:
+    def _add_assign(self, assigned: Assign) -> Verdict:
         self._cycles[assigned.pod.metadata.uid] = (assigned.cycle, assigned.node)
         self._steps.append(assigned)
         return SUCCESS
@@ -196,7 +199,7 @@ def assign(
 
 
 def _take_back(engine: Engine, cycle: Cycle, node: str) -> None:
-    """The inverse of an assignment; an Unreserve that breaks leaves no assumption behind."""
+    """The inverse of an assignment; if an Unreserve raises, the pod is forgotten all the same."""
     try:
         engine.unreserve(cycle, node)
     finally:
@@ -204,33 +207,35 @@ def _take_back(engine: Engine, cycle: Cycle, node: str) -> None:
 
 
 def occupy(engine: Engine, cycle: Cycle, seat: Seat) -> Assign | Verdict:
-    """Let a seat go and assume a pod in its place, if every filter accepts the node as it is then; otherwise it is held
-    as before. Raises as `allocate`."""
-    book = cycle.snapshot.reservations
-    held = book.states.exchangeable(seat.name, cycle.pod_class.shape)
+    """Release a seat and assume a pod in its place, if every filter accepts the node as it is then; otherwise the seat
+    is held as before. Raises as `allocate`."""
+    # 1. If the pod is of the same shape as the reserved pod, it takes its place in one step: nothing is released.
+    index = cycle.snapshot.reservations
+    held = index.states.exchangeable(seat.name, cycle.pod_class.shape)
     if held is not None and _fits_instead(engine, cycle, held):
         return assign(engine, cycle, seat.node, seat.name, held)
-    book.states.vacate(seat.name)
+    # 2. Otherwise the seat is released for the question, and held again if the answer is no.
+    index.states.vacate(seat.name)
     try:
         why = why_not_seated(engine, cycle, seat)
         verdict = unschedulable(why) if why else assign(engine, cycle, seat.node, seat.name)
     except BaseException:
-        book.states.hold_again(seat.name)
+        index.states.hold_again(seat.name)
         raise
     if isinstance(verdict, Verdict):
-        book.states.hold_again(seat.name)
+        index.states.hold_again(seat.name)
     return verdict
 
 
 def why_not_seated(engine: Engine, cycle: Cycle, seat: Seat) -> str:
-    """What keeps a pod from a seat that was let go; empty if nothing does."""
-    fits = engine.fits(cycle, seat.node) or _fits_before_hopes(engine, cycle, seat)
+    """What keeps a pod from a seat that was released; empty if nothing does."""
+    fits = engine.fits(cycle, seat.node) or _fits_without_unguaranteed_seats(engine, cycle, seat)
     return "" if fits else engine.why_node_refuses(cycle, seat.node)
 
 
 def _fits_instead(engine: Engine, cycle: Cycle, held: Occupant) -> bool:
-    """Whether every filter accepts a pod in the place of what it is exchangeable with. Of all that they ask for, only
-    room is less while that is there."""
+    """Whether every filter accepts a pod in the place of a reserved pod of the same shape. While that one is there,
+    only room is different for the filters, so its room is lent for the question."""
     room, row = cycle.snapshot.room, cycle.snapshot.rows.claim(held.node)
     room.lend(row, held.shape.amounts)
     try:
@@ -239,11 +244,11 @@ def _fits_instead(engine: Engine, cycle: Cycle, held: Occupant) -> bool:
         room.lend(row, held.shape.amounts, -1)
 
 
-def _fits_before_hopes(engine: Engine, cycle: Cycle, seat: Seat) -> bool:
-    """Whether only those keep a pod from its seat who hope for room that others are leaving, or what is kept beside
-    pods that are there. What the seat held was promised; a pod that needs more than that takes nothing from them."""
+def _fits_without_unguaranteed_seats(engine: Engine, cycle: Cycle, seat: Seat) -> bool:
+    """Whether only unguaranteed seats, or room kept beside pods that are there, keep a pod from its seat. The room of
+    the seat was guaranteed before theirs. A pod that needs more than the seat held must not take it from them."""
     held = dict(engine.counted_resources(Cycle(seat.reserved_pod, cycle.snapshot, cycle.now)))
     if any(amount > held.get(resource, 0) for resource, amount in engine.counted_resources(cycle)):
         return False
-    with cycle.snapshot.without_unguaranteed_seats(seat.node, seat.name) as any_hopes:
-        return any_hopes and engine.fits(cycle, seat.node)
+    with cycle.snapshot.without_unguaranteed_seats(seat.node, seat.name) as there_are_any:
+        return there_are_any and engine.fits(cycle, seat.node)

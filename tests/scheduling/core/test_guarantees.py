@@ -62,7 +62,7 @@ def test_the_refusal_has_the_numbers() -> None:
     running = [task("r", requests={"cpu": "1"}, queue="g", on="n0")]
     story = Story(*EIGHT, running=running, queues=[guaranteed("g", cpu="4"), queue("o")]).run(*of("o", 2, "3"))
     assert story.refused == {
-        "o1": "queue o would take what is guaranteed to others: cpu (total 8, used 4, kept 3, requested 3)"
+        "o1": "queue o would take what is guaranteed to other queues: cpu (total 8, used 4, kept 3, requested 3)"
     }
 
 

@@ -29,17 +29,17 @@ def test_what_a_gang_has_beyond_its_minimum_waits_with_it() -> None:
     story = leaving_cluster(groups=[gang("g", 1)])
     story.run(*(task(name, "g", {"cpu": "4"}) for name in ("a", "b")))
     assert story.refused == {
-        "a": "waiting for room that others are leaving on node n0",
-        "b": "pod group default/g is waiting for room that others are leaving",
+        "a": "waiting for room that other pods are leaving on node n0",
+        "b": "pod group default/g is waiting for room that other pods are leaving",
     }
     [told] = present(story.statuses["g"].conditions)
-    assert told.message == "waiting for room that others are leaving"
+    assert told.message == "waiting for room that other pods are leaving"
 
 
 def test_room_that_others_are_leaving_is_kept_for_the_first_who_needs_it() -> None:
     story = leaving_cluster().run(task("a", requests={"cpu": "4"}), task("b", requests={"cpu": "4"}))
     assert story.nominated == {"a": "n0"}
-    assert story.refused["a"] == "waiting for room that others are leaving on node n0"
+    assert story.refused["a"] == "waiting for room that other pods are leaving on node n0"
     assert ledgers(story.snapshot)["requested"]["n0"]["cpu"] == 3000
 
 
@@ -92,7 +92,7 @@ def batch_cluster() -> Story:
 def test_a_gang_keeps_the_room_that_is_free_soonest() -> None:
     story = batch_cluster().run(task("big", "g", {"cpu": "3"}))
     assert story.nominated == {"big": "n0"}
-    assert story.refused["big"] == "waiting for room that others are leaving on node n0 by 1970-01-01T00:01:40Z"
+    assert story.refused["big"] == "waiting for room that other pods are leaving on node n0 by 1970-01-01T00:01:40Z"
 
 
 def test_a_single_pod_does_not() -> None:

@@ -28,9 +28,9 @@ def test_the_gate_closes_a_fifth_above_what_there_is() -> None:
     groups = [gang(name, 1, "Pending", min_resources={"cpu": "2400m"}) for name in "abc"]
     story = Story(*nodes(1), groups=groups).run(*(task(f"t-{name}", name, {"cpu": "2"}) for name in "abc"))
     assert set(story.placed) == {"t-a", "t-b"}
-    no_room = "what it needs to start does not fit beside what was let in already"
-    figures = "cpu (left 4800m, let in 4800m, needed 2400m)"
-    assert story.refused["t-c"] == f"pod group default/c is not let in: {no_room}: {figures}"
+    no_room = "its minResources do not fit beside the pod groups admitted before it"
+    figures = "cpu (left 4800m, admitted 4800m, needed 2400m)"
+    assert story.refused["t-c"] == f"pod group default/c is not admitted: {no_room}: {figures}"
     assert story.statuses["c"].phase == "Pending"
 
 

@@ -69,7 +69,7 @@ def test_a_successor_is_scheduled_or_told_why_not(group: PodGroup | None, others
     told = f"pod group default/g {why}" if why else None
     turnout = GangReadiness.of([MOVER, *others])
     assert why_successor_unschedulable(MOVER, group, turnout) == (
-        told and f"{told}: nobody would be scheduled in its place"
+        told and f"{told}: its successor would not be scheduled"
     )
     pending = [one for one in others if not (one.spec.node_name or one.spec.scheduling_gates)]
     running = [one for one in others if one not in pending]

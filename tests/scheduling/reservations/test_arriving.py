@@ -19,7 +19,7 @@ from restow.model.objects import (
 )
 from restow.model.reservations.seat_name import SeatName
 from restow.model.snapshot import Snapshot
-from restow.scheduling.seat_checks.admission_check import Arrival, why_shut_out
+from restow.scheduling.seat_checks.admission_check import IncomingPod, why_not_admitted
 from tests.model.cluster.builders import node, pod, queue
 from tests.scheduling.reservations.stage import (
     ALL,
@@ -43,8 +43,8 @@ def asked(stage: Stage, comes: Pod = OLD, *before: Pod, of: str = "default") -> 
     snapshot: Snapshot = stage.snapshot
     seats = [one for one in snapshot.reservations.seats("default", "r") if one.is_open]
     was = snapshot.reservations.reserved_pods.names(), snapshot.room.free.tolist(), snapshot.pods.known.keys() | ()
-    last, others = Arrival(comes, of, OLD.metadata.uid), [Arrival(one, of, one.metadata.uid) for one in before]
-    answers = why_shut_out(snapshot, PROFILE.engine, seats, last, others, now=0.0)
+    last, others = IncomingPod(comes, of, OLD.metadata.uid), [IncomingPod(one, of, one.metadata.uid) for one in before]
+    answers = why_not_admitted(snapshot, PROFILE.engine, seats, last, others, now=0.0)
     assert (snapshot.reservations.reserved_pods.names(), snapshot.room.free.tolist(), snapshot.pods.known.keys() | ()) == was
     return list(answers.values())[-1]
 

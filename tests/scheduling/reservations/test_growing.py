@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from restow.model.objects import ObjectMeta, Placement, Queue, QueueSpec, Reservation
 from restow.model.reservations.observed_spec import has_undecided_increase
-from restow.scheduling.seat_checks.spec_increase import beyond_limits
+from restow.scheduling.seat_checks.spec_increase import seats_beyond_limits
 from tests.model.cluster.builders import Amounts, pod
 from tests.scheduling.reservations.stage import Stage, booking, rooms, task
 
@@ -36,7 +36,7 @@ def lost(one: Reservation, *others: Any, share: int = 100) -> list[int]:
     """The seats that it loses where its queue may have 4 cpu, by index."""
     limited = Queue(metadata=ObjectMeta(name="q"), spec=QueueSpec(capability={"cpu": "4"}))
     stage = Stage(*rooms("n1", "n2"), limited, *others, one)
-    return sorted(name.index for name in beyond_limits(stage.snapshot, stage.roster, one, share))
+    return sorted(name.index for name in seats_beyond_limits(stage.snapshot, stage.roster, one, share))
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ from restow.scheduling.engine import Engine
 from restow.scheduling.framework import Cycle
 from restow.scheduling.plugins.node_resources_fit import NodeResourcesFit
 from restow.scheduling.registry import read_profile
-from restow.scheduling.seat_checks.seat_health import blocked, kept_off, troubles
+from restow.scheduling.seat_checks.seat_health import refused_seats, check_with_filters, seat_faults
 from tests.model.cluster.builders import node, pod, reservation
 from tests.scheduling.reservations.stage import Stage, booking, task
 
@@ -49,7 +49,7 @@ def snapshot() -> Snapshot:
 
 def told(snapshot: Snapshot, name: str, engine: Engine = ENGINE) -> list[SeatFault]:
     """The trouble that the seats of a reservation are in."""
-    return [*troubles(snapshot, engine, snapshot.reservations.seats("default", name), 0.0).values()]
+    return [*seat_faults(snapshot, engine, snapshot.reservations.seats("default", name), 0.0).values()]
 
 
 def found(snapshot: Snapshot, *names: str) -> dict[str, str]:
@@ -153,9 +153,9 @@ def test_one_that_waits_is_asked_by_every_filter_and_leaves_no_trace(snapshot: S
     one = made("a", 0)
     snapshot.apply_reservation(one)
     free = snapshot.room.free.copy()
-    assert blocked(snapshot, ENGINE, one, 0.0) == {}
+    assert refused_seats(snapshot, ENGINE, one, 0.0) == {}
     snapshot.apply_pod(pod("full", {"cpu": "3500m"}, on="n1", leaving=True))
-    [why] = blocked(snapshot, ENGINE, one, 0.0).values()
+    [why] = refused_seats(snapshot, ENGINE, one, 0.0).values()
     assert (why.reason, why.message) == (
         FaultReason.ROOM_BEING_LEFT,
         "terminating pods have not left node n1 yet: Insufficient cpu",
@@ -178,7 +178,7 @@ def test_company_is_noticed_before_a_pod_is_moved(snapshot: Snapshot, too_much: 
     snapshot.apply_reservation(one)
     snapshot.apply_pod(pod("mover", on="n2"))
     snapshot.apply_pod(pod("thief", too_much, on="n1", init_containers=port))
-    kept = [*kept_off(snapshot, ENGINE, one, 0.0, hopes=False).values()]
+    kept = [*check_with_filters(snapshot, ENGINE, one, 0.0, waits_for_room=False).values()]
     assert [one.reason for one in told(snapshot, "a") or kept] == [trouble]
 
 
@@ -363,4 +363,4 @@ ALONE = Affinity(
 def test_the_pod_that_a_seat_is_for_makes_it_no_less_reliable(mover: str, count: int) -> None:
     seat = booking("r", task(1, {}, labels={"app": "web"}, affinity=ALONE), at={0: "n1"}, migrating=mover)
     stage = Stage(node("n1", labels={HOST: "n1"}), pod("old", {}, on="n1", labels={"app": "web"}), seat)
-    assert len(blocked(stage.snapshot, ENGINE, seat, 0.0)) == count
+    assert len(refused_seats(stage.snapshot, ENGINE, seat, 0.0)) == count

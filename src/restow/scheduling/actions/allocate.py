@@ -27,7 +27,7 @@ from restow.scheduling.queue_shares import Order
 from restow.scheduling.session import Backlog, Session
 
 _ROOM_KEPT_FOR = 64
-"""How many jobs at most are tried on room that others are leaving in one session."""
+"""How many jobs at most are tried on room that other pods are leaving in one session."""
 
 
 def allocate(session: Session, backlog: Backlog) -> Backlog:

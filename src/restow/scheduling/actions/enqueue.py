@@ -1,8 +1,9 @@
-"""Enqueue: which gangs are let into their queue, so that a cluster is not flooded with pods that cannot start.
+"""Enqueue: which gangs are admitted to their queue, so that a cluster is not flooded with pods that cannot start.
 
-A gang that says what it needs (`minResources`) is let in while everything let in so far fits into what the cluster has
-left, over-committed by a fifth because jobs end, and into what its queue may take. One that does not say is let in; so
-is one that stays inside its queue's guarantee, however full the cluster is: what keeps it from starting is to be seen.
+A gang with `minResources` is admitted while all gangs admitted so far fit into what the cluster has left,
+over-committed by a fifth because jobs end, and into what its queue may take. A gang without `minResources` is admitted.
+So is a gang that stays inside its queue's guarantee, however full the cluster is, so that its refusals say what keeps
+it from starting.
 """
 
 from __future__ import annotations
@@ -15,17 +16,17 @@ from restow.scheduling.queue_shares import total_allocatable, total_requested
 from restow.scheduling.session import Backlog, Session
 
 _OVERCOMMIT = (6, 5)
-_NO_ROOM = "what it needs to start does not fit beside what was let in already"
+_NO_ROOM = "its minResources do not fit beside the pod groups admitted before it"
 
 
 def enqueue(session: Session, backlog: Backlog) -> Backlog:
     waiting = [job for job in backlog.jobs if not job.admitted]
     if not waiting:
         return backlog
-    gate = _Gate(session)
+    admission = _Admission(session)
     for job in waiting:
-        assert job.group is not None, "only gangs wait"
-        refusal = gate.let_in(job, min_resources(job.group))
+        assert job.group is not None, "only gangs wait for admission"
+        refusal = admission.admit(job, min_resources(job.group))
         if refusal is None:
             job.admitted = True
         else:
@@ -33,34 +34,34 @@ def enqueue(session: Session, backlog: Backlog) -> Backlog:
     return backlog.of_unplaced()
 
 
-class _Gate:
-    """What was let in during a session: altogether, and by queue."""
+class _Admission:
+    """What was admitted during a session: altogether, and by queue."""
 
     def __init__(self, session: Session) -> None:
         self._shares = session.shares
         self._left = _left(session)
-        self._promised: Vector = {}
-        self._promised_to: dict[str, Vector] = {}
+        self._admitted: Vector = {}
+        self._admitted_of_queue: dict[str, Vector] = {}
 
-    def let_in(self, job: Job, needed: Vector) -> str | None:
-        """Count a job as let in, or say why it is not."""
+    def admit(self, job: Job, needed: Vector) -> str | None:
+        """Count a job as admitted, or say why it is not."""
         refusal = self._shares.why_exceeded(job.queue, needed)
         if refusal is not None:
             return refusal
-        together, of_queue = add(self._promised, needed), add(self._promised_to.get(job.queue, {}), needed)
+        together, of_queue = add(self._admitted, needed), add(self._admitted_of_queue.get(job.queue, {}), needed)
         over = self._over(needed)
         if over and not self._shares.is_guaranteed(job.queue, of_queue):
-            return f"pod group {job.name} is not let in: {_NO_ROOM}: {', '.join(over)}"
-        self._promised, self._promised_to[job.queue] = together, of_queue
+            return f"pod group {job.name} is not admitted: {_NO_ROOM}: {', '.join(over)}"
+        self._admitted, self._admitted_of_queue[job.queue] = together, of_queue
         return None
 
     def _over(self, needed: Vector) -> list[str]:
         """Of what is needed, what is not left, with figures."""
         return [
-            f"{name} (left {quantity_of(name, left)}, let in {quantity_of(name, promised)}, "
+            f"{name} (left {quantity_of(name, left)}, admitted {quantity_of(name, admitted)}, "
             f"needed {quantity_of(name, amount)})"
             for name, amount in sorted(needed.items())
-            if amount > 0 and (promised := self._promised.get(name, 0)) + amount > (left := self._left.get(name, 0))
+            if amount > 0 and (admitted := self._admitted.get(name, 0)) + amount > (left := self._left.get(name, 0))
         ]
 
 

@@ -1,8 +1,8 @@
-"""Limits: what a job may take of its queue, and a reservation of what its namespace may hold.
+"""What a job may take of its queue, and a reservation of what its namespace may hold.
 
-Goes in: a session, a job, and its pods as they are placed, one after the other. Comes out: who may not be placed, too,
-with the limit that it would exceed. Which pods of a job are placed is known only then: a sum that is made before may be
-about others.
+Goes in: a session, a job, and its pods as they are placed, one after the other. Comes out: which pods may not be placed
+beside those, with the limit that they would exceed. Which pods of a job are placed is not known before: a sum made in
+advance may be about other pods.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from restow.scheduling.session import Session
 
 
 class JobLimits:
-    """What a job takes, beside all that stood when it was its turn."""
+    """What a job takes, beside all that was taken when it was its turn."""
 
     def __init__(self, session: Session, job: Job) -> None:
         self._job = job
-        self._roster = session.pod_groups
+        self._pod_groups = session.pod_groups
         self._shares = session.shares if session.shares.may_refuse(job.queue) else None
         self._share: NamespaceShare | None = None
         self._given_back: Vector = {}
@@ -34,7 +34,7 @@ class JobLimits:
             self._given_back = credit_of_migrating_pod(session.snapshot, session.pod_groups, job.reservation, job.queue)
         self._taken: Vector = {}
         self._refused: dict[PodClass, Verdict] = {}
-        """It never becomes less that is taken, so who is refused stays so, and those who are like it."""
+        """What is taken never becomes less, so a class of pods that is refused stays refused."""
 
     def why_none_allowed(self) -> Verdict | None:
         """Why too few pods of the job may be placed, whichever they are."""
@@ -46,20 +46,20 @@ class JobLimits:
         return self._refusal(self._smallest(count)) if first is not None and len(job.pods) > count else first
 
     def why_not_allowed(self, cycle: Cycle) -> Verdict | None:
-        """Why a pod may not be placed beside those that were; None if it may."""
+        """Why a pod may not be placed beside those that were placed; None if it may."""
         if self._shares is None and self._share is None:
             return None
-        kind = cycle.pod_class
-        if kind not in self._refused:
-            refusal = self._refusal(add(self._taken, self._roster.requests_of(cycle.pod)))
+        pod_class = cycle.pod_class
+        if pod_class not in self._refused:
+            refusal = self._refusal(add(self._taken, self._pod_groups.requests_of(cycle.pod)))
             if refusal is None:
                 return None
-            self._refused[kind] = refusal
-        return self._refused[kind]
+            self._refused[pod_class] = refusal
+        return self._refused[pod_class]
 
     def take(self, pod: Pod) -> None:
         """A pod was placed."""
-        self._taken = add(self._taken, self._roster.requests_of(pod))
+        self._taken = add(self._taken, self._pod_groups.requests_of(pod))
 
     def _refusal(self, request: Vector) -> Verdict | None:
         over = self._share.why_exceeded(request) if self._share is not None else None
@@ -72,11 +72,11 @@ class JobLimits:
     def _sum(self, pods: list[Pod]) -> Vector:
         total: Vector = {}
         for pod in pods:
-            total = add(total, self._roster.requests_of(pod))
+            total = add(total, self._pod_groups.requests_of(pod))
         return total
 
     def _smallest(self, count: int) -> Vector:
-        """What so many pods of the job ask for at least, of each resource."""
-        asked = [self._roster.requests_of(pod) for pod in self._job.pods]
-        names = sorted({name for one in asked for name in one})
-        return {name: sum(sorted(one.get(name, 0) for one in asked)[:count]) for name in names}
+        """The least that so many pods of the job request, of each resource."""
+        requests = [self._pod_groups.requests_of(pod) for pod in self._job.pods]
+        names = sorted({name for each in requests for name in each})
+        return {name: sum(sorted(each.get(name, 0) for each in requests)[:count]) for name in names}

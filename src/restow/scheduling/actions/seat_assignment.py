@@ -24,7 +24,7 @@ from restow.model.reservations.seat import Seat
 from restow.scheduling.explain import join_reasons
 from restow.scheduling.framework import Code, Cycle, Verdict
 from restow.scheduling.jobs import Job
-from restow.scheduling.seat_checks.admission_check import attempt
+from restow.scheduling.seat_checks.admission_check import seat_cycle
 from restow.scheduling.session import Session
 
 RESERVATION_NOT_USED = "ReservationNotUsed"
@@ -132,7 +132,7 @@ def _seats_to_try(session: Session, pod: Pod, reservations: Iterable[Reservation
                 yield seat
                 continue
             base_cycle = base_cycle or Cycle(pod, session.snapshot, session.now)
-            cycle = cycle or attempt(base_cycle, seat, session.pod_groups.queue_of)
+            cycle = cycle or seat_cycle(base_cycle, seat, session.pod_groups.queue_of)
             refusing = session.seat_memory.refusing_seats(cycle.pod_class)
             if not refusing:
                 yield cycle, seat

@@ -23,31 +23,31 @@ from restow.scheduling.framework import Cycle
 from restow.scheduling.statement import why_not_seated
 
 
-class Arrival(msgspec.Struct, frozen=True):
+class IncomingPod(msgspec.Struct, frozen=True):
     pod: Pod
     """As it will be made."""
     queue: str
-    instead_of: str
+    replaces: str
     """The UID of the pod whose place it takes."""
 
 
-def why_shut_out(
+def why_not_admitted(
     snapshot: Snapshot,
     engine: Engine,
     seats: Iterable[Seat],
-    last: Arrival,
-    before: Sequence[Arrival] = (),
+    pod: IncomingPod,
+    pods_before: Sequence[IncomingPod] = (),
     *,
-    spare: int = 0,
+    spare_seats: int = 0,
     now: float,
 ) -> dict[SeatName, str]:
     """What keeps the last one from seats, all of which must be there; empty if nothing does. They are asked in order,
     while those that come before it sit down, until there is one for each and so many to `spare`."""
     answers: dict[SeatName, str] = {}
-    standing, needed = list(before), len(before) + spare + 1
-    with snapshot.counting_only_room_of(*dict.fromkeys(one.instead_of for one in (last, *before))):  # which takes all of it back
+    standing, needed = list(pods_before), len(pods_before) + spare_seats + 1
+    with snapshot.counting_only_room_of(*dict.fromkeys(one.replaces for one in (pod, *pods_before))):  # which takes all of it back
         for seat in seats:
-            answers[seat.name] = _why_not(snapshot, engine, seat, last, now)
+            answers[seat.name] = _why_not(snapshot, engine, seat, pod, now)
             needed -= not answers[seat.name]
             if not needed:
                 break
@@ -56,7 +56,7 @@ def why_shut_out(
     return answers
 
 
-def _seat_one_of(snapshot: Snapshot, engine: Engine, seat: Seat, standing: list[Arrival], now: float) -> None:
+def _seat_one_of(snapshot: Snapshot, engine: Engine, seat: Seat, standing: list[IncomingPod], now: float) -> None:
     """Let the first of these sit down that may."""
     sits = next((one for one in standing if not _why_not(snapshot, engine, seat, one, now)), None)
     if sits is not None:
@@ -65,20 +65,20 @@ def _seat_one_of(snapshot: Snapshot, engine: Engine, seat: Seat, standing: list[
         snapshot.assume(_arriving(sits.pod, seat), seat.node, at=now)
 
 
-def _why_not(snapshot: Snapshot, engine: Engine, seat: Seat, comes: Arrival, now: float) -> str:
+def _why_not(snapshot: Snapshot, engine: Engine, seat: Seat, comes: IncomingPod, now: float) -> str:
     taker = snapshot.reservations.consumers.occupant_of(seat.name)
     if taker is not None:
         return f"pod {taker.pod.metadata.namespace}/{taker.pod.metadata.name} has taken it"
     mark = snapshot.mark()
     try:
         snapshot.reservations.states.vacate(seat.name)
-        cycle = attempt(Cycle(_arriving(comes.pod, seat), snapshot, now), seat, lambda _: comes.queue)
+        cycle = seat_cycle(Cycle(_arriving(comes.pod, seat), snapshot, now), seat, lambda _: comes.queue)
         return why_not_seated(engine, cycle, seat)
     finally:
         snapshot.undo_to(mark)
 
 
-def attempt(cycle: Cycle, seat: Seat, queue_of: Callable[[Pod], str]) -> Cycle:
+def seat_cycle(cycle: Cycle, seat: Seat, queue_of: Callable[[Pod], str]) -> Cycle:
     """The attempt of a pod to sit down. A seat held for its own queue stays its own on a node that was locked since."""
     if cycle.pod_class.queue_lock_class is None or queue_of(cycle.pod) != (seat.queue or DEFAULT_QUEUE):
         return cycle

@@ -43,7 +43,7 @@ from restow.scheduling.engine import Engine
 from restow.scheduling.framework import Cycle
 
 
-def troubles(snapshot: Snapshot, engine: Engine, seats: Iterable[Seat], now: float) -> dict[SeatName, SeatFault]:
+def seat_faults(snapshot: Snapshot, engine: Engine, seats: Iterable[Seat], now: float) -> dict[SeatName, SeatFault]:
     """Which of these seats are in trouble; it costs little as long as none is. What the filters of the engine do not
     count costs nobody a seat."""
     found: dict[SeatName, SeatFault] = {}
@@ -72,7 +72,7 @@ def troubles(snapshot: Snapshot, engine: Engine, seats: Iterable[Seat], now: flo
     return found
 
 
-def lost_beside(snapshot: Snapshot, engine: Engine, reservation: Reservation, now: float) -> list[SeatName]:
+def seats_lost_on_nodes_of(snapshot: Snapshot, engine: Engine, reservation: Reservation, now: float) -> list[SeatName]:
     """The seats for which there is no room on the nodes of a reservation, its own and those of others; also those that
     pods are on their way to."""
     meta, book = reservation.metadata, snapshot.reservations
@@ -82,7 +82,7 @@ def lost_beside(snapshot: Snapshot, engine: Engine, reservation: Reservation, no
     return [name for name, troubled in found if troubled.reason.loses_seat]
 
 
-def blocked(snapshot: Snapshot, engine: Engine, reservation: Reservation, now: float) -> dict[SeatName, SeatFault]:
+def refused_seats(snapshot: Snapshot, engine: Engine, reservation: Reservation, now: float) -> dict[SeatName, SeatFault]:
     """The open seats of a reservation that a filter keeps their pods from, asked as for pods that come now.
 
     That says more than `troubles` (host ports and volumes of pods that are leaving, company that is not wanted), and
@@ -90,15 +90,15 @@ def blocked(snapshot: Snapshot, engine: Engine, reservation: Reservation, now: f
     """
     meta = reservation.metadata
     seats = [seat for seat in snapshot.reservations.seats(meta.namespace or "", meta.name) if seat.recorded_consumer is None]
-    refused = refusals(snapshot, engine, reservation, seats, now)
+    refused = filter_refusals(snapshot, engine, reservation, seats, now)
     return {
-        seat.name: turned_away(snapshot, reservation, seat.node, refused[seat.name])
+        seat.name: fault_of_refusal(snapshot, reservation, seat.node, refused[seat.name])
         for seat in seats
         if seat.name in refused
     }
 
 
-def refusals(
+def filter_refusals(
     snapshot: Snapshot, engine: Engine, reservation: Reservation, seats: Iterable[Seat], now: float
 ) -> dict[SeatName, str]:
     """What keeps the pods of a reservation's open seats from their nodes, if they come one after the other."""
@@ -121,18 +121,18 @@ def refusals(
     return found
 
 
-def is_unsettled(reservation: Reservation) -> bool:
+def needs_periodic_check(reservation: Reservation) -> bool:
     """Whether others, anywhere, may change what it can be relied on for: it waits, or a pod is to be moved for it."""
     return reservation.status.state.phase == ReservationPhase.WAITING or migrating_pod(reservation) is not None
 
 
-def kept_off(
-    snapshot: Snapshot, engine: Engine, reservation: Reservation, now: float, *, hopes: bool
+def check_with_filters(
+    snapshot: Snapshot, engine: Engine, reservation: Reservation, now: float, *, waits_for_room: bool
 ) -> dict[SeatName, SeatFault]:
     """The seats that are `blocked`, of one that waits, or hopes for room that others are leaving, and of one that a pod
     is about to be moved for."""
-    if hopes or reservation.status.state.phase == ReservationPhase.WAITING:
-        return blocked(snapshot, engine, reservation, now)
+    if waits_for_room or reservation.status.state.phase == ReservationPhase.WAITING:
+        return refused_seats(snapshot, engine, reservation, now)
     return _unwelcome(snapshot, engine, reservation, now)
 
 
@@ -146,18 +146,18 @@ def _unwelcome(snapshot: Snapshot, engine: Engine, reservation: Reservation, now
     asking = [(snapshot.rows.find(seat.node), engine.counted_resources(_there(seat, snapshot, now))) for seat in seats]
     if any(row is None or snapshot.room.lacks(row, amounts) for row, amounts in asking):
         return {}
-    return blocked(snapshot, engine, reservation, now)
+    return refused_seats(snapshot, engine, reservation, now)
 
 
-def turned_away(snapshot: Snapshot, reservation: Reservation, node: str, why: str) -> SeatFault:
+def fault_of_refusal(snapshot: Snapshot, reservation: Reservation, node: str, why: str) -> SeatFault:
     """What a filter says is over once those have left who are leaving; where nobody is, nothing will change it."""
-    if not is_being_left(snapshot, reservation, node):
+    if not is_node_being_left(snapshot, reservation, node):
         return SeatFault(FaultReason.NODE_UNFIT, f"node {node} does not take its pod any more: {why}")
     awaited = _still_awaited(snapshot, reservation, node)
     return SeatFault(FaultReason.ROOM_BEING_LEFT, f"{_who(awaited)} have not left node {node} yet: {why}")
 
 
-def is_being_left(snapshot: Snapshot, reservation: Reservation, node: str) -> bool:
+def is_node_being_left(snapshot: Snapshot, reservation: Reservation, node: str) -> bool:
     """Whether anybody is leaving a node, or is awaited to."""
     leaving = any(one.leaving for one in snapshot.occupants(node))
     return leaving or bool(_still_awaited(snapshot, reservation, node))
@@ -168,7 +168,7 @@ def _there(seat: Seat, snapshot: Snapshot, now: float) -> Cycle:
     return Cycle(seat.reserved_pod, snapshot, now, snapshot.class_of(seat.reserved_pod).unlocked)
 
 
-def seats_on(snapshot: Snapshot, node: str) -> list[SeatName]:
+def open_seats_on(snapshot: Snapshot, node: str) -> list[SeatName]:
     """The seats on a node that nobody has taken and that take room there."""
     return [seat.name for seat in _open(snapshot, node)]
 

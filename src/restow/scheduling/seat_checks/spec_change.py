@@ -21,10 +21,10 @@ from restow.model.reservations.seat_name import SeatName
 from restow.model.reservations.task_sizes import weightless
 from restow.model.snapshot import Snapshot
 from restow.scheduling.engine import Engine
-from restow.scheduling.seat_checks.seat_health import is_being_left, refusals, turned_away
+from restow.scheduling.seat_checks.seat_health import is_node_being_left, filter_refusals, fault_of_refusal
 
 
-def misfits(
+def seats_refused_after_change(
     snapshot: Snapshot, engine: Engine, reservation: Reservation, before: Reservation | None, now: float
 ) -> dict[SeatName, SeatFault]:
     """The seats that are lost, and those that are kept and no use now: others are leaving the node, who may be in the
@@ -35,18 +35,18 @@ def misfits(
         return {}
     book, meta = snapshot.reservations, reservation.metadata
     seats = [one for one in book.seats(meta.namespace or "", meta.name) if one.name in book.reserved_pods]
-    refused = refusals(snapshot, engine, reservation, _as(is_now, seats), now)
+    refused = filter_refusals(snapshot, engine, reservation, _as(is_now, seats), now)
     concerned = [one for one in seats if one.name in refused and one.name.task in changed]
     if not concerned:
         return {}
-    found = {one.name: turned_away(snapshot, reservation, one.node, refused[one.name]) for one in concerned}
+    found = {one.name: fault_of_refusal(snapshot, reservation, one.node, refused[one.name]) for one in concerned}
     if before is None:
         return found
-    earlier = refusals(snapshot, engine, reservation, _as({**is_now, **was}, seats), now)
+    earlier = filter_refusals(snapshot, engine, reservation, _as({**is_now, **was}, seats), now)
     for one in concerned:
         if one.name in earlier:
             del found[one.name]
-        elif not _is_suited(snapshot, one) or not is_being_left(snapshot, reservation, one.node):
+        elif not _is_suited(snapshot, one) or not is_node_being_left(snapshot, reservation, one.node):
             told = f"node {one.node} does not take its pod as it was changed: {refused[one.name]}"
             found[one.name] = SeatFault(FaultReason.NO_LONGER_FITS, told)
     return found

@@ -49,12 +49,12 @@ class _Growth(msgspec.Struct, frozen=True):
         return {} if self.moves else self.before
 
 
-def beyond_limits(
-    snapshot: Snapshot, roster: PodGroupCache, reservation: Reservation, namespace_share: int, gone: Container[SeatName] = ()
+def seats_beyond_limits(
+    snapshot: Snapshot, roster: PodGroupCache, reservation: Reservation, namespace_share: int, lost: Container[SeatName] = ()
 ) -> dict[SeatName, SeatFault]:
     """The seats that a reservation may not have any more, because of what it was changed to; besides those that are
     gone anyway."""
-    growth = _growth(snapshot, reservation, gone)
+    growth = _growth(snapshot, reservation, lost)
     if growth is None:
         return {}
     behind = [one for other in _behind(snapshot, reservation) if (one := _growth(snapshot, other)) is not None]

@@ -18,7 +18,8 @@ from typing import Any
 import yaml
 
 from e2e.cluster import add_nodes, deployment, eventually, following, is_running, reaches, running
-from restow.client.informer import Informer, Pace
+from restow.client.informer import Informer
+from restow.client.informer_settings import InformerSettings
 from restow.client.verbs import Client
 from restow.control.reservations import ReservationGarbageCollector
 from restow.control.scheduler import Scheduler
@@ -34,9 +35,9 @@ from restow.model.kinds import (
     STATEFUL_SET,
 )
 from restow.model.objects import Document, Pod, Reservation
+from restow.model.reservations.settings import read_reservation_settings
 from restow.ports import AlreadyExists, Api, Clock, Forbidden, Request, Response
 from restow.scheduling.registry import read_profile
-from restow.model.reservations.settings import read_reservation_settings
 
 NODES = 6
 SCHEDULER = "restow-reservations"
@@ -51,9 +52,9 @@ class Ground:
         self.client = client
         self.namespace = namespace
         self.clock = clock
-        pace = Pace(backoff=0.2)
-        self.reservations = Informer(client, RESERVATION, rng=random.Random(1), namespace=namespace, pace=pace)
-        self.pods = Informer(client, POD, rng=random.Random(2), namespace=namespace, pace=pace)
+        pace = InformerSettings(backoff=0.2)
+        self.reservations = Informer(client, RESERVATION, rng=random.Random(1), namespace=namespace, settings=pace)
+        self.pods = Informer(client, POD, rng=random.Random(2), namespace=namespace, settings=pace)
 
     async def reserve(self, replicas: int, name: str = "seats", **fields: Any) -> None:
         await self.client.create(RESERVATION, reservation(self.namespace, replicas, name, **fields))
@@ -98,7 +99,9 @@ async def leader(it: Ground) -> AsyncIterator[None]:
     names = [SCHEDULER, "volcano"]
     scheduler = Scheduler(it.api, it.clock, random.Random(1), profile=read_profile({"schedulerNames": names}))
     terms = read_reservation_settings({"gcPeriod": "500ms", "gcDuration": "3s"})
-    collector = ReservationGarbageCollector(it.api, it.clock, random.Random(2), names=frozenset(names), arguments=terms)
+    collector = ReservationGarbageCollector(
+        it.api, it.clock, random.Random(2), scheduler_names=frozenset(names), settings=terms
+    )
     tasks = [asyncio.create_task(scheduler.run()), asyncio.create_task(collector.run())]
     await asyncio.wait_for(scheduler.ready(), 60)
     try:

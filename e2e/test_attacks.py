@@ -19,7 +19,7 @@ from e2e.running import restow
 from e2e.test_migrations import BASE, LEAST, NODES, REPLICAS, arrived, ask, deploy, ended, job_name
 from restow.adapters.clock import SystemClock
 from restow.client.verbs import Client
-from restow.control.migrations import Migrations
+from restow.control.migrations import MigrationController
 from restow.control.scheduler import Scheduler
 from restow.migration.arguments import read_migration_arguments
 from restow.model.kinds import DEPLOYMENT, JOB, POD, POD_MIGRATION_JOB, RESERVATION, STATEFUL_SET
@@ -37,7 +37,9 @@ async def movers(it: Ground) -> AsyncIterator[None]:
     names = frozenset({SCHEDULER})
     made = (
         Scheduler(it.api, it.clock, random.Random(1), profile=read_profile({"schedulerNames": sorted(names)})),
-        Migrations(it.api, it.clock, random.Random(2), arguments=read_migration_arguments({"maxMigratingPerNode": 0}, names)),
+        MigrationController(
+            it.api, it.clock, random.Random(2), arguments=read_migration_arguments({"maxMigratingPerNode": 0}, names)
+        ),
     )
     tasks = [asyncio.create_task(one.run()) for one in made]
     try:
@@ -105,7 +107,7 @@ Making = Callable[[Ground], Awaitable[Pod]]
         pytest.param(insisting, "ForbiddenMigratePod", "reservation seats by name", id="insisting"),
     ],
 )
-async def test_a_pod_stays_that_is(
+async def test_protected_pod_is_not_moved(
     making: Making, reason: str, told: str, api: Api, client: Client, namespace: str
 ) -> None:
     async with ground(api, client, namespace, SystemClock()) as it, movers(it):
@@ -133,7 +135,7 @@ async def test_a_pod_stays_that_is(
         pytest.param({"name": "ä%2f?x=y"}, "MissingPod", id="an odd pod"),
     ],
 )
-async def test_what_cannot_be_a_name_is_nobodys(
+async def test_impossible_names_match_no_object(
     reference: Document, reason: str, api: Api, client: Client, namespace: str
 ) -> None:
     async with ground(api, client, namespace, SystemClock()) as it, movers(it):
@@ -155,7 +157,7 @@ SLOWLY = (
 
 @pytest.mark.full
 @pytest.mark.timeout(420)
-async def test_whoever_is_killed_again_and_again_is_followed_by_one_who_goes_on(
+async def test_controller_killed_repeatedly_is_continued_by_the_next(
     client: Client, namespace: str, account: Path, tmp_path: Path
 ) -> None:
     await add_nodes(client, NODES)

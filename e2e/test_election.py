@@ -76,7 +76,7 @@ async def rivals(client: Client, namespace: str) -> AsyncIterator[tuple[Contende
         await contender.stop()
 
 
-async def test_one_leads_and_the_other_waits(rivals: tuple[Contender, Contender]) -> None:
+async def test_one_process_leads_and_the_other_waits(rivals: tuple[Contender, Contender]) -> None:
     first, second = rivals
     await asyncio.sleep(TIMING.lease_duration + 1)
     assert first.leads
@@ -84,7 +84,7 @@ async def test_one_leads_and_the_other_waits(rivals: tuple[Contender, Contender]
     assert second.election.holder == "first"
 
 
-async def test_a_leader_who_resigns_is_followed_at_once(
+async def test_leader_that_resigns_is_succeeded_at_once(
     rivals: tuple[Contender, Contender], client: Client, namespace: str
 ) -> None:
     first, second = rivals
@@ -94,7 +94,7 @@ async def test_a_leader_who_resigns_is_followed_at_once(
     assert lease["spec"]["holderIdentity"] == "second"
 
 
-async def test_a_leader_who_is_cut_off_steps_down_before_the_other_steps_up(
+async def test_leader_without_connection_steps_down_before_another_leads(
     rivals: tuple[Contender, Contender],
 ) -> None:
     first, second = rivals

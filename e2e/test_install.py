@@ -52,7 +52,7 @@ def configuration(plane: ControlPlane) -> str:
 
 @pytest.mark.full
 @pytest.mark.parametrize("way", [("apply", "-f", "-"), UPGRADE], ids=["by kubectl", "by the server"])
-def test_it_comes_is_upgraded_and_goes(cluster: ControlPlane, tmp_path: Path, way: tuple[str, ...]) -> None:
+def test_install_upgrade_and_uninstall(cluster: ControlPlane, tmp_path: Path, way: tuple[str, ...]) -> None:
     wanted = tmp_path / "restow.yaml"
     wanted.write_text("queues: {maxGuaranteed: 30}\n")
     kubectl(cluster, *way, given=restow(cluster, "install"))

@@ -249,7 +249,7 @@ async def test_a_story_reads_the_same_on_both(embedded: Kubectl, real: Kubectl, 
         assert told == expected
 
 
-async def test_what_is_served_looks_the_same(embedded: Kubectl, real: Kubectl) -> None:
+async def test_kubectl_output_matches_a_real_api_server(embedded: Kubectl, real: Kubectl) -> None:
     command = "api-resources --no-headers -o wide"
     told, expected = await asyncio.gather(embedded.run(command), real.run(command))
     own = {line for line in told.splitlines() if " metrics.k8s.io/" in line}  # served by an add-on elsewhere

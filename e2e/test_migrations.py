@@ -99,7 +99,7 @@ def arrived(seen: Audit) -> int:
     [(LIMITS, LEAST), (NO_LIMITS, LEAST), (NO_LIMITS, 0)],
     ids=["with limits", "limits off", "no limits and no budgets"],
 )
-async def test_many_moves_at_once(
+async def test_many_migration_jobs_at_once_succeed(
     client: Client,
     namespace: str,
     account: Path,

@@ -7,22 +7,24 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import msgspec
 import pytest
 
 from e2e.audit import audit
 from e2e.cluster import deployment, eventually, fake_node, following, reaches, running, together
 from e2e.running import LEASES, refusals, restow
 from restow.client.informer import Informer
+from restow.client.requests import resource_of
 from restow.client.verbs import Client
 from restow.migration.conditions import is_job_ended
 from restow.model.guarantees import ClusterCapacity
 from restow.model.kinds import CONFIG_MAP, DEPLOYMENT, NODE, QUEUE
 from restow.model.objects import Document, JobPhase, Pod, Queue
 from restow.model.pods import condition
-from restow.ports import Forbidden, Invalid
+from restow.ports import MERGE_PATCH, Forbidden, Invalid, Request
+from restow.queues.admission_parameters import AcceptedGuarantee, admission_parameters
 from restow.queues.admission_policies import CEILINGS_NAME
 from restow.queues.guarantee_ceilings import GuaranteeCeilings
-from restow.queues.admission_parameters import AcceptedGuarantee, admission_parameters
 
 SCHEDULER = "restow-queues"
 CONFIGURATION = f"""
@@ -51,6 +53,14 @@ def ours(name: str, namespace: str, replicas: int, pool: str, **annotations: str
 
 def queue(name: str, **spec: Any) -> Document:
     return {"metadata": {"name": name}, "spec": spec}
+
+
+async def dry_run_patch(client: Client, name: str, changes: Document) -> None:
+    """Validate a change of a queue without storing it. Raises ApiError."""
+    body, query = msgspec.json.encode(changes), {"dryRun": "All"}
+    resource = resource_of(QUEUE)
+    request = Request(verb="patch", resource=resource, name=name, query=query, content_type=MERGE_PATCH, body=body)
+    await client.api.call(request)
 
 
 def locked(queues: Informer[Queue], name: str) -> list[str]:
@@ -150,7 +160,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
 """What is wrong in itself, and what is said of it."""
 
 
-async def test_what_is_wrong_in_itself_is_refused(client: Client, account: Path, namespace: str) -> None:
+async def test_queue_with_invalid_fields_is_refused(client: Client, account: Path, namespace: str) -> None:
     heard = {id: await refusal(client, queue(f"q-{namespace}", **spec)) for id, (spec, _) in WRONG.items()}
     assert [id for id, (_, told) in WRONG.items() if told not in heard[id]] == [], heard
 
@@ -255,28 +265,30 @@ async def know(client: Client, shown: dict[str, str]) -> None:
     assert "for queue mark" in await refusal(client, queue("mark", **share(0.1)))
 
 
-async def test_what_the_cluster_and_others_leave_no_room_for_is_refused(client: Client, account: Path) -> None:
-    await know(client, admission_parameters(GuaranteeCeilings(by_queue={"small": 10}), ClusterCapacity(10, SOME), PROMISES))
+async def test_queue_beyond_the_cluster_or_other_guarantees_is_refused(client: Client, account: Path) -> None:
+    await know(
+        client, admission_parameters(GuaranteeCeilings(by_queue={"small": 10}), ClusterCapacity(10, SOME), PROMISES)
+    )
     heard = {id: await refusal(client, queue(name, **spec), 0) for id, (name, spec, _) in DOOR.items()}
     assert [
         id for id, (_, _, told) in DOOR.items() if not heard[id].endswith(told) or bool(told) != bool(heard[id])
     ] == [], heard
 
 
-async def test_a_queue_that_is_there_is_asked_about_what_changes(client: Client, account: Path, namespace: str) -> None:
+async def test_updated_queue_is_validated_for_its_changes(client: Client, account: Path, namespace: str) -> None:
     mine = f"q-{namespace}"
     half = {"guarantee": {"resource": {"cpu": "40"}}}
     await know(client, admission_parameters(GuaranteeCeilings(), ClusterCapacity(10, SOME)))
     await client.create(QUEUE, queue(mine, **half))
     await know(client, admission_parameters(GuaranteeCeilings(), ClusterCapacity(9, {**SOME, "cpu": 72_000}), PROMISES))
     for edit in ({"weight": 3}, {"capability": {"cpu": "41"}}, {"guarantee": {"policy": "Guaranteed"}}):
-        await client.patch(QUEUE, mine, {"spec": edit}, dry_run=True)
+        await dry_run_patch(client, mine, {"spec": edit})
     with pytest.raises((Invalid, Forbidden), match="asked 39, limit 36"):
-        await client.patch(QUEUE, mine, {"spec": {"guarantee": {"resource": {"cpu": "39"}}}}, dry_run=True)
+        await dry_run_patch(client, mine, {"spec": {"guarantee": {"resource": {"cpu": "39"}}}})
     lower = {"guarantee": {"resource": {"cpu": "30"}}}
     with pytest.raises((Invalid, Forbidden), match="asked 30, limit 36, left 4"):
-        await client.patch(QUEUE, mine, {"spec": lower}, dry_run=True)
-    await client.patch(QUEUE, mine, {"spec": {**lower, "priority": 1}}, dry_run=True)  # the condition will tell
+        await dry_run_patch(client, mine, {"spec": lower})
+    await dry_run_patch(client, mine, {"spec": {**lower, "priority": 1}})  # the condition will tell
 
 
 async def test_before_anybody_has_looked_at_the_cluster_shares_are_compared(
@@ -290,7 +302,7 @@ async def test_before_anybody_has_looked_at_the_cluster_shares_are_compared(
     await client.create(QUEUE, queue(mine, **amounts(cpu="99999")), dry_run=True)
 
 
-async def test_what_is_refused_at_the_door_follows_the_configuration_the_cluster_and_others(
+async def test_admission_follows_configuration_cluster_size_and_other_queues(
     client: Client, account: Path, namespace: str, tmp_path: Path
 ) -> None:
     slots, mine, theirs = f"example.org/{namespace}", f"q-{namespace}", f"r-{namespace}"
@@ -314,7 +326,7 @@ async def test_what_is_refused_at_the_door_follows_the_configuration_the_cluster
         told = f"the guarantee is above the ceiling for all guarantees: {slots} (asked 2, limit 4, left 1)"
         assert (await refusal(client, asks(theirs, 2))).endswith(told)
         await client.create(QUEUE, asks(theirs, 1), dry_run=True)
-        await client.patch(QUEUE, mine, {"spec": {"guarantee": {"resource": {slots: "4"}}}}, dry_run=True)
+        await dry_run_patch(client, mine, {"spec": {"guarantee": {"resource": {slots: "4"}}}})
         await client.delete(QUEUE, mine)
         await eventually_let_in(client, asks(theirs, 2))
     assert refusals(tmp_path) == []
@@ -331,7 +343,7 @@ async def eventually_let_in(client: Client, document: Document) -> None:
     raise AssertionError("it is still refused")
 
 
-async def test_a_queue_that_asks_for_what_it_may_is_let_in(client: Client, account: Path, namespace: str) -> None:
+async def test_queue_within_all_limits_is_admitted(client: Client, account: Path, namespace: str) -> None:
     name = f"q-{namespace}"
     await know(client, admission_parameters(GuaranteeCeilings()))
     fair = {"policy": "Guaranteed", "percentage": {"dimensions": ["cpu"], "value": 0.5}, "resource": {"cpu": 1}}

@@ -87,7 +87,7 @@ async def test_every_node_that_changes_is_drawn_before_and_after(page: Page, pla
     assert len(colours) == WORKLOADS and "rgba(0, 0, 0, 0)" not in colours
 
 
-async def test_the_moves_are_a_table(page: Page, plan: dict[str, Any]) -> None:
+async def test_report_shows_moves_in_a_table(page: Page, plan: dict[str, Any]) -> None:
     section = "[...document.querySelectorAll('section')].find(one => one.querySelector('h2').textContent == 'Moves')"
     cells = await page.evaluate(
         f"[...{section}.querySelectorAll('tbody tr')].map(row => [...row.cells].map(cell => cell.textContent))"

@@ -19,7 +19,7 @@ from restow.ports import Api
 
 
 @pytest.mark.parametrize("story", STORIES, ids=lambda story: story.__name__)
-async def test_on_a_real_control_plane(story: Story, api: Api, client: Client, namespace: str) -> None:
+async def test_reservations_on_a_real_control_plane(story: Story, api: Api, client: Client, namespace: str) -> None:
     async with ground(api, client, namespace, SystemClock()) as it:
         await story(it)
 

@@ -100,7 +100,7 @@ async def test_pods_are_placed_and_moved_and_the_lease_is_handed_back(
     assert refusals(tmp_path) == []
 
 
-async def test_whoever_takes_over_in_the_middle_goes_on_where_the_other_was(
+async def test_new_leader_continues_a_plan_in_the_middle(
     client: Client, namespace: str, account: Path, tmp_path: Path
 ) -> None:
     await add_nodes(client, 4)

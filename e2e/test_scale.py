@@ -11,7 +11,8 @@ import pytest
 from e2e.cluster import add_nodes, deploy, following, is_ready, is_running, reaches, running, together
 from e2e.controlplane import ControlPlane
 from restow.client.cache import Change
-from restow.client.informer import Informer, Pace
+from restow.client.informer import Informer
+from restow.client.informer_settings import InformerSettings
 from restow.client.verbs import Client
 from restow.model.kinds import DEPLOYMENT, NODE, POD
 from restow.model.objects import Pod
@@ -63,7 +64,9 @@ async def test_an_informer_that_missed_a_compaction_starts_over(
 ) -> None:
     """Cut off, it misses pods that come and go, and the history of it is forgotten; then it catches up."""
     cable = Cable(client.api)
-    informer = Informer(Client(cable), POD, rng=random.Random(1), namespace=namespace, pace=Pace(backoff=0.2))
+    informer = Informer(
+        Client(cable), POD, rng=random.Random(1), namespace=namespace, settings=InformerSettings(backoff=0.2)
+    )
     changes: list[Change[Pod]] = []
     await add_nodes(client, 10)
     async with following(informer) as pods:

@@ -64,7 +64,7 @@ async def arena(client: Client) -> AsyncIterator[Arena]:
 @pytest.mark.parametrize(
     "seed", [pytest.param(seed, marks=[pytest.mark.full] * (seed >= FIRST + SAMPLE)) for seed in range(FIRST, ALL)]
 )
-async def test_both_schedulers_agree(arena: Arena, seed: int) -> None:
+async def test_our_scheduler_and_kube_scheduler_agree(arena: Arena, seed: int) -> None:
     random = random_cluster(seed)
     await arena.build(random)
     rng, profile = Random(seed), read_profile({})

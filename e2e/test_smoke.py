@@ -11,7 +11,8 @@ from e2e.controlplane import ControlPlane
 from restow.adapters.clock import SystemClock
 from restow.adapters.kubernetes import KubernetesApi, load_kubeconfig
 from restow.client.cache import Change, by_node
-from restow.client.informer import Informer, Pace
+from restow.client.informer import Informer
+from restow.client.informer_settings import InformerSettings
 from restow.client.verbs import Client
 from restow.model.kinds import DEPLOYMENT, NODE, POD, POD_DISRUPTION_BUDGET
 from restow.model.objects import Pod
@@ -23,7 +24,12 @@ PODS = 200
 
 def pods_of(client: Client, namespace: str) -> Informer[Pod]:
     return Informer(
-        client, POD, rng=random.Random(1), namespace=namespace, indexes={"node": by_node}, pace=Pace(backoff=0.2)
+        client,
+        POD,
+        rng=random.Random(1),
+        namespace=namespace,
+        indexes={"node": by_node},
+        settings=InformerSettings(backoff=0.2),
     )
 
 
@@ -95,7 +101,7 @@ def assert_without_gaps(changes: list[Change[Pod]]) -> None:
     assert sum(change.type == "DELETED" for change in changes) == len(last)
 
 
-async def test_a_user_without_rights_is_told_so(plane: ControlPlane, namespace: str) -> None:
+async def test_user_without_rights_gets_a_clear_error(plane: ControlPlane, namespace: str) -> None:
     async with KubernetesApi(load_kubeconfig(plane.limited_kubeconfig), clock=SystemClock()) as api:
         with pytest.raises(Forbidden, match='User "limited" cannot list resource "pods"'):
             await Client(api).list(POD, namespace)

@@ -143,7 +143,7 @@ def pinned(document: Document, **labels: str) -> Document:
 
 
 @pytest.mark.timeout(300)
-async def test_a_run_is_for_those_whom_the_cluster_lets_evict_pods(
+async def test_triggering_a_run_requires_the_right_to_evict_pods(
     client: Client, namespace: str, plane: ControlPlane, account: Path, tmp_path: Path
 ) -> None:
     names = [f"{namespace}-{number}" for number in range(3)]

@@ -10,8 +10,8 @@ import pytest
 
 from restow.cli import restow
 from restow.model.objects import JobReason
-from restow.scheduling.reservations.lifecycle import Reason
-from restow.scheduling.reservations.standing import Trouble
+from restow.model.reservations.seat_fault import FaultReason
+from restow.model.reservations.status import Reason
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted(page for page in (*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/**/*.md")))
@@ -44,19 +44,19 @@ def test_commands_and_their_options_exist(page: Path) -> None:
     assert unknown == []
 
 
-def test_commands_are_found() -> None:
+def test_documented_commands_exist() -> None:
     assert {"plan", "apply", "explain", "run", "install"} <= {name for name, _ in commands(ROOT / "README.md")}
 
 
-def test_every_command_has_its_row() -> None:
+def test_every_command_has_a_row_in_the_docs() -> None:
     page = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
     assert [name for name in restow.commands if not re.search(rf"^\| [^|]*`{name}\b", page, re.MULTILINE)] == []
 
 
 @pytest.mark.parametrize(
-    ("page", "reasons"), [("migration.md", JobReason), ("reservations.md", Reason), ("reservations.md", Trouble)]
+    ("page", "reasons"), [("migration.md", JobReason), ("reservations.md", Reason), ("reservations.md", FaultReason)]
 )
-def test_every_reason_is_explained(page: str, reasons: type[StrEnum]) -> None:
+def test_every_condition_reason_is_explained_in_the_docs(page: str, reasons: type[StrEnum]) -> None:
     text = (ROOT / "docs" / page).read_text(encoding="utf-8")
     assert [one for one in reasons if f"`{one}`" not in text] == []
 
@@ -68,7 +68,7 @@ def test_targets_and_examples_that_the_readme_names_exist() -> None:
     assert [one for one in re.findall(r"examples/[\w./-]+", text) if not (ROOT / one).exists()] == []
 
 
-def test_what_make_says_by_itself_is_no_line_of_output() -> None:
+def test_lines_of_make_itself_are_not_counted_as_output() -> None:
     """The first line of `make dev` is the path of the kubeconfig, also when everything is set up first."""
     said = [line for line in (ROOT / "Makefile").read_text().splitlines() if line.startswith("\t@echo")]
     assert [line for line in said if not line.endswith(">&2")] == []

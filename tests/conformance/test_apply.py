@@ -21,7 +21,7 @@ def managers(document: Document) -> dict[str, Document]:
     return {entry["manager"]: entry for entry in document["metadata"]["managedFields"]}
 
 
-async def test_apply_creates(server: Server) -> None:
+async def test_apply_creates_a_missing_object(server: Server) -> None:
     applied = await server.apply("configmaps", settings({"x": "1"}), "one")
     assert applied["data"] == {"x": "1"}
     entry = managers(applied)["one"]
@@ -29,7 +29,7 @@ async def test_apply_creates(server: Server) -> None:
     assert entry["fieldsV1"] == {"f:data": {"f:x": {}}}
 
 
-async def test_apply_takes_yaml(server: Server) -> None:
+async def test_apply_accepts_yaml(server: Server) -> None:
     body = b"apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: a\ndata:\n  x: '1'\n"
     applied = await server.patch("configmaps", "a", APPLY_PATCH, body, fieldManager="one")
     assert applied["data"] == {"x": "1"}
@@ -66,21 +66,21 @@ async def test_a_field_of_another_conflicts(server: Server) -> None:
     assert (cause.reason, cause.field, cause.message) == ("FieldManagerConflict", ".data.x", 'conflict with "one"')
 
 
-async def test_the_same_value_is_shared(server: Server) -> None:
+async def test_appliers_of_the_same_value_share_the_field(server: Server) -> None:
     await server.apply("configmaps", settings({"x": "1"}), "one")
     await server.apply("configmaps", settings({"x": "1"}), "two")
     applied = await server.apply("configmaps", settings({}), "one")
     assert applied["data"] == {"x": "1"}
 
 
-async def test_force_takes_the_field(server: Server) -> None:
+async def test_forced_apply_takes_the_field(server: Server) -> None:
     await server.apply("configmaps", settings({"x": "1"}), "one")
     applied = await server.apply("configmaps", settings({"x": "2"}), "two", force="true")
     assert applied["data"] == {"x": "2"}
     assert set(managers(applied)) == {"two"}
 
 
-async def test_an_update_owns_what_it_changes(server: Server) -> None:
+async def test_update_owns_the_fields_it_changes(server: Server) -> None:
     await server.apply("configmaps", settings({"x": "1", "y": "1"}), "one")
     updated = await server.patch("configmaps", "a", MERGE_PATCH, {"data": {"x": "2"}}, fieldManager="editor")
     entry = managers(updated)["editor"]
@@ -124,7 +124,7 @@ async def test_list_items_are_owned_by_key(server: Server) -> None:
     assert [c["name"] for c in fewer["spec"]["template"]["spec"]["containers"]] == ["main"]
 
 
-async def test_a_set_is_owned_by_value(server: Server) -> None:
+async def test_set_items_are_owned_by_value(server: Server) -> None:
     await server.apply("configmaps", settings(None, finalizers=["example.com/a"]), "one")
     both = await server.apply("configmaps", settings(None, finalizers=["example.com/b"]), "two")
     assert sorted(both["metadata"]["finalizers"]) == ["example.com/a", "example.com/b"]
@@ -142,21 +142,21 @@ async def test_an_atomic_list_is_owned_whole(server: Server) -> None:
         await server.apply("deployments", first, "two")
 
 
-async def test_defaults_are_owned_by_nobody(server: Server) -> None:
+async def test_defaulted_fields_have_no_owner(server: Server) -> None:
     await server.apply("deployments", deployment("web"), "one")
     explicit = deployment("web", spec={"revisionHistoryLimit": 5})
     applied = await server.apply("deployments", explicit, "two")
     assert applied["spec"]["revisionHistoryLimit"] == 5
 
 
-async def test_apply_needs_a_manager(server: Server) -> None:
+async def test_apply_without_a_manager_is_refused(server: Server) -> None:
     with pytest.raises(Invalid, match="fieldManager") as refused:
         await server.patch("configmaps", "a", APPLY_PATCH, settings({}))
     assert refused.value.status.code == 422
 
 
 @pytest.mark.parametrize("leave_out", ["apiVersion", "kind"])
-async def test_apply_needs_the_kind(server: Server, leave_out: str) -> None:
+async def test_apply_without_a_kind_is_refused(server: Server, leave_out: str) -> None:
     document = settings({})
     del document[leave_out]
     with pytest.raises(Invalid):
@@ -168,19 +168,19 @@ async def test_apply_takes_no_managed_fields(server: Server) -> None:
         await server.apply("configmaps", settings({}, managedFields=[{"manager": "x"}]), "one")
 
 
-async def test_force_is_for_apply_alone(server: Server) -> None:
+async def test_force_is_refused_for_other_patches(server: Server) -> None:
     await server.create("configmaps", settings({}))
     with pytest.raises(Invalid, match="force"):
         await server.patch("configmaps", "a", MERGE_PATCH, {}, force="true")
 
 
-async def test_an_empty_list_of_managers_forgets_them(server: Server) -> None:
+async def test_empty_managed_fields_clear_ownership(server: Server) -> None:
     await server.apply("configmaps", settings({"x": "1"}), "one")
     patched = await server.patch("configmaps", "a", MERGE_PATCH, {"metadata": {"managedFields": [{}]}})
     assert "managedFields" not in patched["metadata"]
 
 
-async def test_a_dry_run_applies_nothing(server: Server) -> None:
+async def test_dry_run_apply_changes_nothing(server: Server) -> None:
     await server.apply("configmaps", settings({"x": "1"}), "one")
     shown = await server.apply("configmaps", settings({"x": "2"}), "one", dryRun="All")
     assert shown["data"] == {"x": "2"}

@@ -28,7 +28,7 @@ async def test_broken_json_is_a_bad_request(server: Server, body: bytes) -> None
     assert refused.value.status.message
 
 
-async def test_no_body_is_a_bad_request(server: Server) -> None:
+async def test_missing_body_is_a_bad_request(server: Server) -> None:
     with pytest.raises(Invalid) as refused:
         await server.create("configmaps", b"")
     assert refused.value.status.code in (400, 422)
@@ -66,7 +66,7 @@ async def test_a_wrong_type_is_a_bad_request_that_names_the_field(server: Server
     assert path in refused.value.status.message
 
 
-async def test_a_huge_body_is_too_large(server: Server) -> None:
+async def test_huge_request_body_is_too_large(server: Server) -> None:
     with pytest.raises(Invalid) as refused:
         await server.create("configmaps", config_map("a", {"a": "x" * (3 * 1024 * 1024 + 1)}))
     assert code_and_reason(refused.value) == (413, "RequestEntityTooLarge")
@@ -117,7 +117,7 @@ async def test_a_collection_cannot_be_replaced(server: Server) -> None:
 @pytest.mark.parametrize(
     "name", ["Upper", "a_b", "-a", "a" * 254], ids=["upper case", "underscore", "leading dash", "too long"]
 )
-async def test_a_bad_name_is_invalid(server: Server, name: str) -> None:
+async def test_object_with_a_bad_name_is_invalid(server: Server, name: str) -> None:
     with pytest.raises(Invalid) as refused:
         await server.create("configmaps", config_map(name))
     status = refused.value.status
@@ -128,13 +128,13 @@ async def test_a_bad_name_is_invalid(server: Server, name: str) -> None:
     assert (cause.field, cause.reason) == ("metadata.name", "FieldValueInvalid")
 
 
-async def test_a_missing_name_is_invalid(server: Server) -> None:
+async def test_object_without_a_name_is_invalid(server: Server) -> None:
     with pytest.raises(Invalid, match="name or generateName is required") as refused:
         await server.create("configmaps", {"data": {}})
     assert refused.value.status.code == 422
 
 
-async def test_all_causes_come_at_once(server: Server) -> None:
+async def test_all_validation_causes_are_reported_at_once(server: Server) -> None:
     document = pod("a", labels={"bad key!": "x"}, spec={"containers": [{"name": "Main"}], "restartPolicy": "Perhaps"})
     with pytest.raises(Invalid) as refused:
         await server.create("pods", document)

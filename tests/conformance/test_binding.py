@@ -55,7 +55,7 @@ async def test_a_binding_for_this_uid_holds(server: Server) -> None:
     assert (await server.get("pods", "a"))["spec"]["nodeName"] == NODE
 
 
-async def test_a_stale_binding_conflicts(server: Server) -> None:
+async def test_binding_with_a_stale_uid_conflicts(server: Server) -> None:
     await server.create("pods", pod("a"))
     with pytest.raises(Conflict):
         await bind(server, binding("a", resourceVersion="1"))
@@ -76,7 +76,7 @@ async def test_a_gated_pod_cannot_be_bound(server: Server) -> None:
         await bind(server, binding("a"))
 
 
-async def test_nobody_cannot_be_bound(server: Server) -> None:
+async def test_missing_pod_cannot_be_bound(server: Server) -> None:
     with pytest.raises(NotFound):
         await bind(server, binding("nobody"))
 
@@ -86,14 +86,14 @@ async def test_nobody_cannot_be_bound(server: Server) -> None:
     [({"kind": "Node"}, r"target\.name"), ({"kind": "Pod", "name": "x"}, r"target\.kind")],
     ids=["no node", "not a node"],
 )
-async def test_a_bad_target_is_refused(server: Server, onto: Document, path: str) -> None:
+async def test_binding_with_a_bad_target_is_refused(server: Server, onto: Document, path: str) -> None:
     await server.create("pods", pod("a"))
     with pytest.raises(ApiError, match=path):
         await bind(server, {**binding("a"), "target": onto})
     assert "nodeName" not in (await server.get("pods", "a"))["spec"]
 
 
-async def test_a_dry_run_binds_nothing(server: Server) -> None:
+async def test_dry_run_binding_binds_nothing(server: Server) -> None:
     await server.create("pods", pod("a"))
     await server.create("pods", binding("a"), name="a", sub="binding", dryRun="All")
     assert "nodeName" not in (await server.get("pods", "a"))["spec"]

@@ -66,7 +66,7 @@ async def test_a_definition_is_accepted_and_established(widgets: Widgets) -> Non
     assert stored["spec"]["conversion"] == {"strategy": "None"}
 
 
-async def test_objects_of_it_live_as_any_other(widgets: Widgets) -> None:
+async def test_custom_objects_support_all_verbs(widgets: Widgets) -> None:
     await widgets.define(spec_schema(size=SIZE))
     created = await widgets.create(spec={"size": 3})
     assert created["metadata"]["generation"] == 1
@@ -79,7 +79,7 @@ async def test_objects_of_it_live_as_any_other(widgets: Widgets) -> None:
         await widgets.server.get(widgets.plural, "w")
 
 
-async def test_objects_of_it_can_be_watched(widgets: Widgets) -> None:
+async def test_custom_objects_can_be_watched(widgets: Widgets) -> None:
     await widgets.define(spec_schema(size=SIZE))
     start = (await widgets.server.list(widgets.plural))["metadata"]["resourceVersion"]
     async with widgets.server.watch(widgets.plural, resourceVersion=start) as events:
@@ -150,14 +150,14 @@ async def test_a_schema_is_enforced_with_paths(
     assert all(words in causes[path] for path, words in fields.items())
 
 
-async def test_what_the_schema_does_not_know_is_pruned(widgets: Widgets) -> None:
+async def test_unknown_custom_fields_are_pruned(widgets: Widgets) -> None:
     await widgets.define(spec_schema(size=SIZE))
     created = await widgets.create(spec={"size": 1, "colour": "red"}, more=1)
     assert created["spec"] == {"size": 1}
     assert "more" not in created
 
 
-async def test_what_the_schema_does_not_know_is_refused_when_strict(widgets: Widgets) -> None:
+async def test_unknown_custom_fields_are_refused_when_strict(widgets: Widgets) -> None:
     await widgets.define(spec_schema(size=SIZE))
     with pytest.raises(Invalid, match=r'unknown field "spec\.colour"'):
         await widgets.create(spec={"colour": "red"}, query={"fieldValidation": "Strict"})
@@ -200,7 +200,7 @@ async def test_without_a_status_subresource_status_is_a_field(widgets: Widgets) 
         await widgets.server.get(widgets.plural, "w", sub="status")
 
 
-async def test_a_status_subresource_keeps_them_apart(widgets: Widgets) -> None:
+async def test_status_subresource_separates_spec_and_status_writes(widgets: Widgets) -> None:
     schema = {**spec_schema(size=SIZE), "status": {"type": "object", "properties": {"n": SIZE}}}
     await widgets.define(schema, subresources={"status": {}})
     created = await widgets.create(spec={"size": 1}, status={"n": 1})
@@ -213,7 +213,7 @@ async def test_a_status_subresource_keeps_them_apart(widgets: Widgets) -> None:
     assert changed["metadata"]["generation"] == 2
 
 
-async def test_status_is_validated_too(widgets: Widgets) -> None:
+async def test_custom_status_is_validated(widgets: Widgets) -> None:
     schema = {**spec_schema(size=SIZE), "status": {"type": "object", "properties": {"n": SIZE}}}
     await widgets.define(schema, subresources={"status": {}})
     await widgets.create(spec={})

@@ -21,7 +21,7 @@ NOT_READY = {
 UNREACHABLE = {**NOT_READY, "key": "node.kubernetes.io/unreachable"}
 
 
-async def test_a_pod_spec(server: Server) -> None:
+async def test_pod_spec_defaults(server: Server) -> None:
     spec = (await server.create("pods", pod("a")))["spec"]
     without_account = {key: value for key, value in spec.items() if not key.startswith("serviceAccount")}
     assert without_account == {
@@ -47,7 +47,7 @@ async def test_a_pod_spec(server: Server) -> None:
     }
 
 
-async def test_a_pod_status(server: Server) -> None:
+async def test_pod_status_defaults(server: Server) -> None:
     created = await server.create("pods", pod("a"))
     assert created["status"] == {"phase": "Pending", "qosClass": "BestEffort"}
     assert created["metadata"]["generation"] == 1
@@ -65,7 +65,7 @@ async def test_a_pod_status(server: Server) -> None:
     ],
     ids=["nothing", "requests", "limits", "one limit", "zero", "no compute"],
 )
-async def test_the_quality_of_service(server: Server, resources: Document, expected: str) -> None:
+async def test_qos_class_of_a_pod(server: Server, resources: Document, expected: str) -> None:
     created = await server.create("pods", pod("a", spec={"containers": [container(resources=resources)]}))
     assert created["status"]["qosClass"] == expected
 
@@ -103,7 +103,7 @@ async def test_quantities_are_stored_in_canonical_form(server: Server, written: 
     assert created["spec"]["containers"][0]["resources"]["requests"] == {"cpu": stored}
 
 
-async def test_probes_and_ports(server: Server) -> None:
+async def test_probe_and_port_defaults(server: Server) -> None:
     main = container(ports=[{"containerPort": 80}], livenessProbe={"httpGet": {"port": 80}})
     created = await server.create("pods", pod("a", spec={"containers": [main]}))
     (stored,) = created["spec"]["containers"]
@@ -117,7 +117,7 @@ async def test_probes_and_ports(server: Server) -> None:
     }
 
 
-async def test_volumes(server: Server) -> None:
+async def test_volume_source_defaults(server: Server) -> None:
     volumes = [
         {"name": "a"},
         {"name": "b", "configMap": {"name": "x"}},
@@ -133,7 +133,7 @@ async def test_volumes(server: Server) -> None:
     ]
 
 
-async def test_spread_constraints(server: Server) -> None:
+async def test_spread_constraints_are_not_changed(server: Server) -> None:
     constraint = {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}
     created = await server.create("pods", pod("a", spec={"topologySpreadConstraints": [constraint]}))
     assert created["spec"]["topologySpreadConstraints"] == [constraint]
@@ -145,7 +145,7 @@ async def test_a_host_network_pod_exposes_its_ports(server: Server) -> None:
     assert created["spec"]["containers"][0]["ports"] == [{"containerPort": 80, "hostPort": 80, "protocol": "TCP"}]
 
 
-async def test_a_deployment(server: Server) -> None:
+async def test_deployment_defaults(server: Server) -> None:
     created = await server.create("deployments", deployment("web"))
     spec = dict(created["spec"])
     template = spec.pop("template")
@@ -161,14 +161,14 @@ async def test_a_deployment(server: Server) -> None:
 
 
 @pytest.mark.parametrize("kind", ["Deployment", "ReplicaSet"])
-async def test_one_replica_is_the_default(server: Server, kind: str) -> None:
+async def test_replicas_default_to_one(server: Server, kind: str) -> None:
     document = workload(kind, "web")
     del document["spec"]["replicas"]
     created = await server.create(f"{kind.lower()}s", document, dryRun="All")
     assert created["spec"]["replicas"] == 1
 
 
-async def test_a_stateful_set(server: Server) -> None:
+async def test_stateful_set_defaults(server: Server) -> None:
     spec = dict((await server.create("statefulsets", workload("StatefulSet", "db")))["spec"])
     del spec["template"]
     assert spec == {
@@ -182,7 +182,7 @@ async def test_a_stateful_set(server: Server) -> None:
     }
 
 
-async def test_a_daemon_set(server: Server) -> None:
+async def test_daemon_set_defaults(server: Server) -> None:
     spec = dict((await server.create("daemonsets", workload("DaemonSet", "agent"), dryRun="All"))["spec"])
     del spec["template"]
     assert spec == {
@@ -192,7 +192,7 @@ async def test_a_daemon_set(server: Server) -> None:
     }
 
 
-async def test_a_job_gets_its_selector(server: Server) -> None:
+async def test_job_gets_its_selector(server: Server) -> None:
     template = {"spec": {"restartPolicy": "Never", "containers": [container()]}}
     job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j"}, "spec": {"template": template}}
     created = await server.create("jobs", {**job, "spec": {"template": template, "suspend": True}})
@@ -243,7 +243,7 @@ async def test_an_unknown_priority_class_is_forbidden(server: Server) -> None:
     assert refused.value.status.message.startswith('pods "a" is forbidden: ')
 
 
-async def test_a_priority_of_ones_own_is_forbidden(server: Server) -> None:
+async def test_priority_without_its_class_is_forbidden(server: Server) -> None:
     with pytest.raises(Forbidden, match=r"the integer value of priority .* must not be provided in pod spec"):
         await server.create("pods", pod("a", spec={"priority": 7}))
 

@@ -91,7 +91,7 @@ async def test_an_unbound_pod_goes_at_once(server: Server) -> None:
     assert not await exists(server, "pods", "a")
 
 
-async def test_a_bound_pod_has_its_grace(server: Server) -> None:
+async def test_bound_pod_keeps_its_grace_period(server: Server) -> None:
     await bound_pod(server)
     marked = await server.delete("pods", "a")
     assert marked["metadata"]["deletionGracePeriodSeconds"] == 30
@@ -110,7 +110,7 @@ async def test_a_bound_pod_has_its_grace(server: Server) -> None:
     ],
     ids=["of the pod", "longer by request", "shorter by request"],
 )
-async def test_the_grace_period(server: Server, spec: Any, options: Any, expected: int) -> None:
+async def test_grace_period_of_spec_and_options(server: Server, spec: Any, options: Any, expected: int) -> None:
     await bound_pod(server, spec=spec)
     assert (await server.delete("pods", "a", options))["metadata"]["deletionGracePeriodSeconds"] == expected
     await server.delete("pods", "a", {"gracePeriodSeconds": 0})
@@ -178,14 +178,14 @@ async def test_dependents_go_first_in_the_foreground(server: Server) -> None:
     await gone(server, "parent")
 
 
-async def test_orphans_lose_their_owner(server: Server) -> None:
+async def test_orphaned_dependents_lose_their_owner_reference(server: Server) -> None:
     await family(server)
     await server.delete("configmaps", "parent", {"propagationPolicy": "Orphan"})
     await gone(server, "parent")
     assert "ownerReferences" not in (await server.get("configmaps", "child"))["metadata"]
 
 
-async def test_a_dependent_of_nobody_goes(server: Server) -> None:
+async def test_dependent_of_a_missing_owner_is_collected(server: Server) -> None:
     owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": "nobody", "uid": NOBODY}
     await server.create("configmaps", config_map("child", ownerReferences=[owner]))
     await gone(server, "child")

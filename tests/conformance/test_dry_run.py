@@ -20,7 +20,7 @@ async def test_create_shows_the_result_and_keeps_nothing(server: Server) -> None
         await server.get("pods", "a")
 
 
-async def test_create_still_refuses(server: Server) -> None:
+async def test_dry_run_create_still_validates(server: Server) -> None:
     await server.create("pods", pod("a"))
     with pytest.raises(AlreadyExists):
         await server.create("pods", pod("a"), **DRY)
@@ -44,7 +44,7 @@ async def test_a_stale_version_still_conflicts(server: Server) -> None:
         await server.replace("configmaps", {**stale, "data": {"c": "3"}}, **DRY)
 
 
-async def test_delete_keeps_everything(server: Server) -> None:
+async def test_dry_run_delete_keeps_the_object(server: Server) -> None:
     await server.create("configmaps", config_map("a"))
     await server.delete("configmaps", "a", dryRun="All")
     await server.delete("configmaps", "a", {"dryRun": ["All"]})
@@ -52,7 +52,7 @@ async def test_delete_keeps_everything(server: Server) -> None:
     assert (await server.get("configmaps", "a"))["data"] == {"a": "1"}
 
 
-async def test_watchers_see_nothing(server: Server) -> None:
+async def test_dry_run_writes_are_not_watched(server: Server) -> None:
     start = (await server.list("pods"))["metadata"]["resourceVersion"]
     async with server.watch("pods", resourceVersion=start) as events:
         await server.create("pods", pod("a"), **DRY)

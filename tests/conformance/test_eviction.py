@@ -54,14 +54,14 @@ async def terminating(server: Server, name: str) -> bool:
     return "deletionTimestamp" in (await server.get("pods", name))["metadata"]
 
 
-async def test_without_a_budget_it_is_a_delete(server: Server) -> None:
+async def test_eviction_without_a_budget_is_a_delete(server: Server) -> None:
     await running_pod(server, "a")
     answer = await evict(server, "a")
     assert (answer["kind"], answer["status"], answer["code"]) == ("Status", "Success", 201)
     assert await terminating(server, "a")
 
 
-async def test_the_pod_learns_that_it_was_evicted(server: Server) -> None:
+async def test_evicted_pod_gets_the_disruption_target_condition(server: Server) -> None:
     await running_pod(server, "a")
     await evict(server, "a")
     conditions = (await server.get("pods", "a"))["status"]["conditions"]
@@ -70,7 +70,7 @@ async def test_the_pod_learns_that_it_was_evicted(server: Server) -> None:
     assert target["message"] == "Eviction API: evicting"
 
 
-async def test_an_exhausted_budget_says_come_back_later(server: Server) -> None:
+async def test_exhausted_budget_answers_too_many_requests(server: Server) -> None:
     await running_pod(server, "a")
     await settled_budget(server, "keep", healthy=1, minimum=1)
     with pytest.raises(TooManyRequests, match="violate the pod's disruption budget") as refused:
@@ -84,7 +84,7 @@ async def test_an_exhausted_budget_says_come_back_later(server: Server) -> None:
     assert not await terminating(server, "a")
 
 
-async def test_a_budget_allows_as_many_as_it_has(server: Server) -> None:
+async def test_budget_allows_its_disruptions(server: Server) -> None:
     for name in "ab":
         await running_pod(server, name)
     await settled_budget(server, "keep", healthy=2, minimum=1)
@@ -95,7 +95,7 @@ async def test_a_budget_allows_as_many_as_it_has(server: Server) -> None:
         await evict(server, "b")
 
 
-async def test_the_budget_remembers_whom_it_let_go(server: Server) -> None:
+async def test_budget_records_its_disrupted_pods(server: Server) -> None:
     for name in "ab":
         await running_pod(server, name)
     await settled_budget(server, "keep", healthy=2, minimum=1)
@@ -106,7 +106,7 @@ async def test_the_budget_remembers_whom_it_let_go(server: Server) -> None:
     assert list(seen[-1]["object"]["status"]["disruptedPods"]) == ["a"]
 
 
-async def test_two_budgets_are_an_error(server: Server) -> None:
+async def test_eviction_under_two_budgets_is_an_error(server: Server) -> None:
     await running_pod(server, "a")
     for name in ("one", "two"):
         await settled_budget(server, name, healthy=1, minimum=0)
@@ -128,7 +128,7 @@ async def test_a_stale_budget_asks_for_patience(server: Server) -> None:
         await evict(server, "a")
 
 
-async def test_a_dry_run_changes_nothing(server: Server) -> None:
+async def test_dry_run_eviction_evicts_nothing(server: Server) -> None:
     await running_pod(server, "a")
     await settled_budget(server, "keep", healthy=1, minimum=0)
     before = await budget_numbers(server, "keep")
@@ -195,26 +195,26 @@ async def test_an_unready_pod_is_kept_when_the_budget_is_not_met(server: Server)
         await evict(server, "a")
 
 
-async def test_another_uid_conflicts(server: Server) -> None:
+async def test_eviction_of_another_uid_conflicts(server: Server) -> None:
     await running_pod(server, "a")
     with pytest.raises(Conflict, match="UID"):
         await evict(server, "a", {"preconditions": {"uid": "11111111-2222-3333-4444-555555555555"}})
     assert not await terminating(server, "a")
 
 
-async def test_this_uid_is_evicted(server: Server) -> None:
+async def test_eviction_of_the_same_uid_is_accepted(server: Server) -> None:
     created = await running_pod(server, "a")
     await evict(server, "a", {"preconditions": {"uid": created["metadata"]["uid"]}, "gracePeriodSeconds": 3})
     meta = (await server.get("pods", "a"))["metadata"]
     assert meta["deletionGracePeriodSeconds"] == 3
 
 
-async def test_nobody_is_not_found(server: Server) -> None:
+async def test_eviction_of_a_missing_pod_is_not_found(server: Server) -> None:
     with pytest.raises(NotFound):
         await evict(server, "nobody")
 
 
-async def test_another_name_is_refused(server: Server) -> None:
+async def test_eviction_of_another_name_is_refused(server: Server) -> None:
     await running_pod(server, "a")
     with pytest.raises(ApiError, match="name in URL does not match name in Eviction object"):
         await server.create("pods", eviction("b"), name="a", sub="eviction")

@@ -57,18 +57,18 @@ async def test_nothing_is_made_in_a_terminating_namespace(held: Server) -> None:
     await eventually(refused, "creation is refused")
 
 
-async def test_what_is_there_can_still_change(held: Server) -> None:
+async def test_objects_in_a_terminating_namespace_can_be_updated(held: Server) -> None:
     patched = await held.patch("configmaps", "held", MERGE_PATCH, {"data": {"b": "2"}})
     assert patched["data"]["b"] == "2"
 
 
-async def test_a_terminating_namespace_says_so(held: Server) -> None:
+async def test_terminating_namespace_refuses_creation_with_its_cause(held: Server) -> None:
     namespace = await held.get("namespaces", held.namespace)
     assert namespace["status"]["phase"] == "Terminating"
     assert namespace["metadata"]["deletionTimestamp"]
 
 
-async def test_it_goes_when_it_is_empty(server: Server) -> None:
+async def test_namespace_is_removed_when_it_is_empty(server: Server) -> None:
     await server.create("configmaps", config_map("a"))
     await server.delete("namespaces", server.namespace)
 

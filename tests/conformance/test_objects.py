@@ -12,7 +12,7 @@ from tests.conformance.documents import config_map, pod
 from tests.conformance.server import Server
 
 
-async def test_create_stamps_identity(server: Server) -> None:
+async def test_create_sets_uid_and_timestamp(server: Server) -> None:
     meta = (await server.create("configmaps", config_map("a")))["metadata"]
     assert meta["namespace"] == server.namespace
     assert re.fullmatch(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", meta["uid"])
@@ -20,7 +20,7 @@ async def test_create_stamps_identity(server: Server) -> None:
     assert int(meta["resourceVersion"]) > 0
 
 
-async def test_create_ignores_what_only_the_server_may_say(server: Server) -> None:
+async def test_create_ignores_server_set_fields(server: Server) -> None:
     claimed: Document = {"uid": "mine", "creationTimestamp": "2001-01-01T00:00:00Z", "selfLink": "/x"}
     meta = (await server.create("configmaps", config_map("a", **claimed)))["metadata"]
     assert meta["uid"] != "mine"
@@ -33,7 +33,7 @@ async def test_create_refuses_a_resource_version(server: Server) -> None:
         await server.create("configmaps", config_map("a", resourceVersion="7"))
 
 
-async def test_get_gives_what_create_gave(server: Server) -> None:
+async def test_get_returns_the_created_object(server: Server) -> None:
     created = await server.create("configmaps", config_map("a"))
     assert await server.get("configmaps", "a") == created
 
@@ -60,7 +60,7 @@ async def test_items_of_a_list_of_built_ins_carry_no_kind(server: Server) -> Non
     assert "apiVersion" not in item
 
 
-async def test_an_empty_list_has_items(server: Server) -> None:
+async def test_empty_list_has_items(server: Server) -> None:
     assert (await server.list("pods"))["items"] == []
 
 
@@ -147,7 +147,7 @@ async def test_a_body_of_another_namespace_is_refused(server: Server) -> None:
         await server.create("configmaps", config_map("a", namespace="elsewhere"))
 
 
-async def test_delete_gives_a_status_that_names_what_is_gone(server: Server) -> None:
+async def test_delete_returns_a_status_with_the_deleted_object(server: Server) -> None:
     created = await server.create("configmaps", config_map("a"))
     gone = await server.delete("configmaps", "a")
     assert (gone["kind"], gone["status"]) == ("Status", "Success")
@@ -163,7 +163,7 @@ async def test_a_name_can_be_used_again_with_a_new_uid(server: Server) -> None:
     assert first["metadata"]["uid"] != second["metadata"]["uid"]
 
 
-async def test_delete_collection_takes_what_the_selector_names(server: Server) -> None:
+async def test_delete_collection_deletes_the_selected_objects(server: Server) -> None:
     await server.create("configmaps", config_map("a", labels={"team": "red"}))
     await server.create("configmaps", config_map("b", labels={"team": "blue"}))
     await server.call("deletecollection", "configmaps", labelSelector="team=red")

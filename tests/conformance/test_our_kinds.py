@@ -45,7 +45,7 @@ def probe(document: Document) -> Document:
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
-async def test_an_example_applies(installed: Server, name: str) -> None:
+async def test_example_manifests_apply(installed: Server, name: str) -> None:
     for document in read_documents(EXAMPLES[name], name):
         plural = plural_of(document)
         meta = {key: value for key, value in document["metadata"].items() if key != "namespace"}
@@ -91,7 +91,7 @@ async def test_a_misspelt_field_is_refused(
     assert f'unknown field "{field}"' in str(refused.value)
 
 
-async def test_what_upstream_has_besides_is_kept(installed: Server) -> None:
+async def test_upstream_fields_that_we_do_not_use_are_kept(installed: Server) -> None:
     queue = {"apiVersion": GROUP, "kind": "Queue", "metadata": {"name": "kept"}, "spec": {"affinity": {"any": [1]}}}
     kept = await installed.create("queues.scheduling.volcano.sh", queue, fieldValidation="Strict", dryRun="All")
     assert kept["spec"]["affinity"] == {"any": [1]}
@@ -169,7 +169,7 @@ SETTLED = {"podRef": {"uid": "u1"}, "mode": "ReservationFirst"}
         pytest.param({"mode": None}, "mode cannot be taken back", id="any way"),
     ],
 )
-async def test_what_a_job_moves_and_how_is_settled_once(
+async def test_migration_job_pod_and_options_are_immutable(
     installed: Server, job: str, change: Document, why: str
 ) -> None:
     settled = await installed.patch(JOBS, job, MERGE_PATCH, {"spec": SETTLED})

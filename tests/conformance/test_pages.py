@@ -20,7 +20,7 @@ def names(page: Document) -> str:
     return "".join(item["metadata"]["name"] for item in page["items"])
 
 
-async def test_pages_join_to_the_whole(server: Server) -> None:
+async def test_list_pages_join_to_the_whole_list(server: Server) -> None:
     await five_pods(server)
     first = await server.list("pods", limit="2")
     second = await server.list("pods", limit="2", **{"continue": first["metadata"]["continue"]})
@@ -58,7 +58,7 @@ async def test_later_pages_show_the_time_of_the_first(server: Server) -> None:
     assert second["metadata"]["resourceVersion"] == first["metadata"]["resourceVersion"]
 
 
-async def test_an_exact_page_is_the_last(server: Server) -> None:
+async def test_full_last_page_has_no_continue_token(server: Server) -> None:
     await five_pods(server)
     page = await server.list("pods", limit="5")
     assert names(page) == "abcde"

@@ -25,7 +25,7 @@ from tests.conformance.server import Server
     ],
     ids=["add", "replace", "remove", "move", "copy", "test holds", "add over a map", "replace nothing adds"],
 )
-async def test_json_patch(server: Server, operations: list[Any], expected: dict[str, str]) -> None:
+async def test_json_patch_is_applied(server: Server, operations: list[Any], expected: dict[str, str]) -> None:
     await server.create("configmaps", config_map("a"))
     assert (await server.patch("configmaps", "a", JSON_PATCH, operations))["data"] == expected
 
@@ -81,7 +81,7 @@ async def test_merge_patch_merges_maps_drops_nulls_and_swaps_lists(server: Serve
     await server.patch("pods", "a", MERGE_PATCH, {"metadata": {"finalizers": None}})
 
 
-async def test_merge_patch_is_validated(server: Server) -> None:
+async def test_merge_patch_result_is_validated(server: Server) -> None:
     await server.create("deployments", deployment("web"))
     with pytest.raises(Invalid, match=r"spec\.replicas"):
         await server.patch("deployments", "web", MERGE_PATCH, {"spec": {"replicas": -1}})
@@ -92,7 +92,7 @@ async def test_a_patch_of_nothing_is_not_found(server: Server) -> None:
         await server.patch("configmaps", "nobody", MERGE_PATCH, {"data": {"a": "1"}})
 
 
-async def test_a_patch_cannot_rename(server: Server) -> None:
+async def test_patch_cannot_rename_an_object(server: Server) -> None:
     await server.create("configmaps", config_map("a"))
     with pytest.raises(Invalid):
         await server.patch("configmaps", "a", MERGE_PATCH, {"metadata": {"name": "b"}})
@@ -114,14 +114,14 @@ async def test_strategic_merge_finds_containers_by_name(server: Server) -> None:
     assert {c["name"]: c["image"].split(":")[-1] for c in spec["containers"]} == {"main": "2", "side": "1"}
 
 
-async def test_strategic_merge_deletes_what_it_is_told(server: Server) -> None:
+async def test_strategic_merge_obeys_the_delete_directive(server: Server) -> None:
     await server.create("deployments", deployment("web"))
     await pod_template(server, template(container("side")))
     spec = await pod_template(server, template({"name": "main", "$patch": "delete"}))
     assert [c["name"] for c in spec["containers"]] == ["side"]
 
 
-async def test_strategic_merge_replaces_what_it_is_told(server: Server) -> None:
+async def test_strategic_merge_obeys_the_replace_directive(server: Server) -> None:
     await server.create("deployments", deployment("web"))
     spec = await pod_template(server, template(container("only"), {"$patch": "replace"}))
     assert [c["name"] for c in spec["containers"]] == ["only"]
@@ -153,7 +153,7 @@ async def test_strategic_merge_swaps_lists_without_a_key(server: Server) -> None
     assert [t["key"] for t in spec["tolerations"]] == ["b"]
 
 
-async def test_strategic_merge_orders_elements_as_told(server: Server) -> None:
+async def test_strategic_merge_obeys_set_element_order(server: Server) -> None:
     await server.create("deployments", deployment("web", spec=full_template(container("a"), container("b"))))
     change = template(
         {"name": "c", "image": "registry.invalid/c:1"},
@@ -163,7 +163,7 @@ async def test_strategic_merge_orders_elements_as_told(server: Server) -> None:
     assert [c["name"] for c in spec["containers"]] == ["c", "b", "a"]
 
 
-async def test_strategic_merge_unites_finalizers_and_deletes_from_them(server: Server) -> None:
+async def test_strategic_merge_adds_and_deletes_finalizers(server: Server) -> None:
     await server.create("configmaps", config_map("a", finalizers=["x.io/a"]))
     united = await server.patch("configmaps", "a", STRATEGIC_PATCH, {"metadata": {"finalizers": ["x.io/b"]}})
     assert sorted(united["metadata"]["finalizers"]) == ["x.io/a", "x.io/b"]

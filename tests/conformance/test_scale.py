@@ -22,7 +22,7 @@ async def test_scale_is_a_view_of_its_own_kind(server: Server, kind: str) -> Non
 
 
 @pytest.mark.parametrize("kind", ["Deployment", "ReplicaSet"])
-async def test_scale_can_be_replaced(server: Server, kind: str) -> None:
+async def test_scale_subresource_can_be_replaced(server: Server, kind: str) -> None:
     plural = PLURALS[kind]
     await server.create(plural, workload(kind, "web"))
     scale = await server.get(plural, "web", sub="scale")
@@ -33,7 +33,7 @@ async def test_scale_can_be_replaced(server: Server, kind: str) -> None:
     assert (await server.get(plural, "web"))["spec"]["replicas"] == 1
 
 
-async def test_scale_can_be_patched(server: Server) -> None:
+async def test_scale_subresource_can_be_patched(server: Server) -> None:
     await server.create("deployments", workload("Deployment", "web"))
     patched = await server.patch("deployments", "web", MERGE_PATCH, {"spec": {"replicas": 2}}, sub="scale")
     assert patched["kind"] == "Scale"
@@ -42,7 +42,7 @@ async def test_scale_can_be_patched(server: Server) -> None:
     assert stored["metadata"]["generation"] == 2
 
 
-async def test_a_stale_scale_conflicts(server: Server) -> None:
+async def test_stale_scale_update_conflicts(server: Server) -> None:
     await server.create("deployments", workload("Deployment", "web"))
     scale = await server.get("deployments", "web", sub="scale")
     scale["metadata"]["resourceVersion"] = "1"
@@ -56,7 +56,7 @@ async def test_a_negative_scale_is_invalid(server: Server) -> None:
         await server.patch("deployments", "web", MERGE_PATCH, {"spec": {"replicas": -1}}, sub="scale")
 
 
-async def test_what_cannot_be_scaled_has_no_scale(server: Server) -> None:
+async def test_kinds_without_replicas_have_no_scale(server: Server) -> None:
     await server.create("daemonsets", workload("DaemonSet", "agent"))
     with pytest.raises(NotFound):
         await server.get("daemonsets", "agent", sub="scale")

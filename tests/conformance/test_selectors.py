@@ -37,7 +37,7 @@ async def create_pods(server: Server) -> None:
         ("team=", ""),
     ],
 )
-async def test_label_selectors(server: Server, selector: str, expected: str) -> None:
+async def test_label_selector_selects_objects(server: Server, selector: str, expected: str) -> None:
     await create_pods(server)
     assert "".join(await server.names("pods", labelSelector=selector)) == expected
 
@@ -55,7 +55,7 @@ async def test_label_selectors(server: Server, selector: str, expected: str) -> 
         ("spec.restartPolicy=Never", ""),
     ],
 )
-async def test_field_selectors(server: Server, selector: str, expected: str) -> None:
+async def test_field_selector_selects_objects(server: Server, selector: str, expected: str) -> None:
     await create_pods(server)
     assert "".join(await server.names("pods", fieldSelector=selector)) == expected
 

@@ -59,7 +59,7 @@ async def test_an_account_that_does_not_exist_gets_none(server: Server) -> None:
         pytest.param(2**32 + 1, "may not specify a duration larger than 2^32 seconds", id="too long"),
     ],
 )
-async def test_a_token_cannot_live(server: Server, seconds: int, why: str) -> None:
+async def test_token_lifetime_out_of_range_is_refused(server: Server, seconds: int, why: str) -> None:
     await server.create("serviceaccounts", ACCOUNT)
     with pytest.raises(Invalid) as refused:
         await token(server, expirationSeconds=seconds)

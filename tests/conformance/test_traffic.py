@@ -62,7 +62,7 @@ SLICE = named(
         pytest.param("endpointslices", SLICE, {"ports": [{"name": "", "port": 80, "protocol": "TCP"}]}, id="slice"),
     ],
 )
-async def test_what_is_left_out_is_filled_in(server: Server, plural: str, document: Document, told: Document) -> None:
+async def test_networking_defaults(server: Server, plural: str, document: Document, told: Document) -> None:
     created = await server.create(plural, document)
     assert {key: created[key] for key in told} == told
     assert created["metadata"].get("generation", 0) == (plural != "horizontalpodautoscalers")
@@ -87,7 +87,7 @@ async def test_a_value_of_another_type_is_refused(server: Server) -> None:
         await server.create("ingresses", named("networking.k8s.io/v1", "Ingress", spec={"rules": "all"}))
 
 
-async def test_rules_are_replaced_whole(server: Server) -> None:
+async def test_ingress_rules_are_replaced_as_a_whole(server: Server) -> None:
     name = (await server.create("ingresses", INGRESS))["metadata"]["name"]
     change = {"spec": {"rules": [{"host": "b.example"}]}}
     patched = await server.patch("ingresses", name, STRATEGIC_PATCH, change)

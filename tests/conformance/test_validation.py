@@ -111,7 +111,7 @@ POD_MISTAKES: dict[str, tuple[Document, dict[str, str]]] = {
 
 
 @pytest.mark.parametrize("mistake", POD_MISTAKES)
-async def test_mistakes_in_pods(server: Server, mistake: str) -> None:
+async def test_pod_mistakes_are_refused(server: Server, mistake: str) -> None:
     spec, expected = POD_MISTAKES[mistake]
     with pytest.raises(Invalid) as refused:
         await server.create("pods", pod("a", spec=spec))
@@ -139,7 +139,7 @@ async def test_a_quantity_that_is_none_is_refused(server: Server, quantity: str)
     ],
     ids=["label value", "label key", "annotation key", "owner"],
 )
-async def test_mistakes_in_metadata(server: Server, meta: Any, path: str, verdict: str) -> None:
+async def test_metadata_mistakes_are_refused(server: Server, meta: Any, path: str, verdict: str) -> None:
     with pytest.raises(Invalid) as refused:
         await server.create("pods", pod("a", **meta))
     found = causes(refused.value)
@@ -188,7 +188,7 @@ async def test_a_template_is_checked_with_its_own_paths(server: Server) -> None:
     ],
     ids=["both", "negative", "more than all", "a word"],
 )
-async def test_mistakes_in_budgets(server: Server, spec: Document, path: str) -> None:
+async def test_budget_mistakes_are_refused(server: Server, spec: Document, path: str) -> None:
     with pytest.raises(Invalid) as refused:
         await server.create("poddisruptionbudgets", budget("keep", {"app": "web"}, **spec))
     assert path in causes(refused.value)
@@ -199,13 +199,13 @@ async def test_mistakes_in_budgets(server: Server, spec: Document, path: str) ->
     [({"leaseDurationSeconds": 0}, "spec.leaseDurationSeconds"), ({"leaseTransitions": -1}, "spec.leaseTransitions")],
     ids=["duration", "transitions"],
 )
-async def test_mistakes_in_leases(server: Server, spec: Any, path: str) -> None:
+async def test_lease_mistakes_are_refused(server: Server, spec: Any, path: str) -> None:
     with pytest.raises(Invalid) as refused:
         await server.create("leases", lease("lock", **spec))
     assert path in causes(refused.value)
 
 
-async def test_a_bad_node_taint(server: Server) -> None:
+async def test_bad_node_taint_is_refused(server: Server) -> None:
     taints = [{"key": "a", "effect": "Perhaps"}]
     node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "x"}, "spec": {"taints": taints}}
     with pytest.raises(Invalid) as refused:
@@ -244,7 +244,7 @@ async def test_image_deadline_and_tolerations_of_a_pod_can_change(server: Server
     assert patched["metadata"]["generation"] == 2
 
 
-async def test_gates_can_go_and_not_come(server: Server) -> None:
+async def test_scheduling_gates_can_be_removed_but_not_added(server: Server) -> None:
     gates = [{"name": "example.com/a"}, {"name": "example.com/b"}]
     await server.create("pods", pod("a", spec={"schedulingGates": gates}))
     patched = await server.patch("pods", "a", MERGE_PATCH, {"spec": {"schedulingGates": gates[1:]}})
@@ -263,7 +263,7 @@ async def test_gates_can_go_and_not_come(server: Server) -> None:
     ],
     ids=["deployment selector", "replica set selector", "service name", "pod management"],
 )
-async def test_what_workloads_cannot_change(
+async def test_immutable_workload_fields_are_refused(
     server: Server, plural: str, kind: str, change: Document, path: str
 ) -> None:
     await server.create(plural, workload(kind, "web"))
@@ -273,7 +273,7 @@ async def test_what_workloads_cannot_change(
 
 
 @pytest.mark.parametrize("field", ["uid", "creationTimestamp", "name", "namespace"])
-async def test_identity_cannot_change(server: Server, field: str) -> None:
+async def test_name_and_uid_are_immutable(server: Server, field: str) -> None:
     await server.create("pods", pod("a"))
     value = "2001-01-01T00:00:00Z" if field == "creationTimestamp" else "another"
     try:
@@ -301,7 +301,7 @@ async def test_a_priority_value_cannot_change(server: Server) -> None:
     await server.delete("priorityclasses", name)
 
 
-async def test_a_stateful_set_may_mount_what_its_claim_templates_will_make(server: Server) -> None:
+async def test_stateful_set_may_mount_its_claim_templates(server: Server) -> None:
     document = workload("StatefulSet", "db")
     claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
     document["spec"]["volumeClaimTemplates"] = [{"metadata": {"name": "data"}, "spec": claim}]

@@ -29,7 +29,7 @@ async def now(server: Server) -> str:
     return str((await server.list("pods"))["metadata"]["resourceVersion"])
 
 
-async def test_the_life_of_an_object(server: Server) -> None:
+async def test_watch_shows_create_update_and_delete(server: Server) -> None:
     mine = {"resourceVersion": await now(server), "fieldSelector": "metadata.name=a"}
     async with server.watch("configmaps", **mine) as events:
         await server.create("configmaps", config_map("a"))
@@ -103,7 +103,7 @@ async def test_a_watch_resumes_exactly_once(server: Server) -> None:
     assert seen == ["ADDED a", "ADDED b", "ADDED c", "ADDED d"]
 
 
-async def test_two_watches_see_the_same(server: Server) -> None:
+async def test_two_watches_see_the_same_events(server: Server) -> None:
     start = await now(server)
     async with server.watch("pods", resourceVersion=start) as one, server.watch("pods", resourceVersion=start) as two:
         for name in "abc":
@@ -132,7 +132,7 @@ async def test_a_field_selector_does_the_same(server: Server) -> None:
         assert [brief(await events.next()) for _ in range(2)] == ["ADDED a", "DELETED a"]
 
 
-async def test_one_name_can_be_watched(server: Server) -> None:
+async def test_watch_of_a_single_name_sends_its_events(server: Server) -> None:
     async with server.watch("pods", resourceVersion=await now(server), fieldSelector="metadata.name=b") as events:
         for name in "abc":
             await server.create("pods", pod(name))
@@ -184,7 +184,7 @@ async def test_senseless_initial_events_are_invalid(server: Server, query: dict[
     assert refused.value.status.code == 422
 
 
-async def test_a_timeout_ends_the_stream(server: Server) -> None:
+async def test_watch_timeout_ends_the_stream(server: Server) -> None:
     async with server.watch("pods", resourceVersion=await now(server), timeoutSeconds="1") as events:
         await server.create("pods", pod("a"))
         assert [brief(event) for event in await events.ended(5)] == ["ADDED a"]
@@ -208,7 +208,7 @@ async def test_a_watch_of_nothing_known_is_not_found(server: Server) -> None:
         await anext(aiter(stream))
 
 
-async def test_a_version_too_old_is_gone(server: Server, forget: Forget) -> None:
+async def test_watch_from_a_compacted_version_is_gone(server: Server, forget: Forget) -> None:
     """Either refused at once or told in the first event, as the server likes; a client must take both."""
     await server.create("pods", pod("a"))
     await forget()

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from random import Random
 
 import pytest
+from msgspec.structs import replace
 
 from restow.adapters.clock import SystemClock
 from restow.adapters.kubernetes import ClusterConfig, KubernetesApi
@@ -15,14 +16,15 @@ from restow.adapters.kubernetes.credentials import StaticCredentials
 from restow.adapters.kubernetes.transport import TransportLimits
 from restow.adapters.memory import MemoryApi
 from restow.adapters.rest import serve
-from restow.client.informer import Informer, Pace
+from restow.client.informer import Informer
+from restow.client.informer_settings import InformerSettings
 from restow.client.leader_election import LeaderElection, LeaseTiming
 from restow.client.verbs import Client
 from restow.model.kinds import CONFIG_MAP, LEASE
 from restow.model.objects import ConfigMap
 from restow.ports import AlreadyExists, Conflict, NotFound, OutcomeUnknown
 
-QUICK = Pace(backoff=0.02, backoff_cap=0.05, idle=0.5, initial_idle=0.5)
+QUICK = InformerSettings(backoff=0.02, backoff_cap=0.05, idle_timeout=0.5, initial_idle_timeout=0.5)
 
 
 def config_map(name: str) -> dict[str, object]:
@@ -38,7 +40,9 @@ async def client_of(port: int) -> AsyncIterator[Client]:
 
 @asynccontextmanager
 async def informed(client: Client, page_size: int = 2) -> AsyncIterator[Informer[ConfigMap]]:
-    informer = Informer(client, CONFIG_MAP, rng=Random(1), namespace="default", pace=QUICK, page_size=page_size)
+    informer = Informer(
+        client, CONFIG_MAP, rng=Random(1), namespace="default", settings=replace(QUICK, page_size=page_size)
+    )
     task = asyncio.create_task(informer.run())
     try:
         await eventually(lambda: informer.is_synced)
@@ -65,7 +69,7 @@ def memory() -> MemoryApi:
     return MemoryApi(SystemClock(), Random(1))
 
 
-async def test_verbs_over_http(memory: MemoryApi) -> None:
+async def test_all_verbs_over_http(memory: MemoryApi) -> None:
     async with await serve(memory) as server, client_of(server.port) as client:
         made = await client.create(CONFIG_MAP, config_map("a"))
         with pytest.raises(AlreadyExists):
@@ -86,7 +90,7 @@ async def test_verbs_over_http(memory: MemoryApi) -> None:
             await client.get(CONFIG_MAP, "a", "default")
 
 
-async def test_lists_in_pages(memory: MemoryApi) -> None:
+async def test_lists_in_pages_over_http(memory: MemoryApi) -> None:
     local = Client(memory)
     for number in range(7):
         await local.create(CONFIG_MAP, config_map(f"m{number}"))
@@ -110,7 +114,7 @@ async def test_an_informer_outlives_its_server(memory: MemoryApi) -> None:
             await until(informer, "b")
 
 
-async def test_an_informer_whose_server_forgot_lists_again(memory: MemoryApi) -> None:
+async def test_informer_lists_again_when_the_server_forgot_its_version(memory: MemoryApi) -> None:
     local = Client(memory)
     await local.create(CONFIG_MAP, config_map("a"))
     server = await serve(memory)
@@ -126,7 +130,7 @@ async def test_an_informer_whose_server_forgot_lists_again(memory: MemoryApi) ->
         assert deleted == ["a"]
 
 
-async def test_an_informer_whose_server_started_from_nothing_believes_it_in_the_end(memory: MemoryApi) -> None:
+async def test_informer_accepts_a_server_that_was_reset(memory: MemoryApi) -> None:
     for number in range(5):
         await Client(memory).create(CONFIG_MAP, config_map(f"m{number}"))
     server = await serve(memory)
@@ -139,7 +143,7 @@ async def test_an_informer_whose_server_started_from_nothing_believes_it_in_the_
             await until(informer)
 
 
-async def test_two_contenders_over_http(memory: MemoryApi) -> None:
+async def test_leader_election_of_two_contenders_over_http(memory: MemoryApi) -> None:
     timing = LeaseTiming(lease_duration=4, renew_deadline=3, retry_period=0.1, request_timeout=2)
     async with await serve(memory) as server, client_of(server.port) as client:
         elections = [

@@ -62,7 +62,7 @@ def credentials(tmp_path: Path, body: str, **options: Any) -> ExecCredentials:
     return ExecCredentials(ExecCommand(directory=tmp_path, **options), env=os.environ)
 
 
-async def test_a_token_is_kept_until_it_expires(tmp_path: Path) -> None:
+async def test_exec_plugin_token_is_kept_until_it_expires(tmp_path: Path) -> None:
     status = {"token": "t", "expirationTimestamp": "1970-01-01T00:10:00Z"}
     source = credentials(tmp_path, printing(status))
     for now in (0, 539):
@@ -72,7 +72,7 @@ async def test_a_token_is_kept_until_it_expires(tmp_path: Path) -> None:
     assert runs(tmp_path) == 2
 
 
-async def test_the_next_token_is_fetched_while_the_present_one_is_used(tmp_path: Path) -> None:
+async def test_next_token_is_fetched_before_the_current_token_expires(tmp_path: Path) -> None:
     source = credentials(tmp_path, SLOWLY + EXPIRING)
     first = await source.current(0)
     assert await source.current(540) == first
@@ -97,14 +97,14 @@ async def test_many_refused_requests_renew_once(tmp_path: Path) -> None:
     assert runs(tmp_path) == 2
 
 
-async def test_a_client_certificate(tmp_path: Path) -> None:
+async def test_exec_plugin_client_certificate_is_used(tmp_path: Path) -> None:
     source = credentials(
         tmp_path, printing({"clientCertificateData": "C", "clientKeyData": "K"}, BETA), api_version=BETA
     )
     assert await source.current(0) == Identity(None, Certificate(b"C", b"K"))
 
 
-async def test_what_the_plugin_is_told(tmp_path: Path) -> None:
+async def test_exec_plugin_gets_arguments_environment_and_exec_info(tmp_path: Path) -> None:
     body = "info = json.loads(os.environ['KUBERNETES_EXEC_INFO'])\n"
     body += "token = json.dumps([info, sys.argv[1:], os.environ['REGION']])\n"
     body += (
@@ -132,7 +132,7 @@ async def test_what_the_plugin_is_told(tmp_path: Path) -> None:
         pytest.param("sys.exit(3)", "exit code 3$", id="a failure without one"),
     ],
 )
-async def test_what_is_said_about_wrong_plugins(tmp_path: Path, body: str, message: str) -> None:
+async def test_exec_plugin_mistakes_are_reported(tmp_path: Path, body: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         await credentials(tmp_path, body, where="kubeconfig x: users[0].user.exec").current(0)
 
@@ -218,7 +218,7 @@ async def test_a_log_in_may_take_longer_than_a_request(tmp_path: Path, refused: 
     assert len(script.requests) == runs(tmp_path) == 1 + len(refused)
 
 
-async def test_one_log_in_serves_all_and_outlives_those_who_gave_up(tmp_path: Path) -> None:
+async def test_one_log_in_serves_all_requests_and_survives_their_cancellation(tmp_path: Path) -> None:
     source = credentials(tmp_path, SLOWLY + COUNTING)
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.1):

@@ -51,7 +51,7 @@ JOBS = Resource("scheduling.koordinator.sh", "v1alpha1", "podmigrationjobs")
         ),
     ],
 )
-def test_paths(request_: Request, path: str) -> None:
+def test_request_path_of_each_verb(request_: Request, path: str) -> None:
     assert path_of(request_) == path
 
 
@@ -62,7 +62,7 @@ def test_names_that_are_steps_are_refused(field: str, name: str) -> None:
         path_of(replace(Request(verb="delete", resource=PODS), **{field: name}))
 
 
-def test_impersonation() -> None:
+def test_impersonation_headers_are_set() -> None:
     someone = Impersonation(user="jane", uid="7", groups=("a", "b"), extra={"scopes/x": ("view",)})
     assert impersonation_headers(someone) == [
         ("Impersonate-User", "jane"),
@@ -83,7 +83,7 @@ def test_impersonation() -> None:
         pytest.param('199 x "not for us", nonsense', (), id="others are left out"),
     ],
 )
-def test_warnings(header: str | None, texts: tuple[str, ...]) -> None:
+def test_warning_headers_are_read(header: str | None, texts: tuple[str, ...]) -> None:
     assert warnings_of(header) == texts
 
 
@@ -108,7 +108,7 @@ NOT_FOUND = b'{"kind":"Status","code":404,"reason":"NotFound","message":"pods \\
         pytest.param(418, b"\xff\xfe", "text/plain", ApiError, "\ufffd\ufffd", id="no text either"),
     ],
 )
-def test_failures_become_the_error_they_are(
+def test_http_failure_becomes_its_api_error(
     code: int, body: bytes, type_: str, error: type[ApiError], message: str
 ) -> None:
     failure = ApiError.of(status_of(code, body, type_, None))
@@ -123,7 +123,7 @@ def test_failures_become_the_error_they_are(
         pytest.param(b"slow down", "Wed, 21 Oct 2026 07:28:00 GMT", None, id="dates are not used by API servers"),
     ],
 )
-def test_retry_after(body: bytes, header: str, seconds: int | None) -> None:
+def test_retry_after_is_read_from_body_or_header(body: bytes, header: str, seconds: int | None) -> None:
     failure = ApiError.of(status_of(429, body, "application/json", header))
     assert isinstance(failure, TooManyRequests)
     assert failure.retry_after == seconds
@@ -150,6 +150,6 @@ def test_a_strange_retry_after_is_left_out(header: str) -> None:
 
 
 @pytest.mark.parametrize("code", [0, 200])
-def test_a_failure_whose_status_says_otherwise_is_one(code: int) -> None:
+def test_failure_with_a_contradicting_status_body_is_a_failure(code: int) -> None:
     body = b'{"kind":"Status","code":%d,"status":"Success"}' % code
     assert isinstance(ApiError.of(status_of(500, body, "application/json", None)), OutcomeUnknown)

@@ -44,7 +44,7 @@ OLD = SIZED.replace(b"HTTP/1.1", b"HTTP/1.0")
     ],
 )
 @given(cuts=st.lists(st.integers(0, 200), max_size=6))
-def test_answers_are_read_however_they_are_cut(
+def test_response_is_parsed_wherever_its_bytes_are_cut(
     sent: bytes, code: int, body: bytes, ends: bool, cuts: list[int]
 ) -> None:
     places = [0, *sorted(min(cut, len(sent)) for cut in cuts), len(sent)]
@@ -56,7 +56,7 @@ def test_answers_are_read_however_they_are_cut(
     assert not reading.has_begun
 
 
-def test_headers_are_found_by_any_spelling_and_repeated_ones_are_a_list() -> None:
+def test_headers_are_case_insensitive_and_repeated_values_are_joined() -> None:
     answer = HttpResponseParser().feed(EMPTY)
     assert answer is not None
     assert answer.headers["warning"] == "299 - a, 299 - b"
@@ -84,12 +84,12 @@ def test_without_a_length_the_connection_ends_the_answer() -> None:
         pytest.param(b"x" * (LONGEST_HEAD + 1), "too long", id="a head without an end"),
     ],
 )
-def test_what_is_no_answer(sent: bytes, message: str) -> None:
+def test_malformed_response_is_refused(sent: bytes, message: str) -> None:
     with pytest.raises(MalformedResponse, match=message):
         HttpResponseParser().feed(sent)
 
 
-def test_a_broken_package() -> None:
+def test_malformed_gzip_body_is_refused() -> None:
     answer = HttpResponse(200, {"content-encoding": "gzip"}, gzip.compress(b"{}")[:-3])
     with pytest.raises(MalformedResponse, match="broken gzip"):
         decompressed(answer)
@@ -134,7 +134,7 @@ async def server(*replies: bytes | None) -> AsyncIterator[tuple[ConnectionPool, 
         pytest.param(None, [1, 1], id="not if it hangs up"),
     ],
 )
-async def test_a_connection_is_kept(first: bytes | None, counts: list[int]) -> None:
+async def test_connection_is_reused_for_the_next_request(first: bytes | None, counts: list[int]) -> None:
     async with server(first, SIZED) as (made, seen):
         if first is None or b": x" in first:
             with pytest.raises(Broken):
@@ -155,7 +155,7 @@ async def test_a_connection_that_was_idle_for_long_is_not_used_again(monkeypatch
     assert seen == [1, 1]
 
 
-async def test_who_gives_up_takes_the_connection_along() -> None:
+async def test_cancelled_request_closes_its_connection() -> None:
     async with server(b"HTTP/1.1 200", SIZED) as (made, seen):
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.05):
@@ -164,7 +164,7 @@ async def test_who_gives_up_takes_the_connection_along() -> None:
     assert seen == [1, 1]
 
 
-async def test_what_is_under_way_at_the_end_is_not_kept() -> None:
+async def test_connection_in_use_when_the_pool_closes_is_not_kept() -> None:
     async with server(SIZED, SIZED) as (made, seen):
         asked = asyncio.create_task(made.exchange(b"?", None))
         await asyncio.sleep(0)
@@ -174,13 +174,13 @@ async def test_what_is_under_way_at_the_end_is_not_kept() -> None:
     assert seen == [1, 1]
 
 
-async def test_only_so_many_at_a_time() -> None:
+async def test_pool_limits_concurrent_requests() -> None:
     async with server(*[SIZED] * 10) as (made, seen):
         await asyncio.gather(*(made.exchange(b"?", None) for _ in range(10)))
     assert (len(seen), sum(seen)) == (2, 10)
 
 
-async def test_nobody_listens() -> None:
+async def test_connection_refused_is_not_sent() -> None:
     async with server() as (made, _):
         pass
     with pytest.raises(NotSent, match="Connection refused"):

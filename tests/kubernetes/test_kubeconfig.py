@@ -52,7 +52,7 @@ async def identity(config: ClusterConfig) -> Identity:
         pytest.param("{}", None, id="nobody"),
     ],
 )
-async def test_who_we_are(tmp_path: Path, user: str, authorization: str | None) -> None:
+async def test_kubeconfig_credentials_are_read(tmp_path: Path, user: str, authorization: str | None) -> None:
     (tmp_path / "tok").write_text("from-file\n")
     assert (await identity(load(tmp_path, text(user)))).authorization == authorization
 
@@ -72,7 +72,7 @@ async def test_who_we_are(tmp_path: Path, user: str, authorization: str | None) 
         ),
     ],
 )
-async def test_client_certificates(tmp_path: Path, user: str) -> None:
+async def test_kubeconfig_client_certificate_is_read(tmp_path: Path, user: str) -> None:
     (tmp_path / "c.pem").write_text("CERT")
     (tmp_path / "k.pem").write_text("KEY")
     assert (await identity(load(tmp_path, text(user)))).certificate == Certificate(b"CERT", b"KEY")
@@ -88,7 +88,7 @@ async def test_rotated_certificate_files_are_noticed(tmp_path: Path) -> None:
     assert (await credentials.current(60)).certificate == Certificate(b"new", b"old")
 
 
-def test_the_cluster(tmp_path: Path) -> None:
+def test_kubeconfig_cluster_is_read(tmp_path: Path) -> None:
     (tmp_path / "ca.pem").write_text("CA")
     cluster = """
         server: https://example.org/k8s/clusters/c-1/
@@ -102,7 +102,7 @@ def test_the_cluster(tmp_path: Path) -> None:
     assert (config.compress, config.insecure) == (True, False)
 
 
-def test_impersonation(tmp_path: Path) -> None:
+def test_kubeconfig_impersonation_is_read(tmp_path: Path) -> None:
     user = "as: jane\nas-uid: '7'\nas-groups: [a, b]\nas-user-extra: {scope: [x]}"
     expected = Impersonation(user="jane", uid="7", groups=("a", "b"), extra={"scope": ("x",)})
     assert load(tmp_path, text(user)).impersonation == expected
@@ -215,7 +215,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("content", "message"), WRONG)
-def test_what_is_said_about_wrong_files(tmp_path: Path, content: str, message: str | None) -> None:
+def test_kubeconfig_mistakes_are_reported(tmp_path: Path, content: str, message: str | None) -> None:
     if message is None:
         load(tmp_path, content)
         return
@@ -230,7 +230,7 @@ def test_every_wrong_field_is_named(tmp_path: Path) -> None:
         load(tmp_path, text("token: 1\nusername: [x]"))
 
 
-def test_no_file_at_all(tmp_path: Path) -> None:
+def test_missing_kubeconfig_is_reported(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no kubeconfig found"):
         load_kubeconfig(env={"HOME": str(tmp_path)})
     with pytest.raises(ConfigError, match=r"kubeconfig .*/nowhere: No such file"):
@@ -254,7 +254,7 @@ def account(tmp_path: Path) -> Path:
         pytest.param("fd00::1", "https://[fd00::1]:443", id="IPv6"),
     ],
 )
-async def test_in_cluster(account: Path, host: str, server: str) -> None:
+async def test_in_cluster_configuration_is_read(account: Path, host: str, server: str) -> None:
     env = {"KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": "443"}
     config = in_cluster(env, account)
     assert (config.server, config.authority, config.namespace) == (server, b"CA", "restow-system")
@@ -265,7 +265,7 @@ async def test_in_cluster(account: Path, host: str, server: str) -> None:
     assert (await config.credentials.current(200)).authorization == "Bearer t2"
 
 
-def test_not_in_a_cluster(account: Path) -> None:
+def test_in_cluster_configuration_outside_a_cluster_is_refused(account: Path) -> None:
     with pytest.raises(ConfigError, match="KUBERNETES_SERVICE_HOST"):
         in_cluster({}, account)
 

@@ -141,7 +141,7 @@ async def test_through_a_proxy_the_server_is_still_verified(folder: Path) -> Non
     assert asked == [f"CONNECT 127.0.0.1:{port} HTTP/1.1".encode()] * 2
 
 
-async def test_insecure_trusts_anyone(folder: Path) -> None:
+async def test_insecure_skips_certificate_verification(folder: Path) -> None:
     async with serving(who, server_context(folder)) as port:
         assert await ask(port, insecure=True) == "nobody"
 
@@ -159,7 +159,7 @@ class Changing:
         return False
 
 
-async def test_the_client_certificate_is_shown_and_a_new_one_replaces_it(folder: Path) -> None:
+async def test_client_certificate_is_sent_and_a_renewed_certificate_replaces_it(folder: Path) -> None:
     credentials = Changing(*(certificate(folder, name) for name in ("jane", "jane", "john")))
     async with serving(who, server_context(folder, ask=True)) as port:
         config = ClusterConfig(

@@ -44,7 +44,7 @@ MISSING = {"kind": "Status", "code": 404, "reason": "NotFound", "message": 'pods
 BUDGET = {"code": 429, "reason": "TooManyRequests", "details": {"causes": [{"reason": "DisruptionBudget"}]}}
 
 
-async def test_a_call_is_one_http_request() -> None:
+async def test_call_is_a_single_http_request() -> None:
     warning = say('{"kind":"Pod"}', 201, headers={"Warning": '299 - "old"'})
     async with connected(warning, credentials=StaticCredentials(Identity.bearer("t"))) as (api, script):
         patch = Request(verb="patch", resource=PODS, name="a", content_type=MERGE_PATCH, body=b"{}")
@@ -60,7 +60,7 @@ async def test_a_call_is_one_http_request() -> None:
     assert script.bodies == [b"{}"]
 
 
-async def test_odd_characters_arrive_as_they_were_meant() -> None:
+async def test_odd_characters_in_paths_and_queries_are_quoted() -> None:
     odd = "a/../b%2F ?#&=+;:@é\\"
     async with connected(say()) as (api, script):
         await api.call(Request(verb="list", resource=PODS, namespace=odd, query={"continue": odd, "x": "%41"}))
@@ -99,7 +99,7 @@ STORIES = [
 
 
 @pytest.mark.parametrize(("request_", "answers", "error", "tries"), STORIES)
-async def test_what_is_tried_again(
+async def test_failed_request_is_retried_when_safe(
     request_: Request, answers: list[Callable[..., Any]], error: type[ApiError] | None, tries: int
 ) -> None:
     async with connected(*answers) as (api, script):
@@ -112,7 +112,7 @@ async def test_what_is_tried_again(
 
 
 @pytest.mark.parametrize("request_", [GET, Request(verb="list", resource=PODS, query={"limit": "5"})])
-async def test_what_is_no_api_server_is_told_by_its_address_and_by_what_it_does_not_have(request_: Request) -> None:
+async def test_server_without_kubernetes_api_is_reported_with_its_address(request_: Request) -> None:
     async with connected(say("<h1>Not Found</h1>", 404, content_type="text/html")) as (api, _):
         with pytest.raises(
             NotKubernetes, match=rf"^{api.config.server} is not a Kubernetes API .* /api/v1/[a-z/]+ is not"
@@ -177,7 +177,7 @@ async def test_a_server_that_does_not_answer() -> None:
             await api.call(GET)
 
 
-async def test_a_server_that_is_not_there_had_no_effect_and_says_where() -> None:
+async def test_unreachable_server_is_reported_with_its_address() -> None:
     async with connected(say()) as (api, _):
         pass
     message = r"create pods shop: cannot connect to http://127\.0\.0\.1:\d+: Connection refused$"
@@ -186,7 +186,7 @@ async def test_a_server_that_is_not_there_had_no_effect_and_says_where() -> None
     await api.close()
 
 
-async def test_proxies_and_impersonation() -> None:
+async def test_proxy_and_impersonation_headers_are_used() -> None:
     someone = Impersonation(user="jane", groups=("a", "b"))
     async with connected(say(), impersonation=someone) as (direct, script):
         config = msgspec.structs.replace(direct.config, server="http://cluster.invalid", proxy=direct.config.server)
@@ -246,7 +246,7 @@ async def lines(api: Any, request: Request = WATCH) -> list[bytes]:
     return [line async for line in api.watch(request)]
 
 
-async def test_a_watch_streams_lines_however_they_are_cut() -> None:
+async def test_watch_yields_lines_wherever_chunks_are_cut() -> None:
     async with connected(stream(b'{"a":', b'1}\n{"b"', b":2}\n\n")) as (api, script):
         assert await lines(api) == [b'{"a":1}', b'{"b":2}']
     assert script.requests[0].path_qs == "/api/v1/pods?resourceVersion=5&watch=true"
@@ -288,7 +288,7 @@ async def test_a_watch_that_does_not_start_raises(answer: Callable[..., Any], er
             await lines(api)
 
 
-async def test_leaving_a_watch_early_closes_it() -> None:
+async def test_watch_closed_early_closes_its_connection() -> None:
     gone = asyncio.Event()
 
     async def answer(request: web.BaseRequest) -> web.StreamResponse:

@@ -158,7 +158,7 @@ VALUES = st.one_of(st.text(max_size=6), st.sampled_from(["-1", "0", "1", "true",
 
 @given(query=st.dictionaries(st.sampled_from(QUERY_NAMES), VALUES, max_size=4))
 @settings(max_examples=40, deadline=None)
-def test_a_query_of_anything(query: dict[str, str]) -> None:
+def test_random_queries_are_answered_with_a_status(query: dict[str, str]) -> None:
     async def story() -> None:
         cluster = await filled()
         requests: list[tuple[Any, str | None]] = [("list", None), ("get", "p"), ("delete", "p")]

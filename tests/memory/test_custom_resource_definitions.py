@@ -43,7 +43,7 @@ async def test_its_objects_are_served_and_listed_with_their_kind(cluster: Cluste
     assert (listed["kind"], listed["items"][0]["kind"]) == ("WidgetList", "Widget")
 
 
-async def test_the_table_shows_it_with_its_columns(cluster: Cluster) -> None:
+async def test_served_resource_has_its_printer_columns(cluster: Cluster) -> None:
     columns = [{"name": "Size", "type": "integer", "jsonPath": ".spec.size"}]
     await define(cluster, additionalPrinterColumns=columns)
     (served,) = [each for each in cluster.api.resources() if each.resource == WIDGETS]
@@ -61,7 +61,7 @@ async def test_the_table_shows_it_with_its_columns(cluster: Cluster) -> None:
     ],
     ids=["status is a field like others", "status is kept apart", "a change", "a label"],
 )
-async def test_generations_count_changes_of_what_is_wanted(
+async def test_generation_counts_changes_outside_metadata_and_status(
     cluster: Cluster, subresources: Any, change: Any, generation: int, status: Any
 ) -> None:
     await define(cluster, subresources=subresources)
@@ -70,7 +70,7 @@ async def test_generations_count_changes_of_what_is_wanted(
     assert (patched["metadata"]["generation"], patched.get("status")) == (generation, status)
 
 
-async def test_a_status_write_changes_nothing_else(cluster: Cluster) -> None:
+async def test_custom_status_write_changes_only_the_status(cluster: Cluster) -> None:
     await define(cluster, subresources={"status": {}})
     await cluster.create(WIDGETS, widget(spec={"size": 1}, status={"ignored": True}))
     change = {"metadata": {"labels": {"a": "b"}}, "spec": {"size": 2}, "status": {"x": 1}}
@@ -108,7 +108,7 @@ async def test_versions_differ_in_their_name_alone(cluster: Cluster) -> None:
     assert event["object"]["apiVersion"] == "example.com/v2"
 
 
-async def test_selectable_fields_select(cluster: Cluster) -> None:
+async def test_selectable_fields_work_in_field_selectors(cluster: Cluster) -> None:
     await define(cluster, selectableFields=[{"jsonPath": ".spec.color"}])
     for name, color in (("a", "red"), ("b", "blue")):
         await cluster.create(WIDGETS, widget(name, spec={"color": color}))
@@ -144,7 +144,7 @@ async def test_a_definition_can_come_back(cluster: Cluster) -> None:
     assert event["object"]["code"] == 410  # what happened in between is not known any more
 
 
-async def test_a_definition_that_serves_nothing_keeps_nobody_waiting(cluster: Cluster) -> None:
+async def test_unserved_definition_is_deleted_without_waiting(cluster: Cluster) -> None:
     await define(cluster)
     await cluster.create("namespaces", namespace("ns"))
     await cluster.create(WIDGETS, widget(), namespace="ns")

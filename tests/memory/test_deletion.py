@@ -18,7 +18,7 @@ async def bound(cluster: Cluster, **parts: Any) -> None:
     await cluster.bind("a")
 
 
-async def test_a_plain_object_goes_and_a_status_says_so(cluster: Cluster) -> None:
+async def test_deleting_a_plain_object_returns_a_status(cluster: Cluster) -> None:
     created = await cluster.create("configmaps", config_map())
     answer = await cluster.delete("configmaps", "a")
     assert (answer["kind"], answer["status"]) == ("Status", "Success")
@@ -45,7 +45,7 @@ async def test_a_bound_pod_gets_its_grace(cluster: Cluster, spec: Any, options: 
 
 
 @pytest.mark.parametrize(("again", "seconds"), [(None, 30), (50, 30), (10, 10)], ids=["no change", "longer", "shorter"])
-async def test_grace_can_only_shrink(cluster: Cluster, again: int | None, seconds: int) -> None:
+async def test_grace_period_can_only_be_shortened(cluster: Cluster, again: int | None, seconds: int) -> None:
     await bound(cluster)
     first = await cluster.delete("pods", "a")
     second = await cluster.delete("pods", "a", {} if again is None else {"gracePeriodSeconds": again})
@@ -85,7 +85,7 @@ async def test_a_pod_without_finalizers_keeps_its_grace(cluster: Cluster) -> Non
     assert await cluster.names("pods") == ["a"]
 
 
-async def test_no_finalizer_is_added_to_what_is_going(cluster: Cluster) -> None:
+async def test_finalizer_cannot_be_added_to_a_terminating_object(cluster: Cluster) -> None:
     await cluster.create("configmaps", config_map(finalizers=HELD))
     await cluster.delete("configmaps", "a")
     more = {"metadata": {"finalizers": [*HELD, "example.com/more"]}}
@@ -94,7 +94,7 @@ async def test_no_finalizer_is_added_to_what_is_going(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize("must", [{"uid": "another"}, {"resourceVersion": "1"}], ids=["uid", "version"])
-async def test_preconditions_protect(cluster: Cluster, must: Document) -> None:
+async def test_failed_delete_precondition_conflicts(cluster: Cluster, must: Document) -> None:
     await cluster.create("configmaps", config_map())
     with pytest.raises(Conflict, match=r'cannot be fulfilled on ConfigMap "a": the .* in the precondition'):
         await cluster.delete("configmaps", "a", {"preconditions": must})
@@ -129,14 +129,14 @@ async def test_options_may_come_in_the_query(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize("finalizers", [[], HELD], ids=["at once", "held"])
-async def test_a_dry_run_deletes_nothing(cluster: Cluster, finalizers: list[str]) -> None:
+async def test_dry_run_delete_deletes_nothing(cluster: Cluster, finalizers: list[str]) -> None:
     await cluster.create("configmaps", config_map(finalizers=finalizers))
     version = cluster.api.version
     await cluster.delete("configmaps", "a", dryRun="All")
     assert cluster.api.version == version
 
 
-async def test_a_body_hides_the_query(cluster: Cluster) -> None:
+async def test_delete_options_in_the_body_override_the_query(cluster: Cluster) -> None:
     await cluster.create("configmaps", config_map())
     await cluster.delete("configmaps", "a", {"kind": "DeleteOptions"}, dryRun="All")
     assert await cluster.names("configmaps") == []
@@ -159,7 +159,7 @@ async def test_orphans_of_a_replication_controller_are_the_default(cluster: Clus
 
 
 @pytest.mark.parametrize("seconds", [10**12, 2**63 - 1])
-async def test_a_grace_period_beyond_the_calendar_ends_with_it(cluster: Cluster, seconds: int) -> None:
+async def test_grace_period_beyond_the_last_date_is_cut(cluster: Cluster, seconds: int) -> None:
     await bound(cluster, spec={"terminationGracePeriodSeconds": seconds})
     deleted = (await cluster.delete("pods", "a"))["metadata"]
     assert (deleted["deletionTimestamp"], deleted["deletionGracePeriodSeconds"]) == ("9999-12-31T23:59:59Z", seconds)

@@ -14,7 +14,7 @@ def event(name: str) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "Event", "metadata": {"name": name}, "involvedObject": about}
 
 
-async def test_old_events_go_and_those_that_are_written_again_stay() -> None:
+async def test_events_expire_after_their_last_write() -> None:
     cluster = Cluster(ServerSettings(event_seconds=3600))
     for name in ("old", "repeated"):
         await cluster.create("events", event(name))

@@ -47,7 +47,7 @@ async def deleting(cluster: Cluster) -> bool:
     return "deletionTimestamp" in (await cluster.get("pods", "a"))["metadata"]
 
 
-async def test_without_a_budget_it_is_marked_and_deleted(cluster: Cluster) -> None:
+async def test_eviction_without_a_budget_marks_and_deletes_the_pod(cluster: Cluster) -> None:
     await running(cluster)
     assert (await evict(cluster))["status"] == "Success"
     found = await cluster.get("pods", "a")
@@ -56,7 +56,7 @@ async def test_without_a_budget_it_is_marked_and_deleted(cluster: Cluster) -> No
     assert (mark["type"], mark["reason"]) == ("DisruptionTarget", "EvictionByEvictionAPI")
 
 
-async def test_a_budget_is_used_up(cluster: Cluster) -> None:
+async def test_evictions_use_up_the_budget(cluster: Cluster) -> None:
     await running(cluster)
     await guarded(cluster, HEALTHY)
     await evict(cluster)
@@ -76,7 +76,7 @@ async def test_a_budget_is_used_up(cluster: Cluster) -> None:
     ],
     ids=["nothing left", "not observed yet", "held back"],
 )
-async def test_a_budget_that_does_not_allow_it(
+async def test_eviction_beyond_the_budget_is_refused(
     cluster: Cluster, status: Document, words: str, retry: int | None
 ) -> None:
     before = await running(cluster)
@@ -135,7 +135,7 @@ async def test_a_pod_on_its_way_out_needs_no_budget(cluster: Cluster) -> None:
     assert marks[-1]["type"] == "DisruptionTarget"
 
 
-async def test_two_budgets_are_one_too_many(cluster: Cluster) -> None:
+async def test_eviction_under_two_budgets_is_refused(cluster: Cluster) -> None:
     await running(cluster)
     for name in ("b", "c"):
         await guarded(cluster, HEALTHY, name)
@@ -149,7 +149,7 @@ async def test_two_budgets_are_one_too_many(cluster: Cluster) -> None:
     [({"disruptionsAllowed": -1}, "negative"), ({"disruptedPods": {str(n): "x" for n in range(2001)}}, "too big")],
     ids=["negative", "too many under way"],
 )
-async def test_a_broken_budget_forbids(cluster: Cluster, status: Document, words: str) -> None:
+async def test_eviction_under_a_broken_budget_is_refused(cluster: Cluster, status: Document, words: str) -> None:
     await running(cluster)
     if "disruptedPods" in status:
         status = {"disruptedPods": dict.fromkeys(status["disruptedPods"], "2026-01-01T00:00:00Z")}
@@ -159,7 +159,7 @@ async def test_a_broken_budget_forbids(cluster: Cluster, status: Document, words
 
 
 @pytest.mark.parametrize("how", [{"dryRun": "All"}, {"dry_run": True}], ids=["query", "body"])
-async def test_a_dry_run_changes_nothing(cluster: Cluster, how: Document) -> None:
+async def test_dry_run_eviction_changes_nothing(cluster: Cluster, how: Document) -> None:
     before = await running(cluster)
     await guarded(cluster, HEALTHY)
     version = cluster.api.version
@@ -195,7 +195,7 @@ async def test_a_precondition_on_the_version_survives_the_mark(cluster: Cluster)
     assert await deleting(cluster)
 
 
-async def test_the_name_must_agree(cluster: Cluster) -> None:
+async def test_eviction_with_another_name_is_refused(cluster: Cluster) -> None:
     await running(cluster)
     with pytest.raises(Invalid, match="name in URL does not match"):
         await evict(cluster, "another")

@@ -67,7 +67,7 @@ async def test_dependents_that_do_not_block_are_not_waited_for(cluster: Cluster)
     assert "deletionTimestamp" in (await cluster.get("configmaps", "b"))["metadata"]
 
 
-async def test_one_owner_of_two_is_enough_to_stay(cluster: Cluster) -> None:
+async def test_object_stays_while_one_of_two_owners_exists(cluster: Cluster) -> None:
     first = await cluster.create("configmaps", config_map("first"))
     second = await cluster.create("configmaps", config_map("second"))
     await cluster.create("configmaps", config_map("child", ownerReferences=[owner(first), owner(second)]))
@@ -122,7 +122,7 @@ POLICIES = st.sampled_from(["Background", "Foreground", "Orphan"])
 
 @given(edges=EDGES, deletions=st.lists(st.tuples(st.sampled_from(NAMES), POLICIES), max_size=4))
 @settings(max_examples=60, deadline=None)
-def test_nobody_outlives_all_owners_and_nobody_else_goes(edges: Any, deletions: Any) -> None:
+def test_exactly_the_objects_without_a_living_owner_are_collected(edges: Any, deletions: Any) -> None:
     async def story() -> None:
         cluster = Cluster()
         owners: dict[str, set[str]] = {}
@@ -152,7 +152,7 @@ def expected(left: set[str], owners: Owners, gone: str, *, orphan: bool) -> tupl
 
 
 @pytest.mark.parametrize("policy", ["Foreground", "Background", "Orphan"])
-async def test_owners_in_a_circle_end(cluster: Cluster, policy: str) -> None:
+async def test_cycle_of_owners_is_collected(cluster: Cluster, policy: str) -> None:
     first = await cluster.create("configmaps", config_map("a"))
     second = await cluster.create("configmaps", config_map("b", ownerReferences=[owner(first, block=True)]))
     third = await cluster.create("configmaps", config_map("c", ownerReferences=[owner(second, block=True)]))
@@ -163,7 +163,7 @@ async def test_owners_in_a_circle_end(cluster: Cluster, policy: str) -> None:
     assert await cluster.names("configmaps") == ([] if policy != "Orphan" else ["b", "c"])
 
 
-async def test_an_object_that_owns_itself_stops_nobody(cluster: Cluster) -> None:
+async def test_object_that_owns_itself_does_not_block_the_collector(cluster: Cluster) -> None:
     itself = await cluster.create("configmaps", config_map("a"))
     owned = {"metadata": {"ownerReferences": [owner(itself, block=True)]}}
     await cluster.call("patch", "configmaps", "a", owned, content_type=MERGE_PATCH)

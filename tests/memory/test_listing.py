@@ -39,7 +39,7 @@ async def test_all_namespaces_are_ordered_by_their_paths(cluster: Cluster) -> No
     assert places == ["team-a", "team"]  # as etcd: "team-a/a" comes before "team/a"
 
 
-async def test_pages_cover_the_list_and_count_what_is_left(cluster: Cluster) -> None:
+async def test_list_pages_cover_the_list_and_count_remaining_items(cluster: Cluster) -> None:
     await fill(cluster)
     found = await pages(cluster, 2)
     assert [names(page) for page in found] == ["ab", "cd", "e"]
@@ -69,7 +69,7 @@ async def test_later_pages_show_the_first_page_s_moment(cluster: Cluster) -> Non
     limit=st.integers(1, 4),
 )
 @settings(max_examples=50, deadline=None)
-def test_pages_are_one_snapshot_whatever_is_written_between_them(steps: Any, limit: int) -> None:
+def test_list_pages_show_a_single_snapshot(steps: Any, limit: int) -> None:
     async def story() -> None:
         cluster = Cluster()
         await fill(cluster, "bdf")
@@ -119,7 +119,7 @@ async def test_an_expired_token_offers_the_present(cluster: Cluster) -> None:
     ],
     ids=lambda value: str(value) if isinstance(value, dict) else None,
 )
-async def test_bad_options_are_refused(cluster: Cluster, query: dict[str, str], code: int, words: str) -> None:
+async def test_bad_list_options_are_refused(cluster: Cluster, query: dict[str, str], code: int, words: str) -> None:
     with pytest.raises(Invalid, match=words) as refused:
         await cluster.call("list", "configmaps", **query)
     assert refused.value.status.code == code
@@ -142,7 +142,7 @@ async def test_an_exact_version_too_old_is_gone(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize(("verb", "name"), [("list", None), ("get", "a")])
-async def test_the_future_times_out(cluster: Cluster, verb: Any, name: str | None) -> None:
+async def test_list_at_a_future_version_times_out(cluster: Cluster, verb: Any, name: str | None) -> None:
     await fill(cluster, "a")
     with pytest.raises(OutcomeUnknown, match="Too large resource version: 999, current: ") as refused:
         await cluster.call(verb, "configmaps", name, resourceVersion="999")

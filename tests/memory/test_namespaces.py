@@ -14,21 +14,21 @@ async def test_a_fresh_cluster_has_its_namespaces_and_priorities(cluster: Cluste
     assert await cluster.names("priorityclasses") == ["system-cluster-critical", "system-node-critical"]
 
 
-async def test_a_new_one_is_active_labelled_and_held(cluster: Cluster) -> None:
+async def test_new_namespace_is_active_labelled_and_has_its_finalizer(cluster: Cluster) -> None:
     created = await cluster.create("namespaces", namespace("team"))
     assert created["status"] == {"phase": "Active"}
     assert created["spec"] == {"finalizers": ["kubernetes"]}
     assert created["metadata"]["labels"] == {"kubernetes.io/metadata.name": "team"}
 
 
-async def test_an_empty_one_goes(cluster: Cluster) -> None:
+async def test_empty_namespace_is_removed(cluster: Cluster) -> None:
     await cluster.create("namespaces", namespace("team"))
     deleting = await cluster.delete("namespaces", "team")
     assert deleting["status"]["phase"] == "Terminating"
     assert "team" not in await cluster.names("namespaces")
 
 
-async def test_it_goes_when_its_content_is_gone(cluster: Cluster) -> None:
+async def test_namespace_is_removed_after_its_content(cluster: Cluster) -> None:
     await cluster.create("namespaces", namespace("team"))
     held = config_map("held", finalizers=["example.com/hold"])
     for body in (held, config_map("free")):
@@ -41,7 +41,7 @@ async def test_it_goes_when_its_content_is_gone(cluster: Cluster) -> None:
     assert "team" not in await cluster.names("namespaces")
 
 
-async def test_a_terminating_one_takes_nothing_new(cluster: Cluster) -> None:
+async def test_terminating_namespace_refuses_new_objects(cluster: Cluster) -> None:
     await cluster.create("namespaces", namespace("team"))
     await cluster.create("configmaps", config_map(finalizers=["example.com/hold"]), namespace="team")
     await cluster.delete("namespaces", "team")
@@ -54,18 +54,18 @@ async def test_a_terminating_one_takes_nothing_new(cluster: Cluster) -> None:
         await cluster.delete("namespaces", "team")
 
 
-async def test_one_that_does_not_exist_takes_nothing(cluster: Cluster) -> None:
+async def test_object_in_a_missing_namespace_is_refused(cluster: Cluster) -> None:
     with pytest.raises(NotFound, match='namespaces "nowhere" not found'):
         await cluster.create("pods", pod(), namespace="nowhere")
 
 
 @pytest.mark.parametrize("name", ["default", "kube-public", "kube-system"])
-async def test_some_live_for_ever(cluster: Cluster, name: str) -> None:
+async def test_system_namespaces_cannot_be_deleted(cluster: Cluster, name: str) -> None:
     with pytest.raises(Forbidden, match="this namespace may not be deleted"):
         await cluster.delete("namespaces", name)
 
 
-async def test_somebody_else_may_finalize_it() -> None:
+async def test_namespace_can_be_finalized_by_a_client() -> None:
     cluster = Cluster(ServerSettings(end_namespaces=False))
     await cluster.create("namespaces", namespace("team"))
     await cluster.create("configmaps", config_map(), namespace="team")

@@ -71,13 +71,13 @@ async def test_a_priority_out_of_thin_air_is_forbidden(cluster: Cluster, spec: D
         await cluster.create("pods", pod(spec=spec))
 
 
-async def test_there_is_one_default_class(cluster: Cluster) -> None:
+async def test_single_default_storage_class_is_used(cluster: Cluster) -> None:
     await cluster.create("priorityclasses", priority_class("usual", 5, globalDefault=True))
     with pytest.raises(Forbidden, match="PriorityClass usual is already marked as default"):
         await cluster.create("priorityclasses", priority_class("another", 6, globalDefault=True))
 
 
-async def test_a_replacement_keeps_what_admission_added(cluster: Cluster) -> None:
+async def test_pod_update_keeps_fields_set_by_admission(cluster: Cluster) -> None:
     created = await cluster.create("pods", pod())
     replaced = await cluster.call("replace", "pods", "a", pod())
     assert replaced["spec"] == created["spec"]
@@ -98,7 +98,7 @@ async def bind(cluster: Cluster, binding: Document, **options: Any) -> Document:
     return await cluster.call("create", "pods", "a", binding, sub="binding", **options)
 
 
-async def test_binding_is_one_write(cluster: Cluster) -> None:
+async def test_binding_is_a_single_write(cluster: Cluster) -> None:
     created = await cluster.create("pods", pod(annotations={"kept": "1"}))
     await cluster.set_status("pods", "a", {"phase": "Pending", "nominatedNodeName": "n0"})
     version = cluster.api.version
@@ -123,13 +123,13 @@ async def test_binding_is_one_write(cluster: Cluster) -> None:
     ],
     ids=["another name", "no target", "not a node", "another pod"],
 )
-async def test_a_bad_binding_is_refused(cluster: Cluster, binding: Document, error: Any, words: str) -> None:
+async def test_bad_binding_is_refused(cluster: Cluster, binding: Document, error: Any, words: str) -> None:
     await cluster.create("pods", pod())
     with pytest.raises(error, match=words):
         await bind(cluster, binding)
 
 
-async def test_a_pod_is_bound_once(cluster: Cluster) -> None:
+async def test_pod_cannot_be_bound_twice(cluster: Cluster) -> None:
     await cluster.create("pods", pod())
     await cluster.bind("a", "n1")
     with pytest.raises(Conflict, match='on pods/binding "a": pod a is already assigned to node "n1"'):
@@ -166,7 +166,7 @@ async def test_scale_reads_and_writes_replicas(cluster: Cluster) -> None:
         ({"kind": "Deployment"}, 400, "takes an autoscaling/v1 Scale"),
     ],
 )
-async def test_a_bad_scale_is_refused(cluster: Cluster, change: Document, code: int, words: str) -> None:
+async def test_bad_scale_is_refused(cluster: Cluster, change: Document, code: int, words: str) -> None:
     await cluster.create("deployments", deployment())
     with pytest.raises(Invalid, match=words) as refused:
         await cluster.call("patch", "deployments", "d", change, sub="scale", content_type=MERGE_PATCH)
@@ -191,16 +191,16 @@ async def test_custom_resources_scale_by_their_own_paths(cluster: Cluster) -> No
         ("subjectaccessreviews", {"allowed": True}),
     ],
 )
-async def test_everything_is_allowed(cluster: Cluster, resource: str, expected: Document) -> None:
+async def test_access_review_allows_everything(cluster: Cluster, resource: str, expected: Document) -> None:
     assert (await cluster.create(resource, {"spec": {}}))["status"] == expected
 
 
-async def test_one_can_ask_who_one_is(cluster: Cluster) -> None:
+async def test_self_subject_review_names_the_user(cluster: Cluster) -> None:
     answer = await cluster.create("selfsubjectreviews", {})
     assert "system:masters" in answer["status"]["userInfo"]["groups"]
 
 
-async def test_a_token_expires(cluster: Cluster) -> None:
+async def test_service_account_token_expires(cluster: Cluster) -> None:
     accounts = Resource("", "v1", "serviceaccounts")
     await cluster.create(accounts, {"metadata": {"name": "robot"}})
     made = await cluster.call("create", accounts, "robot", {"spec": {"expirationSeconds": 600}}, sub="token")
@@ -213,7 +213,7 @@ async def test_a_token_expires(cluster: Cluster) -> None:
 METRICS = Resource("metrics.k8s.io", "v1beta1", "pods")
 
 
-async def test_usage_is_what_the_function_says() -> None:
+async def test_metrics_come_from_the_injected_source() -> None:
     measured = [{"metadata": {"name": "a", "namespace": "default"}, "containers": []}]
     cluster = Cluster(measure=lambda plural: measured if plural == "pods" else [])
     assert (await cluster.get(METRICS, "a"))["kind"] == "PodMetrics"
@@ -223,6 +223,6 @@ async def test_usage_is_what_the_function_says() -> None:
         await cluster.get(METRICS, "b")
 
 
-async def test_usage_is_not_found_when_nobody_measures(cluster: Cluster) -> None:
+async def test_metrics_are_not_found_without_measurements(cluster: Cluster) -> None:
     with pytest.raises(NotFound):
         await cluster.names(METRICS)

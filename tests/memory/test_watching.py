@@ -19,13 +19,13 @@ from tests.memory.cluster import RESOURCES, Cluster, collect, config_map, pod, t
 NEWEST = {"resourceVersionMatch": "NotOlderThan"}
 
 
-async def test_without_a_version_it_starts_with_the_present(cluster: Cluster) -> None:
+async def test_watch_without_a_version_starts_with_the_present_objects(cluster: Cluster) -> None:
     for name in ("b", "a"):
         await cluster.create("configmaps", config_map(name))
     assert told(await collect(cluster.events("configmaps"), 2)) == [("ADDED", "a"), ("ADDED", "b")]
 
 
-async def test_from_a_version_it_sends_what_came_after(cluster: Cluster) -> None:
+async def test_watch_from_a_version_sends_later_events(cluster: Cluster) -> None:
     version = (await cluster.create("configmaps", config_map("a")))["metadata"]["resourceVersion"]
     await cluster.create("configmaps", config_map("b"))
     await cluster.delete("configmaps", "a")
@@ -59,7 +59,7 @@ async def test_a_selection_is_entered_and_left(
     assert [event["type"] for event in events] == [*expected, "ADDED"]
 
 
-async def test_an_object_that_leaves_is_sent_as_it_was_at_the_new_version(cluster: Cluster) -> None:
+async def test_object_that_leaves_the_selection_is_sent_as_deleted_at_the_new_version(cluster: Cluster) -> None:
     created = await cluster.create("configmaps", config_map(labels={"app": "web"}))
     change = {"metadata": {"labels": {"app": "db"}}}
     moved = await cluster.call("patch", "configmaps", "a", change, content_type=MERGE_PATCH)
@@ -89,7 +89,7 @@ async def test_initial_events_end_with_a_bookmark(cluster: Cluster) -> None:
     ],
     ids=["initial without match", "match without initial", "not a version", "bad selector", "from the future"],
 )
-async def test_bad_options_are_refused(cluster: Cluster, query: dict[str, str], error: Any, words: str) -> None:
+async def test_bad_watch_options_are_refused(cluster: Cluster, query: dict[str, str], error: Any, words: str) -> None:
     with pytest.raises(error, match=words):
         await collect(cluster.events("configmaps", **query), 1)
 
@@ -114,7 +114,7 @@ async def test_a_watcher_too_far_behind_is_gone() -> None:
     assert [event["type"] for event in rest] == ["ERROR"]
 
 
-async def test_a_version_to_come_sends_what_comes_after_it(cluster: Cluster) -> None:
+async def test_watch_from_a_future_version_sends_later_events(cluster: Cluster) -> None:
     stream = cluster.events("configmaps", resourceVersion=str(cluster.api.version + 1))
     waiting = asyncio.ensure_future(collect(stream, 1))
     await asyncio.sleep(0)
@@ -123,7 +123,7 @@ async def test_a_version_to_come_sends_what_comes_after_it(cluster: Cluster) -> 
     assert told(await waiting) == [("ADDED", "b")]
 
 
-async def test_all_watchers_share_one_encoding(cluster: Cluster) -> None:
+async def test_watchers_share_encoded_events(cluster: Cluster) -> None:
     request = cluster.request("watch", "configmaps", resourceVersion=str(cluster.api.version))
     streams: list[Any] = [cluster.api.watch(request) for _ in range(50)]
     waiting = [asyncio.ensure_future(anext(stream)) for stream in streams]
@@ -135,7 +135,7 @@ async def test_all_watchers_share_one_encoding(cluster: Cluster) -> None:
         await stream.aclose()
 
 
-async def test_one_object_can_be_watched_by_name(cluster: Cluster) -> None:
+async def test_watch_of_a_single_object_by_name(cluster: Cluster) -> None:
     version = str(cluster.api.version)
     for name in ("a", "b"):
         await cluster.create("configmaps", config_map(name))
@@ -143,7 +143,7 @@ async def test_one_object_can_be_watched_by_name(cluster: Cluster) -> None:
     assert told(events) == [("ADDED", "b")]
 
 
-def test_it_ends_after_its_timeout_with_bookmarks_on_the_way() -> None:
+def test_watch_sends_bookmarks_and_ends_after_its_timeout() -> None:
     async def story() -> list[tuple[float, str]]:
         loop = asyncio.get_running_loop()
         api = MemoryApi(VirtualClock(), random.Random(1), ServerSettings(bookmark_seconds=60))
@@ -215,7 +215,7 @@ async def _listed(cluster: Cluster, selector: str) -> tuple[dict[str, str], str]
     return view, listed["metadata"]["resourceVersion"]
 
 
-async def test_pods_of_one_node_are_followed_by_field(cluster: Cluster) -> None:
+async def test_watch_with_field_selector_follows_pods_of_a_node(cluster: Cluster) -> None:
     version = str(cluster.api.version)
     await cluster.create("pods", pod("a"))
     await cluster.bind("a", "n1")

@@ -29,7 +29,7 @@ from restow.ports import (
 from tests.memory.cluster import RESOURCES, Cluster, SetClock, config_map, deployment, pod
 
 
-async def test_the_server_says_who_an_object_is(cluster: Cluster) -> None:
+async def test_server_sets_uid_and_creation_timestamp(cluster: Cluster) -> None:
     sent = config_map(uid="mine", creationTimestamp="2001-01-01T00:00:00Z", deletionTimestamp="2001-01-01T00:00:00Z")
     metadata = (await cluster.create("configmaps", sent))["metadata"]
     assert re.fullmatch(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}", metadata["uid"])
@@ -48,7 +48,7 @@ async def test_the_same_seed_makes_the_same_cluster() -> None:
     assert await story() == await story()
 
 
-async def test_names_are_generated(cluster: Cluster) -> None:
+async def test_generate_name_gets_a_suffix(cluster: Cluster) -> None:
     body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"generateName": "x" * 80}}
     name = (await cluster.create("configmaps", body))["metadata"]["name"]
     assert re.fullmatch(r"x{58}[bcdfghjklmnpqrstvwxz2456789]{5}", name)
@@ -134,7 +134,7 @@ async def test_a_replacement_without_a_version_wins(cluster: Cluster) -> None:
     assert replaced["metadata"]["uid"] == created["metadata"]["uid"]
 
 
-async def test_nobody_cannot_be_replaced_unless_the_kind_allows_it(cluster: Cluster) -> None:
+async def test_missing_object_cannot_be_replaced_unless_the_kind_allows_it(cluster: Cluster) -> None:
     with pytest.raises(NotFound, match='configmaps "a" not found'):
         await cluster.call("replace", "configmaps", "a", config_map())
     lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "a"}}
@@ -198,7 +198,7 @@ async def test_a_patch_may_carry_its_precondition(cluster: Cluster, metadata: An
         await cluster.call("patch", "configmaps", "a", change, content_type=MERGE_PATCH)
 
 
-async def test_a_patch_cannot_rename(cluster: Cluster) -> None:
+async def test_patch_cannot_change_the_name(cluster: Cluster) -> None:
     await cluster.create("configmaps", config_map())
     with pytest.raises(Invalid, match="does not match the name on the URL"):
         await cluster.call("patch", "configmaps", "a", {"metadata": {"name": "b"}}, content_type=MERGE_PATCH)
@@ -263,7 +263,9 @@ async def test_concurrent_writers_never_lose_an_update(cluster: Cluster) -> None
     ],
     ids=["resource", "subresource", "verb", "namespace too many", "namespace missing", "no name", "reviews"],
 )
-async def test_what_is_not_served(cluster: Cluster, request_: Request, error: Any, code: int) -> None:
+async def test_unserved_resources_and_verbs_are_refused(
+    cluster: Cluster, request_: Request, error: Any, code: int
+) -> None:
     with pytest.raises(error) as refused:
         await cluster.api.call(request_)
     assert refused.value.status.code == code

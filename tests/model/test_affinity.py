@@ -60,7 +60,7 @@ def named(operator: str, *values: str) -> dict[str, Any]:
     ],
     ids=str,
 )
-def test_one_term(term: dict[str, Any], expected: bool) -> None:
+def test_node_selector_term_matches(term: dict[str, Any], expected: bool) -> None:
     assert node_constraint(spec(term)).matches("n1", NODE) is expected
 
 
@@ -77,7 +77,7 @@ def test_one_term(term: dict[str, Any], expected: bool) -> None:
         pytest.param(spec(labelled("zone", "Near", "a"), named("In", "n1")), True, id="nor does an unreadable one"),
     ],
 )
-def test_whole_constraint(pod: PodSpec, expected: bool) -> None:
+def test_node_constraint_matches(pod: PodSpec, expected: bool) -> None:
     assert node_constraint(pod).matches("n1", NODE) is expected
 
 
@@ -92,7 +92,7 @@ def test_whole_constraint(pod: PodSpec, expected: bool) -> None:
         (spec(named("NotIn", "n1")), None),
     ],
 )
-def test_pinned_names(pod: PodSpec, names: set[str] | None) -> None:
+def test_node_names_pinned_by_match_fields(pod: PodSpec, names: set[str] | None) -> None:
     assert node_constraint(pod).pinned() == names
 
 
@@ -108,7 +108,7 @@ def test_pinned_names(pod: PodSpec, names: set[str] | None) -> None:
         (named("In", "a", "b"), "values of field 'metadata.name': expected exactly one"),
     ],
 )
-def test_unreadable_term_matches_nothing_and_says_why(term: dict[str, Any], complaint: str) -> None:
+def test_unreadable_term_matches_no_node_and_has_its_reason(term: dict[str, Any], complaint: str) -> None:
     constraint = node_constraint(spec(term))
     assert not constraint.matches("n1", NODE)
     assert constraint.problems == (complaint,)
@@ -148,7 +148,7 @@ def test_volume_without_affinity_is_anywhere() -> None:
         pytest.param([{}], set(), id="a term without conditions matches nothing, and still does not"),
     ],
 )
-def test_a_spec_is_bound_to_a_node_and_keeps_what_it_requires(terms: list[dict[str, Any]], there: set[str]) -> None:
+def test_spec_pinned_to_a_node_keeps_its_requirements(terms: list[dict[str, Any]], there: set[str]) -> None:
     bound = bound_to(spec(*terms) if terms else PodSpec(), "n1", but_not="n2")
     assert {name for name in ("n1", "n2", "n3") if node_constraint(bound).matches(name, NODE)} == there
     assert names_of(bound) == ({"n1"} if terms != [{}] else set())

@@ -59,7 +59,7 @@ def nodes(schema: Schema, path: str = "") -> Iterator[tuple[str, Schema]]:
 
 
 @pytest.mark.parametrize("kind", OWN_KINDS, ids=str)
-def test_schemas_are_structural(kind: Kind[Any]) -> None:
+def test_crd_schemas_are_structural(kind: Kind[Any]) -> None:
     for path, schema in nodes(schema_of(kind)):
         untyped = schema.get("x-kubernetes-int-or-string") or schema.get("x-kubernetes-preserve-unknown-fields")
         assert "type" in schema or untyped, path
@@ -82,7 +82,7 @@ def test_schemas_are_structural(kind: Kind[Any]) -> None:
     ],
     ids=str,
 )
-def test_names_scope_and_status(kind: Kind[Any], name: str, scope: str, short: str) -> None:
+def test_crd_names_scope_and_status(kind: Kind[Any], name: str, scope: str, short: str) -> None:
     definition, version = DEFINITIONS[name], version_of(kind)
     assert definition["spec"]["scope"] == scope
     assert short in definition["spec"]["names"]["shortNames"]
@@ -134,7 +134,7 @@ def test_names_scope_and_status(kind: Kind[Any], name: str, scope: str, short: s
         ),
     ],
 )
-def test_what_kubectl_shows_always_and_wide(kind: Kind[Any], always: dict[str, str], wide: dict[str, str]) -> None:
+def test_printer_columns_of_our_kinds(kind: Kind[Any], always: dict[str, str], wide: dict[str, str]) -> None:
     columns = version_of(kind)["additionalPrinterColumns"]
     assert [(one["name"], one["jsonPath"], one.get("priority", 0)) for one in columns] == [
         *((name, path, 0) for name, path in always.items()),
@@ -177,7 +177,7 @@ def test_printer_columns_point_at_fields(kind: Kind[Any]) -> None:
     ],
     ids=str,
 )
-def test_fields(kind: Kind[Any], path: str, expected: Schema) -> None:
+def test_crd_field_schemas(kind: Kind[Any], path: str, expected: Schema) -> None:
     assert at(kind, path).items() >= expected.items()
 
 
@@ -257,7 +257,7 @@ def test_generation_is_repeatable_and_plain_json() -> None:
 @example("1e1000")
 @example("1e1001")
 @example("1e-1001")
-def test_the_quantity_pattern_accepts_what_quantities_are(text: str) -> None:
+def test_quantity_pattern_accepts_exactly_quantities(text: str) -> None:
     try:
         Quantity.parse(text)
         good = True
@@ -301,7 +301,7 @@ def test_examples_are_accepted_unchanged_and_read(name: str) -> None:
     assert again == typed
 
 
-def test_the_reservation_example_says_what_it_should() -> None:
+def test_reservation_example_has_the_documented_spec() -> None:
     (manifest,) = read_documents((EXAMPLES / "reservation.yaml").read_bytes(), "reservation.yaml")
     spec = convert(RESERVATION.type, manifest).spec
     assert (spec.ttl, spec.min_available, [task.replicas for task in present(spec.tasks)]) == ("600s", 3, [2, 1])
@@ -315,14 +315,12 @@ def test_the_uncorrected_queue_example_is_refused_with_every_path() -> None:
 
 @pytest.mark.parametrize("kind", OWN_KINDS, ids=str)
 @pytest.mark.parametrize("section", ["spec", "status"])
-def test_kubectl_explain_says_something_about_every_field_that_people_write_or_read(
-    kind: Kind[Any], section: str
-) -> None:
+def test_every_field_of_our_kinds_has_a_description(kind: Kind[Any], section: str) -> None:
     fields = at(kind, section)["properties"]
     told = {name for name, field in fields.items() if field.get("description")}
     others = {name for name, field in fields.items() if set(field) == {"x-kubernetes-preserve-unknown-fields"}}
     assert told | others == set(fields)
 
 
-def test_kubectl_explain_says_what_a_field_is_for_and_not_only_what_type_it_has() -> None:
+def test_descriptions_say_more_than_the_type() -> None:
     assert at(RESERVATION, "spec.owners[].controller")["description"].startswith("A workload")

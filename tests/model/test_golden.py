@@ -47,7 +47,7 @@ def _answer(case: dict[str, Any]) -> Any:
 
 
 @pytest.mark.parametrize("about", sorted({case["about"] for case in CASES}))
-def test_answers_are_those_of_kubernetes(about: str) -> None:
+def test_answers_match_the_go_libraries(about: str) -> None:
     cases = [case for case in CASES if case["about"] == about]
     wrong = [case for case in cases if ours(case) != (None if case["refused"] else case["answer"])]
     assert wrong == []

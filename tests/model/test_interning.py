@@ -34,7 +34,7 @@ def test_sharing_changes_nothing_that_can_be_read() -> None:
     assert shared_pods(data) == [decode(Pod, data)]
 
 
-def test_equal_parts_become_one_object() -> None:
+def test_equal_parts_become_a_single_object() -> None:
     first, second = shared_pods(pod_json("a"), pod_json("b"))
     assert first.metadata.labels is second.metadata.labels
     assert first.metadata.owner_references is second.metadata.owner_references
@@ -60,7 +60,7 @@ def test_numbers_beyond_64_bits_are_left_alone() -> None:
     assert shared_pods(data, data) == [decode(Pod, data)] * 2
 
 
-def test_a_full_table_starts_again() -> None:
+def test_full_interning_table_starts_again() -> None:
     documents = [pod_json(f"p{number}", nodeName=f"n{number}", nodeSelector={"x": str(number)}) for number in range(20)]
     assert shared_pods(*documents, limit=3) == [decode(Pod, data) for data in documents]
 

@@ -38,7 +38,7 @@ def test_gzip_and_many_yaml_documents_are_accepted() -> None:
     assert len(read_inventory(gzip.compress(text), "f").of(POD)) == 1
 
 
-def test_kinds_nobody_reads_are_counted() -> None:
+def test_unread_kinds_are_counted() -> None:
     unread = {"apiVersion": "example.com/v1", "kind": "Gadget", "metadata": {"name": "g"}}
     inventory = read_inventory(listed(unread, unread, document("Node", "n")), "f")
     assert inventory.left_out == {"Gadget": 2}
@@ -58,7 +58,7 @@ def test_kinds_nobody_reads_are_counted() -> None:
         ),
     ],
 )
-def test_what_is_wrong_is_said(data: bytes, message: str) -> None:
+def test_malformed_snapshot_files_are_reported(data: bytes, message: str) -> None:
     with pytest.raises(WireError) as caught:
         read_inventory(data, "f")
     assert message in str(caught.value)

@@ -28,13 +28,13 @@ MANY = {"containers": [{"name": "c", "resources": {"requests": {"cpu": "many"}}}
         pytest.param(NODE, {}, True, id="nothing to look at"),
     ],
 )
-def test_marks_read_or_not(kind: Kind[Any], document: dict[str, Any], readable: bool) -> None:
+def test_quantities_and_times_deep_in_an_object_are_checked(kind: Kind[Any], document: dict[str, Any], readable: bool) -> None:
     whole = {"metadata": {"name": "x"}, **document}
     assert are_readable(msgspec.convert(whole, kind.type)) is readable
     assert (not find_problems(kind.type, whole, marks=True)) is readable
 
 
-def test_what_was_read_once_still_reads_and_what_was_refused_is_refused_again() -> None:
+def test_cached_answers_are_the_same_as_the_first() -> None:
     good, bad = (msgspec.convert({"metadata": {"name": "p"}, "spec": spec}, POD.type) for spec in (CPU, MANY))
     assert [are_readable(one) for one in (good, bad, good, bad)] == [True, False, True, False]
 

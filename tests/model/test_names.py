@@ -15,31 +15,31 @@ from restow.model.names import (
 
 
 @pytest.mark.parametrize("name", ["a", "A.b_c-d", "x.io/a", "a" * 63, f"{'a' * 63}.b/c", "1"])
-def test_good_label_keys(name: str) -> None:
+def test_good_label_keys_are_accepted(name: str) -> None:
     assert qualified_name_problems(name) == ()
 
 
 @pytest.mark.parametrize(
     "name", ["", "/", "a/", "/a", "a/b/c", "-a", "a-", "a" * 64, "X.io/a", f"{'a.' * 127}/b", "a b"]
 )
-def test_bad_label_keys(name: str) -> None:
+def test_bad_label_keys_are_refused(name: str) -> None:
     assert qualified_name_problems(name)
 
 
 @pytest.mark.parametrize(
     ("value", "good"), [("", True), ("a.b_c-D", True), ("a" * 64, False), ("-", False), ("ä", False)]
 )
-def test_label_values(value: str, good: bool) -> None:
+def test_label_values_are_checked(value: str, good: bool) -> None:
     assert (label_value_problems(value) == ()) is good
 
 
 @pytest.mark.parametrize(("name", "good"), [("web-0", True), ("a.b", True), ("A", False), ("a..b", False), ("", False)])
-def test_object_names(name: str, good: bool) -> None:
+def test_object_names_are_checked(name: str, good: bool) -> None:
     assert (subdomain_problems(name) == ()) is good
 
 
 @pytest.mark.parametrize(("name", "good"), [("web-0", True), ("a.b", False), ("a" * 64, False), ("-a", False)])
-def test_namespace_names(name: str, good: bool) -> None:
+def test_namespace_names_are_checked(name: str, good: bool) -> None:
     assert (dns_label_problems(name) == ()) is good
 
 
@@ -52,6 +52,6 @@ def test_namespace_names(name: str, good: bool) -> None:
         pytest.param("…", "plan", id="nothing that a name may have"),
     ],
 )
-def test_a_title_begins_a_name(title: str, name: str) -> None:
+def test_generated_name_begins_with_its_title(title: str, name: str) -> None:
     assert stem(title, "plan") == name
     assert not dns_label_problems(f"{name}-{digest(title)}")

@@ -62,7 +62,7 @@ def test_binary_suffix_multiplies_by_its_power_of_two(suffix: str) -> None:
         (" 1Gi ", "1Gi"),
     ],
 )
-def test_canonical_text(text: str, canonical: str) -> None:
+def test_quantity_has_canonical_text(text: str, canonical: str) -> None:
     assert str(Quantity.parse(text)) == canonical
 
 
@@ -111,20 +111,20 @@ def test_int64_readings_round_away_from_zero_and_saturate(text: str, value: int,
         ("١", "quantity '١': it must start with a number"),
     ],
 )
-def test_refusal_says_what_is_wrong(text: str, complaint: str) -> None:
+def test_quantity_error_names_the_mistake(text: str, complaint: str) -> None:
     with pytest.raises(QuantityError) as refusal:
         Quantity.parse(text)
     assert str(refusal.value) == complaint
 
 
 @pytest.mark.parametrize("text", ["1 Gi", "1i", "1mi", "1K", "1e", "0x1", "1_000", "NaN", "inf", "1Gi\n1", "1ki"])
-def test_malformed_text_is_refused(text: str) -> None:
+def test_malformed_quantity_is_refused(text: str) -> None:
     with pytest.raises(QuantityError):
         Quantity.parse(text)
 
 
 @pytest.mark.parametrize("number", [True, float("inf"), float("nan")])
-def test_what_is_no_number_is_refused(number: float) -> None:
+def test_infinity_and_nan_are_refused(number: float) -> None:
     with pytest.raises(QuantityError):
         Quantity.parse(number)
 
@@ -140,11 +140,11 @@ def test_what_is_no_number_is_refused(number: float) -> None:
         ("nvidia.com/gpu", "2", 2),
     ],
 )
-def test_amount_is_in_base_units(resource: str, text: str | int, expected: int) -> None:
+def test_quantity_amount_is_in_base_units(resource: str, text: str | int, expected: int) -> None:
     assert amount(resource, text) == expected
 
 
-def test_a_boolean_is_never_mistaken_for_one() -> None:
+def test_boolean_is_not_a_quantity() -> None:
     assert amount("cpu", 1) == 1000
     with pytest.raises(QuantityError, match="a boolean is not a quantity"):
         amount("cpu", True)
@@ -161,7 +161,7 @@ def test_a_boolean_is_never_mistaken_for_one() -> None:
         ("nvidia.com/gpu", 1024, "1024"),
     ],
 )
-def test_quantity_of_prints_base_units_as_people_write_them(resource: str, base_units: int, text: str) -> None:
+def test_quantity_of_prints_base_units_in_usual_notation(resource: str, base_units: int, text: str) -> None:
     assert str(quantity_of(resource, base_units)) == text
 
 
@@ -228,7 +228,7 @@ quantities = st.builds(Quantity, st.integers(-(2**80), 2**80), st.sampled_from([
 
 
 @given(quantities, quantities, quantities)
-def test_sums_are_exact(a: Quantity, b: Quantity, c: Quantity) -> None:
+def test_quantity_sums_are_exact(a: Quantity, b: Quantity, c: Quantity) -> None:
     assert (a + b) + c == a + (b + c)
     assert a + b == b + a
     assert a + b - b == a
@@ -243,9 +243,9 @@ def test_order_is_that_of_the_amounts(a: Quantity, b: Quantity) -> None:
     assert a != b or hash(a) == hash(b)
 
 
-def test_equal_amounts_in_different_formats_are_one_key() -> None:
+def test_equal_quantities_of_different_formats_are_the_same_key() -> None:
     assert len({Quantity.parse("1Gi"), Quantity.parse("1073741824"), Quantity.parse("1073741824000m")}) == 1
 
 
-def test_zero_takes_the_format_of_what_is_added() -> None:
+def test_zero_takes_the_format_of_the_added_quantity() -> None:
     assert str(Quantity(0) + Quantity.parse("2Gi")) == "2Gi"

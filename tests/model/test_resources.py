@@ -136,7 +136,7 @@ def resized(*, has: str, allocated: str, reason: str = "") -> Request:
         ),
     ],
 )
-def test_pod_requests(given_pod: Pod, expected: dict[str, int]) -> None:
+def test_pod_requests_of_containers_init_steps_and_overhead(given_pod: Pod, expected: dict[str, int]) -> None:
     assert pod_requests(given_pod) == expected
 
 
@@ -153,7 +153,7 @@ def test_pod_requests(given_pod: Pod, expected: dict[str, int]) -> None:
         ),
     ],
 )
-def test_scored_requests(given_pod: Pod, expected: dict[str, int]) -> None:
+def test_scored_requests_use_defaults_for_missing_requests(given_pod: Pod, expected: dict[str, int]) -> None:
     assert scored_requests(given_pod) == expected
 
 
@@ -203,7 +203,7 @@ def test_a_limit_stands_for_a_request_that_is_missing_as_in_pods(written: Pod, e
     assert pod_requests(written) == expected
 
 
-def test_a_pod_that_the_api_server_completed_asks_for_the_same_while_it_is_resized() -> None:
+def test_defaulted_pod_requests_the_same_during_an_in_place_resize() -> None:
     both = {"requests": {"cpu": "1"}, "limits": {"cpu": "1"}}
     for reason, expected in (("", 3000), ("Infeasible", 3000)):
         status = resized(has="2", allocated="3", reason=reason)
@@ -216,7 +216,7 @@ def test_scoring_misses_nothing_that_is_limited() -> None:
     assert scored_requests(written) == {"cpu": 1000, "memory": 200 * 2**20}
 
 
-def test_template_requests_are_those_of_its_pods() -> None:
+def test_template_requests_equal_those_of_its_pods() -> None:
     given_pod = pod(container(cpu="1"), overhead={"cpu": "1"})
     assert template_requests(given_pod.spec) == pod_requests(given_pod)
 
@@ -238,7 +238,7 @@ def test_resources_a_scheduler_accounts_for(name: str, scheduled: bool) -> None:
     assert is_scheduled(name) is scheduled
 
 
-def test_shortages_have_numbers() -> None:
+def test_shortages_name_requested_and_free_amounts() -> None:
     short = shortages({"cpu": 1500, "memory": 2**30, "x.io/y": 0, "z": 1}, {"cpu": 1000, "memory": 2**30, "x.io/y": -1})
     assert short == [Shortage("cpu", 1500, 1000), Shortage("z", 1, 0)]
     assert str(short[0]) == "insufficient cpu (requested 1500m, available 1)"
@@ -261,7 +261,7 @@ def dense(vector: dict[str, int]) -> dict[str, int]:
 
 
 @given(vectors, vectors, vectors)
-def test_addition_is_a_group(a: dict[str, int], b: dict[str, int], c: dict[str, int]) -> None:
+def test_adding_and_subtracting_vectors_is_a_group(a: dict[str, int], b: dict[str, int], c: dict[str, int]) -> None:
     assert add(add(a, b), c) == add(a, add(b, c))
     assert add(a, b) == add(b, a)
     assert dense(subtract(add(a, b), b)) == dense(a)
@@ -276,7 +276,9 @@ def test_maximum_and_minimum_share_the_sum(a: dict[str, int], b: dict[str, int])
 
 
 @given(demands, demands, demands)
-def test_what_fits_leaves_nothing_negative(request: dict[str, int], more: dict[str, int], room: dict[str, int]) -> None:
+def test_fitting_request_leaves_no_negative_amount(
+    request: dict[str, int], more: dict[str, int], room: dict[str, int]
+) -> None:
     assert fits(request, room) is (not shortages(request, room))
     assert fits(request, room) is all(number >= 0 for number in subtract(room, request).values())
     assert fits(request, add(request, more))
@@ -321,5 +323,5 @@ def limits(request: Request, **limits: str) -> Request:
         pytest.param(pod(container(cpu="1"), resources={}), "BestEffort", id="even empty ones"),
     ],
 )
-def test_qos_class(given_pod: Pod, expected: str) -> None:
+def test_qos_class_of_pod_specs(given_pod: Pod, expected: str) -> None:
     assert qos_class(given_pod.spec) == expected

@@ -46,7 +46,7 @@ from restow.model.selectors import (
         ("a=b,a=c", {"a": "b"}, False),
     ],
 )
-def test_text_selector_matches(text: str, labels: dict[str, str], expected: bool) -> None:
+def test_selector_text_matches_labels(text: str, labels: dict[str, str], expected: bool) -> None:
     assert parse_label_selector(text).matches(labels) is expected
 
 
@@ -88,7 +88,7 @@ def test_text_selector_matches(text: str, labels: dict[str, str], expected: bool
         ),
     ],
 )
-def test_malformed_text_says_what_is_wrong(text: str, complaint: str) -> None:
+def test_malformed_selector_text_is_reported(text: str, complaint: str) -> None:
     with pytest.raises(SelectorError) as refusal:
         parse_label_selector(text)
     assert str(refusal.value) == complaint
@@ -119,7 +119,7 @@ def test_selector_in_an_object_joins_labels_and_expressions() -> None:
         (SelectorRequirement(key="", operator="Exists"), "key '': the name is empty"),
     ],
 )
-def test_malformed_expression_says_what_is_wrong(expression: SelectorRequirement, complaint: str) -> None:
+def test_malformed_selector_expression_is_reported(expression: SelectorRequirement, complaint: str) -> None:
     with pytest.raises(SelectorError) as refusal:
         label_selector(SelectorSpec(match_expressions=[expression]))
     assert str(refusal.value) == complaint
@@ -141,7 +141,7 @@ def test_selector_of_the_wrong_shape_is_refused() -> None:
         (",a=b,", (("a", False, "b"),)),
     ],
 )
-def test_field_selector_terms(text: str, terms: tuple[tuple[str, bool, str], ...]) -> None:
+def test_field_selector_is_parsed_into_terms(text: str, terms: tuple[tuple[str, bool, str], ...]) -> None:
     assert parse_field_selector(text).terms == terms
 
 

@@ -26,7 +26,7 @@ AGED = Taint(key="age", value="5", effect="NoExecute")
         pytest.param(Toleration(key="age", operator="Gt", value="3"), AGED, False, id="comparisons are off by default"),
     ],
 )
-def test_toleration_of_one_taint(toleration: Toleration, taint: Taint, expected: bool) -> None:
+def test_toleration_of_a_single_taint(toleration: Toleration, taint: Taint, expected: bool) -> None:
     assert tolerates(toleration, taint) is expected
 
 

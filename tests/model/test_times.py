@@ -31,7 +31,7 @@ from restow.model.times import (
         ("1970-01-01T00:00:00.123456Z", 0.123456),
     ],
 )
-def test_timestamps_are_read(text: str, seconds: float) -> None:
+def test_timestamps_are_parsed(text: str, seconds: float) -> None:
     assert parse_time(text) == time_of(text) == seconds
 
 
@@ -40,7 +40,7 @@ def test_timestamps_are_read(text: str, seconds: float) -> None:
     [("0001-01-01T00:00:00Z", "0001-01-01T00:00:00Z"), ("9999-12-31T23:59:59-12:00", "9999-12-31T23:59:59Z")],
     ids=["the first", "the last"],
 )
-def test_every_year_can_be_written(text: str, written: str) -> None:
+def test_every_year_can_be_formatted(text: str, written: str) -> None:
     assert format_time(parse_time(text)) == written
 
 
@@ -52,12 +52,12 @@ def test_other_timestamps_are_refused(text: str) -> None:
 
 
 @given(st.integers(0, 2**33))
-def test_whole_seconds_survive(seconds: int) -> None:
+def test_whole_seconds_survive_a_round_trip(seconds: int) -> None:
     assert parse_time(format_time(seconds)) == seconds
 
 
 @given(st.datetimes(datetime(2000, 1, 1), datetime(2100, 1, 1), timezones=st.just(UTC)))
-def test_microseconds_survive(moment: datetime) -> None:
+def test_microseconds_survive_a_round_trip(moment: datetime) -> None:
     assert abs(parse_time(format_micro_time(moment.timestamp())) - moment.timestamp()) < 2e-6
 
 
@@ -69,7 +69,7 @@ def test_metadata_times_have_whole_seconds() -> None:
     ("text", "seconds"),
     [("600s", 600), ("1h30m", 5400), ("1.5h", 5400), ("-2m", -120), ("0", 0), ("250ms", 0.25), ("1h0m0.5s", 3600.5)],
 )
-def test_durations_are_read(text: str, seconds: float) -> None:
+def test_durations_are_parsed(text: str, seconds: float) -> None:
     assert parse_duration(text) == seconds
 
 
@@ -88,5 +88,5 @@ def test_durations_are_written_as_go_does(seconds: float, text: str) -> None:
 
 
 @given(st.integers(-(10**9), 10**9))
-def test_durations_survive(milliseconds: int) -> None:
+def test_durations_survive_a_round_trip(milliseconds: int) -> None:
     assert parse_duration(format_duration(milliseconds / 1000)) == milliseconds / 1000

@@ -41,12 +41,12 @@ def test_nulls_and_unknown_fields_do_no_harm() -> None:
     assert decode(Pod, data) == Pod(metadata=ObjectMeta(name="a"))
 
 
-def test_lists_are_generic() -> None:
+def test_lists_decode_items_of_any_kind() -> None:
     pods = decode(ObjectList[Pod], b'{"metadata": {"resourceVersion": "7", "continue": "x"}, "items": [{}]}')
     assert (pods.metadata.resource_version, pods.metadata.continue_, pods.items) == ("7", "x", [Pod()])
 
 
-def test_what_is_to_be_a_time_says_so() -> None:
+def test_malformed_time_is_reported_as_such() -> None:
     written = {"metadata": {"creationTimestamp": 5}, "spec": {"podRef": {}, "ttl": 300}}
     with pytest.raises(WireError) as refusal:
         convert(PodMigrationJob, written, "job")
@@ -82,7 +82,7 @@ def test_decoding_lists_every_error_with_its_path() -> None:
     ],
     ids=["empty", "malformed", "a list", "very deep", "not UTF-8"],
 )
-def test_what_is_no_object_is_refused(data: bytes, complaint: str) -> None:
+def test_json_that_is_no_object_is_refused(data: bytes, complaint: str) -> None:
     with pytest.raises(WireError) as refusal:
         decode(Pod, data)
     assert str(refusal.value).startswith(complaint)
@@ -126,7 +126,7 @@ def test_deep_documents_are_refused() -> None:
         convert(Pod, deep)
 
 
-def test_many_errors_are_counted() -> None:
+def test_surplus_decoding_errors_are_counted() -> None:
     with pytest.raises(WireError, match=r"and 10 more$"):
         convert(Pod, {"spec": {"tolerations": [5] * 60}})
 
@@ -156,7 +156,7 @@ def test_unknown_kinds_are_explained(api_version: str, kind: str, complaint: str
     assert str(refusal.value) == complaint
 
 
-def test_known_kinds_are_found() -> None:
+def test_known_kinds_are_found_by_version_and_kind() -> None:
     assert kind_of("batch.volcano.sh/v1alpha1", "Reservation") is RESERVATION
     with pytest.raises(UnknownKind):
         kind_of("v1", "Pod", [RESERVATION])
@@ -239,7 +239,7 @@ def test_converting_any_document_gives_a_pod_or_paths(value: dict[str, Any]) -> 
         assert all(problem.path for problem in refusal.problems)
 
 
-def test_kinds_know_their_names() -> None:
+def test_kinds_have_qualified_names() -> None:
     assert (POD.api_version, POD.qualified_name) == ("v1", "pods")
     assert (RESERVATION.api_version, RESERVATION.qualified_name) == (
         "batch.volcano.sh/v1alpha1",
@@ -247,7 +247,7 @@ def test_kinds_know_their_names() -> None:
     )
 
 
-def test_what_is_wrong_does_not_keep_the_rest_from_being_read() -> None:
+def test_valid_fields_are_read_beside_invalid_ones() -> None:
     written = {"metadata": {"name": 3, "namespace": "shop"}, "spec": {"containers": [{"name": "a"}, 5]}}
     found, problems = convert_readable(Pod, written)
     assert [one.path for one in problems] == ["metadata.name", "spec.containers[1]"]
@@ -259,6 +259,6 @@ class Named(msgspec.Struct):
     size: int = 0
 
 
-def test_what_makes_no_sense_without_what_is_wrong_is_told_as_such() -> None:
+def test_members_that_depend_on_invalid_ones_are_left_out_with_them() -> None:
     with pytest.raises(WireError, match="name: expected a string"):
         convert_readable(Named, {"name": 5, "size": 3})

@@ -22,5 +22,5 @@ from restow.model.words import number_of
         ((0, "node", "stay"), "0 nodes stay"),
     ],
 )
-def test_one_is_not_written_like_several(given: tuple[int, str], told: str) -> None:
+def test_counted_nouns_have_singular_and_plural(given: tuple[int, str], told: str) -> None:
     assert number_of(*given) == told

@@ -47,7 +47,7 @@ def load(text: str) -> list[Any]:
         ("|\n  two\n  lines\n", "two\nlines\n"),
     ],
 )
-def test_scalars(text: str, value: object) -> None:
+def test_yaml_scalars_as_in_yaml_1_2(text: str, value: object) -> None:
     assert load(f"a: {text}") == [{"a": value}]
 
 
@@ -55,11 +55,11 @@ def test_documents_carry_their_first_line() -> None:
     assert list(load_documents("---\na: 1\n---\n---\n\nb: 2\n")) == [(2, {"a": 1}), (4, None), (6, {"b": 2})]
 
 
-def test_keys_are_strings() -> None:
+def test_yaml_keys_must_be_strings() -> None:
     assert load("1: a\ntrue: b\n0.5: c") == [{"1": "a", "true": "b", "0.5": "c"}]
 
 
-def test_merge_keys_and_aliases() -> None:
+def test_yaml_merge_keys_and_aliases() -> None:
     text = "base: &b {x: 1, y: 2}\nmore: &m {x: 9, z: 3}\nall: {<<: [*b, *m], y: 5}\n"
     assert load(text)[0]["all"] == {"x": 1, "y": 5, "z": 3}
 
@@ -122,7 +122,7 @@ plain = st.recursive(
 
 
 @given(plain)
-def test_what_pyyaml_writes_is_read_back(value: Any) -> None:
+def test_yaml_written_by_pyyaml_is_read_back(value: Any) -> None:
     assert load(yaml.safe_dump(value)) == [value]
 
 

@@ -15,7 +15,7 @@ from restow.planning.descheduling.metrics_providers import PrometheusProvider
 from restow.planning.usage_samples import PrometheusSample
 from restow.ports import PrometheusUnavailable
 from tests.kubernetes.server import serving
-from tests.kubernetes.test_tls import make_pair, server_context
+from tests.kubernetes.test_prometheus_over_tls_is_verified import make_pair, server_context
 from tests.prometheus.server import Line, Scripted, say
 
 ANSWER: dict[str, list[Line]] = {"up": [({"node": "a"}, 10.5, "0.25"), ({"node": "b"}, 10.5, "NaN")]}
@@ -25,7 +25,7 @@ async def asked(port: int, expression: str = "up", scheme: str = "http", **field
     return await PrometheusServer(PrometheusProvider(url=f"{scheme}://127.0.0.1:{port}", **fields)).query(expression)
 
 
-async def test_a_vector_is_read() -> None:
+async def test_vector_result_is_read() -> None:
     async with serving(Scripted(ANSWER)) as port:
         first, second = await asked(port)
     assert first == PrometheusSample({"node": "a"}, 10.5, 0.25)
@@ -68,7 +68,7 @@ async def silence(request: web.BaseRequest) -> web.StreamResponse:
         pytest.param(silence, "did not answer within 0.2s", id="silence"),
     ],
 )
-async def test_trouble_is_one_line(handler: Any, told: str) -> None:
+async def test_query_failure_is_reported_in_one_line(handler: Any, told: str) -> None:
     async with serving(handler) as port:
         with pytest.raises(PrometheusUnavailable, match=told) as error:
             await asked(port, timeout=0.2 if handler is silence else 10.0)
@@ -79,21 +79,21 @@ async def _done(response: web.Response) -> web.StreamResponse:
     return response
 
 
-async def test_nobody_is_there() -> None:
+async def test_unreachable_prometheus_is_reported() -> None:
     async with serving(Scripted({})) as port:
         pass
     with pytest.raises(PrometheusUnavailable, match=f"Prometheus at http://127.0.0.1:{port} cannot be queried: "):
         await asked(port)
 
 
-async def test_a_token_that_is_not_there(tmp_path: Path) -> None:
+async def test_missing_token_file_is_reported(tmp_path: Path) -> None:
     async with serving(Scripted(ANSWER)) as port:
         with pytest.raises(PrometheusUnavailable, match=r"cannot be queried: .*No such file"):
             await asked(port, token_file=str(tmp_path / "none"))
 
 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="the openssl command is not installed")
-async def test_tls(tmp_path: Path) -> None:
+async def test_prometheus_over_tls_is_verified(tmp_path: Path) -> None:
     make_pair(tmp_path, "ca", None, "basicConstraints=critical,CA:TRUE")
     make_pair(tmp_path, "inner", "ca", "subjectAltName=DNS:inner")
     authority = str(tmp_path / "ca.crt")

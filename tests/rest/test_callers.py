@@ -31,7 +31,9 @@ PODS = Resource("", "v1", "pods")
     ],
     ids=str,
 )
-async def test_only_this_machine_may_ask(http: aiohttp.ClientSession, headers: dict[str, str], code: int) -> None:
+async def test_requests_from_other_hosts_are_refused(
+    http: aiohttp.ClientSession, headers: dict[str, str], code: int
+) -> None:
     async with http.get("/version", headers=headers) as answer:
         assert answer.status == code
 
@@ -45,7 +47,7 @@ async def test_a_server_on_all_interfaces_answers_to_any_host(scripted: Scripted
         assert (answer.status, running.url) == (200, f"http://127.0.0.1:{running.port}")
 
 
-async def test_a_taken_port_is_told(server: RestServer, scripted: ScriptedApi) -> None:
+async def test_taken_port_is_reported(server: RestServer, scripted: ScriptedApi) -> None:
     with pytest.raises(OSError, match="in use"):
         await serve(scripted, port=server.port)
 
@@ -55,7 +57,7 @@ async def test_a_taken_port_is_told(server: RestServer, scripted: ScriptedApi) -
     [b"\x16\x03\x01\x02\x00\x01\x00", b"junk\r\n\r\n", b"GET / HTTP/1.1\r\nHost: a\r\nContent-Length: x\r\n\r\n"],
     ids=["TLS", "junk", "a wrong length"],
 )
-async def test_what_is_not_http_is_refused_without_a_word(
+async def test_bytes_that_are_not_http_are_refused_without_a_log_line(
     server: RestServer, caplog: pytest.LogCaptureFixture, sent: bytes
 ) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", server.port)

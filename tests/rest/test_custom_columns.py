@@ -34,7 +34,7 @@ OBJECT = {
         (".spec.size.deeper", []),
     ],
 )
-def test_json_paths(path: str, found: list[Any]) -> None:
+def test_json_path_finds_values(path: str, found: list[Any]) -> None:
     assert compile_path(path)(OBJECT) == found
 
 
@@ -66,7 +66,7 @@ def test_without_columns_a_custom_resource_prints_name_and_age() -> None:
     ("include", "embedded"),
     [("Metadata", "PartialObjectMetadata"), ("Object", "Pod"), ("None", None)],
 )
-def test_rows_embed_what_the_client_asks_for(include: Any, embedded: str | None) -> None:
+def test_table_rows_embed_the_requested_object_form(include: Any, embedded: str | None) -> None:
     pod = {"kind": "Pod", "metadata": {"name": "p"}}
     made = table([pod], {"resourceVersion": "7"}, printer_of("", "Pod"), now=NOW, include=include)
     assert made["metadata"] == {"resourceVersion": "7"}

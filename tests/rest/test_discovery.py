@@ -66,7 +66,7 @@ async def test_aggregated_discovery_has_the_version_asked_for(
     assert scale["responseKind"] == {"group": "autoscaling", "version": "v1", "kind": "Scale"}
 
 
-async def test_the_core_group_is_apart(embedded: aiohttp.ClientSession) -> None:
+async def test_core_group_is_discovered_apart(embedded: aiohttp.ClientSession) -> None:
     core = await get(embedded, "/api", AGGREGATED.format("v2"))
     assert [item["metadata"]["name"] for item in core["items"]] == [""]
     others = await get(embedded, "/apis", AGGREGATED.format("v2"))
@@ -74,13 +74,13 @@ async def test_the_core_group_is_apart(embedded: aiohttp.ClientSession) -> None:
     assert "" not in names and "metrics.k8s.io" not in names
 
 
-async def test_metrics_are_the_last_group_when_somebody_measures() -> None:
+async def test_metrics_group_is_last_when_usage_is_measured() -> None:
     api = MemoryApi(SystemClock(), random.Random(1), measure=lambda plural: [])
     async with await serve(api) as server, aiohttp.ClientSession(server.url) as session:
         assert (await get(session, "/apis"))["groups"][-1]["name"] == "metrics.k8s.io"
 
 
-async def test_legacy_discovery(embedded: aiohttp.ClientSession) -> None:
+async def test_legacy_discovery_lists_groups_and_resources(embedded: aiohttp.ClientSession) -> None:
     assert (await get(embedded, "/api"))["versions"] == ["v1"]
     listed = await get(embedded, "/apis")
     policy = next(each for each in listed["groups"] if each["name"] == "policy")
@@ -130,7 +130,7 @@ async def test_openapi_documents_are_addressed_by_their_content(embedded: aiohtt
         assert (answer.status, answer.headers["Cache-Control"]) == (200, "no-cache, private")
 
 
-async def test_openapi_tells_kubectl_what_it_needs(embedded: aiohttp.ClientSession) -> None:
+async def test_openapi_has_what_kubectl_reads(embedded: aiohttp.ClientSession) -> None:
     document = await get(embedded, "/openapi/v3/apis/apps/v1")
     patch = document["paths"]["/apis/apps/v1/namespaces/{namespace}/deployments/{name}"]["patch"]
     assert patch["x-kubernetes-group-version-kind"] == {"group": "apps", "version": "v1", "kind": "Deployment"}

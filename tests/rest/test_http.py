@@ -110,7 +110,7 @@ ROUTES: dict[str, tuple[str, str, Request]] = {
 
 
 @pytest.mark.parametrize(("method", "path", "wanted"), ROUTES.values(), ids=ROUTES)
-async def test_a_path_becomes_a_request(
+async def test_http_path_becomes_a_request(
     http: aiohttp.ClientSession, scripted: ScriptedApi, method: str, path: str, wanted: Request
 ) -> None:
     async with http.request(method, path, skip_auto_headers=["Content-Type"]) as answer:
@@ -154,7 +154,7 @@ async def test_unknown_paths_are_not_found(http: aiohttp.ClientSession, method: 
     assert (answer.status, status["kind"], status["code"], status["reason"]) == (404, "Status", 404, "NotFound")
 
 
-async def test_head_is_not_found(http: aiohttp.ClientSession) -> None:
+async def test_head_request_is_not_found(http: aiohttp.ClientSession) -> None:
     async with http.head("/api/v1/pods") as answer:
         assert answer.status == 404
 
@@ -176,12 +176,12 @@ async def test_methods_a_path_does_not_have_are_refused(http: aiohttp.ClientSess
 
 
 @pytest.mark.parametrize("path", ["/healthz", "/livez", "/readyz", "/readyz/ping", "/livez?verbose"])
-async def test_it_says_that_it_is_well(http: aiohttp.ClientSession, path: str) -> None:
+async def test_health_endpoints_answer_ok(http: aiohttp.ClientSession, path: str) -> None:
     async with http.get(path) as answer:
         assert (answer.status, await answer.text()) == (200, "ok")
 
 
-async def test_version(http: aiohttp.ClientSession) -> None:
+async def test_version_is_served(http: aiohttp.ClientSession) -> None:
     async with http.get("/version") as answer:
         assert (await answer.json())["gitVersion"].startswith("v1.36")
 
@@ -189,7 +189,7 @@ async def test_version(http: aiohttp.ClientSession) -> None:
 # --- bodies --------------------------------------------------------------------------------------------------------
 
 
-async def test_a_body_of_the_limit_passes_and_one_byte_more_is_refused(
+async def test_body_of_the_size_limit_passes_and_one_byte_more_is_refused(
     http: aiohttp.ClientSession, scripted: ScriptedApi
 ) -> None:
     headers = {"Content-Type": "application/json"}
@@ -222,12 +222,12 @@ async def test_a_compressed_body_is_limited_by_its_real_size(
     assert [asked.body for asked in scripted.requests] == [b"{}"]
 
 
-async def test_a_body_that_is_not_what_its_encoding_says_is_a_bad_request(http: aiohttp.ClientSession) -> None:
+async def test_body_with_a_wrong_encoding_is_a_bad_request(http: aiohttp.ClientSession) -> None:
     async with http.post("/api/v1/nodes", data=b"not gzip", headers={"Content-Encoding": "gzip"}) as answer:
         assert answer.status == 400
 
 
-async def test_yaml_becomes_json(http: aiohttp.ClientSession, scripted: ScriptedApi) -> None:
+async def test_yaml_body_becomes_json(http: aiohttp.ClientSession, scripted: ScriptedApi) -> None:
     await http.post("/api/v1/nodes", data=b"metadata: {name: n}\n", headers={"Content-Type": "application/yaml"})
     assert json.loads(scripted.requests[0].body) == {"metadata": {"name": "n"}}
 
@@ -245,7 +245,7 @@ async def test_other_media_types_are_refused(
     assert scripted.requests == []
 
 
-async def test_protobuf_becomes_json(http: aiohttp.ClientSession, scripted: ScriptedApi) -> None:
+async def test_protobuf_body_becomes_json(http: aiohttp.ClientSession, scripted: ScriptedApi) -> None:
     document = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "x"}}
     await http.post("/api/v1/namespaces", data=body(document), headers={"Content-Type": MEDIA_TYPE})
     (asked,) = scripted.requests
@@ -284,20 +284,20 @@ async def test_errors_are_a_status_with_its_code(
         assert (answer.status, await answer.json()) == (code, _told(error))
 
 
-async def test_too_many_requests_says_when_to_come_back(http: aiohttp.ClientSession, scripted: ScriptedApi) -> None:
+async def test_too_many_requests_has_a_retry_after_header(http: aiohttp.ClientSession, scripted: ScriptedApi) -> None:
     scripted.answer = TooManyRequests.because(429, "TooManyRequests", "later", StatusDetails(retry_after_seconds=7))
     async with http.get("/api/v1/pods") as answer:
         assert (answer.status, answer.headers["Retry-After"]) == (429, "7")
 
 
-async def test_a_bug_is_a_status_too(http: aiohttp.ClientSession, scripted: ScriptedApi) -> None:
+async def test_internal_error_is_a_status(http: aiohttp.ClientSession, scripted: ScriptedApi) -> None:
     scripted.answer = RuntimeError("secret")
     async with http.get("/api/v1/pods") as answer:
         text = await answer.text()
     assert (answer.status, json.loads(text)["reason"], "secret" in text) == (500, "InternalError", False)
 
 
-async def test_code_and_warnings_pass(http: aiohttp.ClientSession, scripted: ScriptedApi) -> None:
+async def test_response_code_and_warnings_are_passed_on(http: aiohttp.ClientSession, scripted: ScriptedApi) -> None:
     scripted.says({}, code=201, warnings=('unknown field "a"', "two\nlines"))
     async with http.post("/api/v1/pods") as answer:
         warnings = answer.headers.getall("Warning")
@@ -322,7 +322,7 @@ POD_LIST = {"kind": "PodList", "apiVersion": "v1", "metadata": {"resourceVersion
 
 
 @pytest.mark.parametrize("document", [POD, POD_LIST], ids=["one", "list"])
-async def test_a_table_is_served_to_who_asks(
+async def test_table_is_served_when_accepted(
     http: aiohttp.ClientSession, scripted: ScriptedApi, document: dict[str, Any]
 ) -> None:
     scripted.says(document)
@@ -344,19 +344,19 @@ async def test_whole_objects_in_rows_say_their_kind(http: aiohttp.ClientSession,
     assert row["object"] == {"kind": "Pod", "apiVersion": "v1", "metadata": {"name": "p"}}
 
 
-async def test_a_scale_prints_as_what_it_is(http: aiohttp.ClientSession, scripted: ScriptedApi) -> None:
+async def test_scale_is_printed_as_its_own_kind(http: aiohttp.ClientSession, scripted: ScriptedApi) -> None:
     scripted.says({"kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": {"name": "x"}, "spec": {"replicas": 3}})
     async with http.get("/apis/apps/v1/namespaces/d/deployments/x/scale", headers={"Accept": TABLE}) as answer:
         assert (await answer.json())["rows"][0]["cells"][:2] == ["x", 3]
 
 
-async def test_a_status_has_no_table(http: aiohttp.ClientSession, scripted: ScriptedApi) -> None:
+async def test_status_is_not_rendered_as_a_table(http: aiohttp.ClientSession, scripted: ScriptedApi) -> None:
     scripted.says({"kind": "Status", "status": "Success"})
     async with http.delete("/api/v1/nodes/n", headers={"Accept": TABLE}) as answer:
         assert (await answer.json())["kind"] == "Status"
 
 
-async def test_metadata_only(http: aiohttp.ClientSession, scripted: ScriptedApi) -> None:
+async def test_partial_object_metadata_is_served(http: aiohttp.ClientSession, scripted: ScriptedApi) -> None:
     scripted.says(POD_LIST)
     accept = (
         "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,"
@@ -386,7 +386,9 @@ async def test_metadata_only(http: aiohttp.ClientSession, scripted: ScriptedApi)
         ("application/json;q=high", 200),
     ],
 )
-async def test_what_a_client_accepts_decides(http: aiohttp.ClientSession, accept: str, code: int) -> None:
+async def test_accept_header_decides_the_form_of_the_response(
+    http: aiohttp.ClientSession, accept: str, code: int
+) -> None:
     async with http.get("/api/v1/pods", headers={"Accept": accept}) as answer:
         assert answer.status == code
 
@@ -399,7 +401,7 @@ async def test_a_wrong_include_object_is_a_bad_request(http: aiohttp.ClientSessi
 # --- what only a kubelet can answer --------------------------------------------------------------------------------
 
 
-async def test_logs_tell_the_truth(http: aiohttp.ClientSession, scripted: ScriptedApi) -> None:
+async def test_pod_log_says_that_no_containers_run(http: aiohttp.ClientSession, scripted: ScriptedApi) -> None:
     scripted.says({"metadata": {"namespace": "d", "name": "p"}, "spec": {"containers": [{"name": "a"}]}})
     async with http.get("/api/v1/namespaces/d/pods/p/log?container=a") as answer:
         assert answer.content_type == "text/plain"
@@ -409,7 +411,7 @@ async def test_logs_tell_the_truth(http: aiohttp.ClientSession, scripted: Script
 
 
 @pytest.mark.parametrize("subresource", ["exec", "attach", "portforward", "proxy"])
-async def test_what_needs_a_container_is_refused_with_the_reason(http: aiohttp.ClientSession, subresource: str) -> None:
+async def test_exec_and_attach_are_refused_with_the_reason(http: aiohttp.ClientSession, subresource: str) -> None:
     async with http.post(f"/api/v1/namespaces/d/pods/p/{subresource}") as answer:
         assert (answer.status, "runs no containers" in (await answer.json())["message"]) == (400, True)
 

@@ -31,7 +31,7 @@ async def test_a_round_trip_with_every_version(kubectl: Kubectl) -> None:
 # --- looking -------------------------------------------------------------------------------------------------------
 
 
-async def test_get(kubectl: Kubectl, cluster: Cluster) -> None:
+async def test_kubectl_get(kubectl: Kubectl, cluster: Cluster) -> None:
     await cluster.node("n1")
     await cluster.pod("p", nodeName="n1")
     await cluster.pod("q")
@@ -68,7 +68,7 @@ async def test_get(kubectl: Kubectl, cluster: Cluster) -> None:
     assert chunked.split() == ["pod/p", "pod/q"]
 
 
-async def test_get_watches(kubectl: Kubectl, cluster: Cluster) -> None:
+async def test_kubectl_get_watch(kubectl: Kubectl, cluster: Cluster) -> None:
     await cluster.pod("p")
     process = await kubectl.start("get", "pods", "-w")
     assert process.stdout is not None
@@ -83,7 +83,7 @@ async def test_get_watches(kubectl: Kubectl, cluster: Cluster) -> None:
         await process.communicate()
 
 
-async def test_describe(kubectl: Kubectl, cluster: Cluster) -> None:
+async def test_kubectl_describe(kubectl: Kubectl, cluster: Cluster) -> None:
     await cluster.node("n1")
     await cluster.pod("p", nodeName="n1")
     await kubectl("apply", "-f", "-", stdin=DEPLOYMENT)
@@ -93,7 +93,7 @@ async def test_describe(kubectl: Kubectl, cluster: Cluster) -> None:
     assert re.search(r"Replicas:\s+2 desired", await kubectl("describe", "deployment", "web"))
 
 
-async def test_discovery(kubectl: Kubectl) -> None:
+async def test_kubectl_api_resources(kubectl: Kubectl) -> None:
     rows = columns(await kubectl("api-resources", "--no-headers", "--sort-by=name"))
     assert ["deployments", "deploy", "apps/v1", "true", "Deployment"] in rows
     assert "metrics.k8s.io/v1beta1" in (await kubectl("api-versions")).split()
@@ -102,25 +102,25 @@ async def test_discovery(kubectl: Kubectl) -> None:
     assert "create,delete,deletecollection,get,list,patch,update,watch" in wide
 
 
-async def test_explain_built_ins(kubectl: Kubectl) -> None:
+async def test_kubectl_explain_of_built_in_kinds(kubectl: Kubectl) -> None:
     told = await kubectl("explain", "deployment.spec.template.spec.containers")
     assert "image\t<string>" in told and "resources\t<ResourceRequirements>" in told
     assert "does not exist" in await kubectl.refused("explain", "pod.spec.nothing")
 
 
-async def test_access_reviews(kubectl: Kubectl) -> None:
+async def test_kubectl_auth_can_i(kubectl: Kubectl) -> None:
     assert (await kubectl("auth", "can-i", "create", "pods")).strip() == "yes"
     assert "Username" in await kubectl("auth", "whoami")
     assert "[*]" in await kubectl("auth", "can-i", "--list")
 
 
-async def test_tokens(kubectl: Kubectl) -> None:
+async def test_kubectl_create_token(kubectl: Kubectl) -> None:
     await kubectl("create", "serviceaccount", "robot")
     assert (await kubectl("create", "token", "robot", "--duration", "20m")).count(".") == 2
     assert 'serviceaccounts "nobody" not found' in await kubectl.refused("create", "token", "nobody")
 
 
-async def test_top(kubectl: Kubectl, cluster: Cluster) -> None:
+async def test_kubectl_top(kubectl: Kubectl, cluster: Cluster) -> None:
     await cluster.node("n1")
     await cluster.pod("p")
     assert columns(await kubectl("top", "nodes"))[1][:3] == ["n1", "250m", "3%"]
@@ -136,7 +136,7 @@ async def test_logs_and_exec_tell_the_truth(kubectl: Kubectl, cluster: Cluster) 
 # --- nodes ---------------------------------------------------------------------------------------------------------
 
 
-async def test_cordon_taint_and_drain(kubectl: Kubectl, cluster: Cluster) -> None:
+async def test_kubectl_cordon_taint_and_drain(kubectl: Kubectl, cluster: Cluster) -> None:
     await cluster.node("n1")
     await cluster.pod("p", nodeName="n1")
     assert await kubectl("taint", "node", "n1", "dedicated=x:NoSchedule") == "node/n1 tainted\n"
@@ -149,7 +149,7 @@ async def test_cordon_taint_and_drain(kubectl: Kubectl, cluster: Cluster) -> Non
     assert await kubectl("get", "pods", "-o", "name") == ""
 
 
-async def test_drain_waits_for_a_budget(kubectls: list[Kubectl], cluster: Cluster) -> None:
+async def test_kubectl_drain_waits_for_a_budget(kubectls: list[Kubectl], cluster: Cluster) -> None:
     """Each tries again after five seconds, so they try at the same time."""
     await cluster.node("n1")
     await cluster.pod("p", nodeName="n1")
@@ -163,7 +163,7 @@ async def test_drain_waits_for_a_budget(kubectls: list[Kubectl], cluster: Cluste
 # --- waiting and ending --------------------------------------------------------------------------------------------
 
 
-async def test_wait(kubectl: Kubectl, cluster: Cluster) -> None:
+async def test_kubectl_wait(kubectl: Kubectl, cluster: Cluster) -> None:
     await cluster.pod("p")
     waiting = asyncio.create_task(kubectl("wait", "pod/p", "--for=condition=Ready", "--timeout=20s"))
     await asyncio.sleep(0.5)
@@ -184,7 +184,7 @@ async def _timed_out(kubectl: Kubectl, cluster: Cluster) -> str:
     return await kubectl.refused("wait", "pod/q", "--for=condition=Ready", "--timeout=1s")
 
 
-async def test_rollout_status(kubectl: Kubectl, cluster: Cluster) -> None:
+async def test_kubectl_rollout_status(kubectl: Kubectl, cluster: Cluster) -> None:
     await kubectl("apply", "-f", "-", stdin=DEPLOYMENT)
     watching = asyncio.create_task(kubectl("rollout", "status", "deployment/web", "--timeout=20s"))
     await asyncio.sleep(0.5)
@@ -193,7 +193,7 @@ async def test_rollout_status(kubectl: Kubectl, cluster: Cluster) -> None:
     assert 'deployment "web" successfully rolled out' in await watching
 
 
-async def test_delete(kubectl: Kubectl, cluster: Cluster) -> None:
+async def test_kubectl_delete(kubectl: Kubectl, cluster: Cluster) -> None:
     await cluster.pod("p")
     await cluster.pod("q")
     await kubectl("apply", "-f", "-", stdin=CONFIG_MAP)
@@ -227,7 +227,7 @@ RESERVATION = {
 }
 
 
-async def test_custom_resources(kubectl: Kubectl, tmp_path: Path) -> None:
+async def test_kubectl_with_custom_resources(kubectl: Kubectl, tmp_path: Path) -> None:
     definitions = tmp_path / "crds.yaml"
     definitions.write_text(yaml.safe_dump_all(custom_resource_definitions()))
     assert (await kubectl("apply", "-f", str(definitions))).count("created") == 4

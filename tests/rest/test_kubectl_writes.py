@@ -33,7 +33,7 @@ GENERATORS = [
 ]
 
 
-async def test_create_with_generators(kubectl: Kubectl) -> None:
+async def test_kubectl_create_with_generators(kubectl: Kubectl) -> None:
     """From 1.32 on these arrive as protobuf."""
     for line in GENERATORS:
         arguments = [part.replace("_", " ") if part.startswith("--schedule") else part for part in line.split()]
@@ -64,7 +64,7 @@ async def test_create_replace_and_edit_files(kubectl: Kubectl) -> None:
     assert 'unknown field "dta"' in await kubectl.refused("create", "-f", "-", stdin=wrong)
 
 
-async def test_apply_on_the_client(kubectl: Kubectl) -> None:
+async def test_kubectl_client_side_apply(kubectl: Kubectl) -> None:
     assert await kubectl("apply", "-f", "-", stdin=DEPLOYMENT) == "deployment.apps/web created\n"
     assert await kubectl("apply", "-f", "-", stdin=DEPLOYMENT) == "deployment.apps/web unchanged\n"
     changed = DEPLOYMENT.replace("nginx:1", "nginx:2").replace("{name: A,", "{name: B,")
@@ -79,7 +79,7 @@ async def test_apply_on_the_client(kubectl: Kubectl) -> None:
     assert dry == "deployment.apps/web configured (server dry run)\n"
 
 
-async def test_apply_on_the_server(kubectl: Kubectl) -> None:
+async def test_kubectl_server_side_apply(kubectl: Kubectl) -> None:
     server_side = ("apply", "--server-side", "-f", "-")
     assert await kubectl(*server_side, stdin=CONFIG_MAP) == "configmap/c serverside-applied\n"
     await kubectl(*server_side, stdin=CONFIG_MAP.replace(", b: '2'", ""))
@@ -99,7 +99,7 @@ async def test_apply_on_the_server(kubectl: Kubectl) -> None:
         ("json", '[{"op":"replace","path":"/spec/template/spec/containers/0/image","value":"x"}]'),
     ],
 )
-async def test_patch(kubectl: Kubectl, kind: str, patch: str) -> None:
+async def test_kubectl_patch(kubectl: Kubectl, kind: str, patch: str) -> None:
     await kubectl("apply", "-f", "-", stdin=DEPLOYMENT)
     assert await kubectl("patch", "deployment", "web", "--type", kind, "-p", patch) == "deployment.apps/web patched\n"
     (container,) = json.loads(await kubectl("get", "deploy", "web", "-o", "json"))["spec"]["template"]["spec"][
@@ -109,7 +109,7 @@ async def test_patch(kubectl: Kubectl, kind: str, patch: str) -> None:
     assert "error" in (await kubectl.refused("patch", "deployment", "web", "--type", kind, "-p", "{")).lower()
 
 
-async def test_patch_a_subresource(kubectl: Kubectl) -> None:
+async def test_kubectl_patch_of_a_subresource(kubectl: Kubectl) -> None:
     await kubectl("apply", "-f", "-", stdin=DEPLOYMENT)
     patch = ("patch", "deployment", "web", "--type=merge", "--subresource")
     await kubectl(*patch, "status", "-p", '{"status":{"replicas":7}}')
@@ -118,7 +118,7 @@ async def test_patch_a_subresource(kubectl: Kubectl) -> None:
     assert shown == [["NAME", "DESIRED", "AVAILABLE", "AGE"], ["web", "5", "7", shown[1][3]]]
 
 
-async def test_label_annotate_and_set(kubectl: Kubectl, cluster: Cluster) -> None:
+async def test_kubectl_label_annotate_and_set(kubectl: Kubectl, cluster: Cluster) -> None:
     await cluster.node("n1")
     await kubectl("apply", "-f", "-", stdin=DEPLOYMENT)
     assert await kubectl("label", "node", "n1", "zone=a") == "node/n1 labeled\n"
@@ -133,7 +133,7 @@ async def test_label_annotate_and_set(kubectl: Kubectl, cluster: Cluster) -> Non
     assert "restarted" in await kubectl("rollout", "restart", "deployment/web")
 
 
-async def test_scale(kubectl: Kubectl) -> None:
+async def test_kubectl_scale(kubectl: Kubectl) -> None:
     await kubectl("apply", "-f", "-", stdin=DEPLOYMENT)
     assert await kubectl("scale", "deployment", "web", "--replicas=0") == "deployment.apps/web scaled\n"
     assert await kubectl("get", "deploy", "web", "-o", "jsonpath={.spec.replicas}") == "0"

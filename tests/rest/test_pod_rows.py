@@ -135,7 +135,7 @@ PODS: dict[str, tuple[dict[str, Any], str, str]] = {
 
 
 @pytest.mark.parametrize(("pod", "ready", "shown"), PODS.values(), ids=PODS)
-def test_pod_status(pod: dict[str, Any], ready: str, shown: str) -> None:
+def test_pod_row_shows_ready_status_and_restarts(pod: dict[str, Any], ready: str, shown: str) -> None:
     found = summary({"spec": {"containers": [{"name": "a"}]}, **pod})
     assert (f"{found.ready}/{found.total}", found.reason) == (ready, shown)
 

@@ -113,7 +113,7 @@ DOCUMENTS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("document", DOCUMENTS.values(), ids=DOCUMENTS)
-def test_decodes_to_the_document(document: dict[str, Any]) -> None:
+def test_protobuf_decodes_to_the_json_document(document: dict[str, Any]) -> None:
     assert decode_body(body(document)) == document
 
 
@@ -132,7 +132,7 @@ def test_fields_newer_than_the_tables_are_passed_over() -> None:
     assert decode_body(_envelope(b"v1", b"Namespace", raw))["metadata"] == {"name": "x"}
 
 
-def test_packed_numbers_read_like_repeated_ones() -> None:
+def test_packed_numbers_decode_like_repeated_fields() -> None:
     raw = block(2, block(8, b"")) + block(1, block(1, b"p"))
     assert decode_body(_envelope(b"v1", b"Pod", raw))["metadata"] == {"name": "p"}
     context = block(4, varint(1) + varint(300))  # PodSecurityContext.supplementalGroups
@@ -152,7 +152,7 @@ def test_packed_numbers_read_like_repeated_ones() -> None:
     ],
     ids=["nothing", "JSON", "cut off", "an endless number", "a group", "field zero"],
 )
-def test_broken_bytes_are_refused(data: bytes, why: str) -> None:
+def test_broken_protobuf_bytes_are_refused(data: bytes, why: str) -> None:
     with pytest.raises(ProtobufError, match=why):
         decode_body(data)
 
@@ -198,7 +198,7 @@ def test_the_writer_of_these_tests_agrees_with_bytes_known_from_the_wire() -> No
     assert message_name("rbac.authorization.k8s.io/v1", "Role") == "rbac.v1.Role"
 
 
-def test_the_shipped_tables_are_what_kubernetes_sources_say() -> None:
+def test_protobuf_tables_match_the_kubernetes_sources() -> None:
     shipped = (files("restow.adapters.rest") / "fields.txt").read_text()
     version = shipped.split("from Kubernetes 1.")[1].split(".\n")[0]
     cache = _module_cache()

@@ -31,11 +31,11 @@ from tests.rest.rows import NOW, ago, row
         (9 * 365 * 86400, "9y"),
     ],
 )
-def test_ages(seconds: float, shown: str) -> None:
+def test_age_is_printed_as_kubectl_does(seconds: float, shown: str) -> None:
     assert human_duration(seconds) == shown
 
 
-def test_an_absent_time_is_unknown_and_a_broken_one_invalid() -> None:
+def test_absent_time_prints_unknown_and_malformed_time_invalid() -> None:
     assert (age_since("", NOW), age_since("yesterday", NOW)) == ("<unknown>", "<invalid>")
 
 
@@ -278,7 +278,7 @@ ROWS: dict[str, tuple[str, str, dict[str, Any], dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize(("group", "kind", "document", "cells"), ROWS.values(), ids=ROWS)
-def test_row(group: str, kind: str, document: dict[str, Any], cells: dict[str, Any]) -> None:
+def test_table_row_of_each_kind(group: str, kind: str, document: dict[str, Any], cells: dict[str, Any]) -> None:
     made = row(group, kind, document)
     assert {name: made[name] for name in cells} == cells
 

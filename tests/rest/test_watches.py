@@ -20,14 +20,14 @@ BOOKMARK = msgspec.json.encode({"type": "BOOKMARK", "object": {"kind": "Pod", "m
 BROKEN = msgspec.json.encode({"type": "ERROR", "object": {"kind": "Status", "code": 410}})
 
 
-async def test_a_watch_sends_one_line_per_event(http: aiohttp.ClientSession, scripted: ScriptedApi) -> None:
+async def test_watch_sends_a_line_per_event(http: aiohttp.ClientSession, scripted: ScriptedApi) -> None:
     scripted.events, scripted.ends = [ADDED, BOOKMARK], True
     async with http.get("/api/v1/pods?watch=true&resourceVersion=4") as answer:
         assert await answer.read() == ADDED + b"\n" + BOOKMARK + b"\n"
     assert scripted.requests == [Request(verb="watch", resource=PODS, query={"resourceVersion": "4"})]
 
 
-async def test_a_watch_of_one_name(http: aiohttp.ClientSession, scripted: ScriptedApi) -> None:
+async def test_watch_of_a_single_name(http: aiohttp.ClientSession, scripted: ScriptedApi) -> None:
     scripted.ends = True
     async with http.get("/api/v1/namespaces/d/pods/p?watch=1") as answer:
         assert await answer.read() == b""
@@ -57,7 +57,7 @@ async def test_table_events_carry_columns_once(http: aiohttp.ClientSession, scri
     assert events[3] == json.loads(BROKEN)
 
 
-async def test_metadata_events(http: aiohttp.ClientSession, scripted: ScriptedApi) -> None:
+async def test_watch_events_with_partial_metadata(http: aiohttp.ClientSession, scripted: ScriptedApi) -> None:
     scripted.events, scripted.ends = [ADDED], True
     accept = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
     async with http.get("/api/v1/pods?watch=true", headers={"Accept": accept}) as answer:

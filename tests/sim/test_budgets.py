@@ -20,7 +20,7 @@ from tests.sim.statuses import conditions, names, status
         pytest.param({"minAvailable": "30%"}, 4, 2, 2, id="a share must be there, rounded up"),
     ],
 )
-def test_a_budget_counts(spec: Document, expected: int, desired: int, allowed: int) -> None:
+def test_pod_budget_counts_expected_and_healthy_pods(spec: Document, expected: int, desired: int, allowed: int) -> None:
     @on_virtual_time
     async def story() -> None:
         async with simulated_cluster() as it:
@@ -39,7 +39,7 @@ def test_a_budget_counts(spec: Document, expected: int, desired: int, allowed: i
 
 
 @on_virtual_time
-async def test_a_budget_lets_evictions_through_one_after_the_other() -> None:
+async def test_budget_allows_one_eviction_after_another() -> None:
     async with simulated_cluster() as it:
         await it.create(kinds.DEPLOYMENT, workload("web", 3))
         spec = {"maxUnavailable": 1, "selector": {"matchLabels": {"app": "web"}}}
@@ -74,7 +74,7 @@ async def test_a_disruption_that_never_happened_is_forgotten_after_two_minutes()
 
 
 @on_virtual_time
-async def test_a_budget_over_pods_nobody_scales_allows_nothing_and_says_why() -> None:
+async def test_budget_over_pods_without_scale_allows_no_eviction_and_says_why() -> None:
     async with simulated_cluster() as it:
         await it.create(kinds.DAEMON_SET, workload("agent", None))
         spec = {"maxUnavailable": 1, "selector": {"matchLabels": {"app": "agent"}}}

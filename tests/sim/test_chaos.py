@@ -113,7 +113,7 @@ async def _populate(it: SimulatedCluster) -> None:
 
 @pytest.mark.parametrize("rate", [pytest.param(0.0, id="healthy server"), pytest.param(0.15, id="faulty server")])
 @pytest.mark.parametrize("seed", range(3))
-def test_a_cluster_recovers_from_whatever_happens(seed: int, rate: float) -> None:
+def test_simulated_cluster_recovers_from_every_accident(seed: int, rate: float) -> None:
     async def story() -> None:
         rng = random.Random(seed)
         plan = FaultPlan(dropped=rate, late=rate, conflict=rate, busy=rate, refused=rate, unknown=rate, slow=rate)

@@ -32,7 +32,7 @@ def test_pauses_double_until_the_longest_and_are_forgotten() -> None:
     assert losses.seconds_left("a", now + FORGET) == 1
 
 
-def test_pods_lost_together_cost_one_pause_and_only_whose_they_were() -> None:
+def test_pods_lost_together_cost_their_creator_one_pause() -> None:
     losses = CreationBackoff()
     for moment in (0.0, 0.0, 0.5):
         losses.record_loss("a", moment)

@@ -38,7 +38,7 @@ START = "2026-01-31T12:34:56Z"  # a Saturday
         pytest.param("0 14 * * *", "Europe/Berlin", "2026-01-31T13:00:00Z", id="elsewhere"),
     ],
 )
-def test_the_next_time_of(text: str, zone: str | None, after: str | None) -> None:
+def test_cron_schedule_next_time(text: str, zone: str | None, after: str | None) -> None:
     found = parse_schedule(text, zone).after(parse_time(START))
     assert (found and format_time(found)) == after
 
@@ -103,7 +103,7 @@ def test_when_clocks_are_put_forward_and_back(text: str, zone: str, after: str, 
         ("* * * * *", "Mars/Olympus", "time zone 'Mars/Olympus' is not known"),
     ],
 )
-def test_what_is_no_schedule_is_refused(text: str, zone: str | None, message: str) -> None:
+def test_malformed_cron_schedule_is_refused(text: str, zone: str | None, message: str) -> None:
     with pytest.raises(CronError, match=message):
         parse_schedule(text, zone)
 
@@ -142,7 +142,7 @@ ENDS = ("Complete", "Failed")
 
 
 @on_virtual_time
-async def test_a_job_is_made_at_every_time_and_named_after_it() -> None:
+async def test_cron_job_creates_a_job_at_every_time_and_names_it_by_the_time() -> None:
     async with simulated_cluster() as it:
         await it.create(CRON_JOB, cron())
         await pass_time(1500)
@@ -164,7 +164,7 @@ async def test_a_job_is_made_at_every_time_and_named_after_it() -> None:
         pytest.param({"exit_code": 1}, ["Failed"], id="one that failed"),
     ],
 )
-def test_finished_jobs_are_kept(spec: Document, kept: list[str]) -> None:
+def test_cron_job_keeps_finished_jobs_up_to_the_limits(spec: Document, kept: list[str]) -> None:
     @on_virtual_time
     async def story() -> None:
         async with simulated_cluster() as it:
@@ -200,7 +200,7 @@ def test_jobs_that_take_longer_than_the_schedule(policy: str, active: int) -> No
 
 
 @on_virtual_time
-async def test_a_suspended_cron_job_makes_up_for_one_time_at_most() -> None:
+async def test_suspended_cron_job_catches_up_on_at_most_one_time() -> None:
     async with simulated_cluster() as it:
         await it.create(CRON_JOB, cron(suspend=True))
         await pass_time(3600)
@@ -211,7 +211,7 @@ async def test_a_suspended_cron_job_makes_up_for_one_time_at_most() -> None:
 
 
 @on_virtual_time
-async def test_what_is_later_than_its_deadline_is_left_out() -> None:
+async def test_cron_time_after_its_starting_deadline_is_skipped() -> None:
     async with simulated_cluster() as it:
         await it.create(CRON_JOB, cron(suspend=True, startingDeadlineSeconds=20))
         now = it.clock.now()
@@ -224,7 +224,7 @@ async def test_what_is_later_than_its_deadline_is_left_out() -> None:
 
 
 @on_virtual_time
-async def test_a_schedule_nobody_can_read_is_said() -> None:
+async def test_unreadable_cron_schedule_is_reported() -> None:
     async with simulated_cluster() as it:
         await it.create(CRON_JOB, cron("61 * * * *"))
         await pass_time(3600)

@@ -69,7 +69,7 @@ def faulty(api: Api, **plan: Any) -> tuple[FaultyApi, Client]:
         pytest.param({"crash_after": 0}, Crash, True, id="crash after the first write"),
     ],
 )
-def test_a_write_may_fail(plan: dict[str, Any], error: type[BaseException], written: bool) -> None:
+def test_injected_write_failure_is_raised(plan: dict[str, Any], error: type[BaseException], written: bool) -> None:
     @on_virtual_time
     async def story() -> None:
         api = server()
@@ -113,7 +113,7 @@ async def test_the_dead_neither_write_nor_read() -> None:
 
 
 @on_virtual_time
-async def test_stale_reads_show_the_past() -> None:
+async def test_stale_read_returns_an_earlier_version() -> None:
     api = server()
     _, client = faulty(api, stale=ALWAYS)
     with pytest.raises(NotFound):
@@ -215,7 +215,7 @@ def test_a_deployment_converges_behind_faults_of_every_kind(seed: int, plan: Fau
 
 @given(st.integers(0, 2**32), plans)
 @settings(max_examples=6, deadline=None, phases=PHASES)
-def test_everything_else_converges_too(seed: int, plan: FaultPlan) -> None:
+def test_all_other_workloads_converge_behind_faults(seed: int, plan: FaultPlan) -> None:
     async def story() -> None:
         async with simulated_cluster(
             nodes=3, seed=seed, around=lambda api: FaultyApi(api, random.Random(seed), plan)
@@ -264,7 +264,7 @@ class Forgetful:
 
 
 @on_virtual_time
-async def test_a_job_runs_no_pod_too_many_though_it_is_not_told_that_they_were_made() -> None:
+async def test_job_creates_no_surplus_pods_when_creations_have_unknown_outcomes() -> None:
     async with simulated_cluster(nodes=2, around=Forgetful) as it:
         await it.create(kinds.JOB, job("etl", run=20, completions=4, parallelism=2))
         await pass_time(600)
@@ -402,7 +402,7 @@ def test_errors_of_a_process_that_did_not_crash_are_its_own() -> None:
 
 
 @pytest.mark.parametrize(("error", "told"), [(Crash("dead"), False), (ValueError("odd"), True)], ids=["died", "failed"])
-def test_of_tasks_that_nobody_asked_only_those_that_failed_are_told(
+def test_only_failures_of_unawaited_tasks_are_reported(
     error: BaseException, told: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def fails() -> None:
@@ -421,7 +421,7 @@ def test_of_tasks_that_nobody_asked_only_those_that_failed_are_told(
 
 
 @on_virtual_time
-async def test_who_stops_a_process_is_heard_even_while_it_crashes() -> None:
+async def test_cancellation_is_passed_on_while_the_process_crashes() -> None:
     mortal, _ = faulty(server())
 
     async def process() -> None:
@@ -440,7 +440,7 @@ async def test_who_stops_a_process_is_heard_even_while_it_crashes() -> None:
 
 
 @on_virtual_time
-async def test_who_stops_a_process_that_lives_has_stopped_it() -> None:
+async def test_cancelling_run_until_crash_stops_a_living_process() -> None:
     mortal, _ = faulty(server())
     beats: list[int] = []
 

@@ -35,7 +35,7 @@ from tests.sim.simulated_cluster import (
         ("silent-since", "yesterday", None),
     ],
 )
-def test_an_annotation_says(key: str, text: str, value: float | None) -> None:
+def test_annotation_sets_pod_behaviour(key: str, text: str, value: float | None) -> None:
     made = Pod(metadata=ObjectMeta(annotations={f"sim.restow.sh/{key}": text}))
     assert instruction(made, f"sim.restow.sh/{key}") == value
     assert instruction(Pod(), f"sim.restow.sh/{key}") is None
@@ -47,7 +47,7 @@ async def complaints(it: SimulatedCluster, name: str) -> list[Event]:
 
 
 @on_virtual_time
-async def test_a_silence_since_nobody_knows_when_is_ignored_and_said_once() -> None:
+async def test_unreadable_silent_since_annotation_is_ignored_and_reported_once() -> None:
     async with simulated_cluster(nodes=1) as it:
         annotations = {"sim.restow.sh/silent-since": "yesterday"}
         await it.patch(kinds.NODE, "n1", {"metadata": {"annotations": annotations}})
@@ -65,7 +65,7 @@ async def test_a_silence_since_nobody_knows_when_is_ignored_and_said_once() -> N
 
 
 @on_virtual_time
-async def test_every_unreadable_annotation_of_a_pod_is_said_once_for_each_value() -> None:
+async def test_unreadable_pod_annotation_is_reported_once_per_value() -> None:
     async with simulated_cluster(nodes=1) as it:
         bad = {
             "sim.restow.sh/start-seconds": "abc",

@@ -21,7 +21,7 @@ from tests.sim.statuses import conditions, status
         pytest.param({"backoffLimit": 2}, 1, "Failed", 0, 3, id="fails once more than it may"),
     ],
 )
-def test_a_job_ends(spec: Document, exit_code: int, end: str, succeeded: int, failed: int) -> None:
+def test_job_ends_with_its_condition(spec: Document, exit_code: int, end: str, succeeded: int, failed: int) -> None:
     @on_virtual_time
     async def story() -> None:
         async with simulated_cluster() as it:
@@ -37,7 +37,7 @@ def test_a_job_ends(spec: Document, exit_code: int, end: str, succeeded: int, fa
 
 
 @on_virtual_time
-async def test_a_job_replaces_an_evicted_pod_and_counts_it_as_failed() -> None:
+async def test_job_replaces_an_evicted_pod_and_counts_it_as_failed() -> None:
     async with simulated_cluster() as it:
         await it.create(kinds.JOB, job("etl", run=60))
         await pass_time(10)

@@ -53,7 +53,9 @@ async def test_a_bound_pod_runs_after_its_delay_and_then_serves() -> None:
         pytest.param(0, {}, 0, id="at once without grace"),
     ],
 )
-def test_a_deleted_pod_goes_after(grace: int, annotations: dict[str, str], seconds: float) -> None:
+def test_kubelet_removes_a_deleted_pod_after_its_grace_period(
+    grace: int, annotations: dict[str, str], seconds: float
+) -> None:
     @on_virtual_time
     async def story() -> None:
         async with simulated_cluster(settings=Settings(stop=2)) as it:
@@ -79,7 +81,7 @@ def test_a_deleted_pod_goes_after(grace: int, annotations: dict[str, str], secon
         pytest.param("Always", 0, "Running", 3, id="always restarted"),
     ],
 )
-def test_containers_that_exit(policy: str, exit_code: int, phase: str, restarts: int) -> None:
+def test_exited_containers_restart_or_finish_the_pod(policy: str, exit_code: int, phase: str, restarts: int) -> None:
     @on_virtual_time
     async def story() -> None:
         annotations = {"sim.restow.sh/run-seconds": "10", "sim.restow.sh/exit-code": str(exit_code)}
@@ -139,7 +141,7 @@ async def test_a_kubelet_refuses_a_pod_that_does_not_fit() -> None:
 
 
 @on_virtual_time
-async def test_a_kubelet_takes_in_first_who_came_to_it_first() -> None:
+async def test_kubelet_admits_pods_in_order_of_their_binding() -> None:
     """Whenever they were made, and in whichever order their names or UIDs are."""
     async with simulated_cluster(nodes=1) as it:
         for number in range(6):
@@ -237,7 +239,7 @@ async def test_cordon_and_conditions_become_taints() -> None:
 
 
 @on_virtual_time
-async def test_heartbeats_renew_leases() -> None:
+async def test_node_heartbeats_renew_leases() -> None:
     async with simulated_cluster(nodes=2, settings=Settings(heartbeat=10)) as it:
         await pass_time(60)
         leases = (await it.client.list(kinds.LEASE, "kube-node-lease")).items

@@ -15,7 +15,7 @@ from tests.sim.simulated_cluster import on_virtual_time
 delays = st.floats(min_value=0, max_value=1e6, allow_nan=False)
 
 
-def test_a_month_passes_in_no_time() -> None:
+def test_a_month_of_virtual_time_passes_at_once() -> None:
     async def month() -> float:
         clock = VirtualClock()
         await asyncio.sleep(30 * 86400)
@@ -52,14 +52,14 @@ async def test_time_stands_still_while_anything_is_ready() -> None:
 
 
 @on_virtual_time
-async def test_timeouts_are_virtual() -> None:
+async def test_timeouts_expire_on_virtual_time() -> None:
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(3600):
             await asyncio.Event().wait()
     assert VirtualClock().now() == EPOCH + 3600
 
 
-def test_a_deadlock_names_who_waits_and_where() -> None:
+def test_deadlock_names_the_waiting_tasks_and_their_lines() -> None:
     async def waits_for_ever() -> None:
         await asyncio.Event().wait()
 
@@ -106,7 +106,7 @@ async def test_the_virtual_clock_refuses_an_ordinary_loop() -> None:
 
 
 @given(st.lists(st.floats(0, 1e6), min_size=1, max_size=50))
-def test_no_timer_comes_early(moments: list[float]) -> None:
+def test_virtual_timers_never_fire_early(moments: list[float]) -> None:
     """Not by a rounding error either: who then waits for what is left would be woken at once, again and again."""
 
     async def story() -> None:

@@ -15,7 +15,7 @@ from tests.sim.statuses import status
 
 
 @pytest.mark.parametrize("kind", [kinds.STATEFUL_SET, kinds.DAEMON_SET], ids=["StatefulSet", "DaemonSet"])
-def test_templates_are_revisions_and_one_that_returns_is_the_newest(kind: kinds.Kind[Any]) -> None:
+def test_returning_template_becomes_the_newest_revision(kind: kinds.Kind[Any]) -> None:
     @on_virtual_time
     async def story() -> None:
         async with simulated_cluster(nodes=2) as it:
@@ -38,7 +38,7 @@ def test_templates_are_revisions_and_one_that_returns_is_the_newest(kind: kinds.
 
 
 @on_virtual_time
-async def test_going_back_to_a_revision_of_a_daemon_set_removes_what_it_did_not_have() -> None:
+async def test_daemon_set_rollback_removes_fields_that_the_revision_did_not_have() -> None:
     async with simulated_cluster(nodes=2) as it:
         await it.create(kinds.DAEMON_SET, workload("x", None))
         await pass_time(10)

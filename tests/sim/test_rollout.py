@@ -61,7 +61,7 @@ def test_a_rollout_with_healthy_pods_always_ends(replicas: int, surge: int | str
 
 
 @given(rollouts())
-def test_scaling_in_proportion_fills_what_is_allowed(rollout: tuple[Bounds, Size, list[Size]]) -> None:
+def test_proportional_scaling_fills_the_allowed_total(rollout: tuple[Bounds, Size, list[Size]]) -> None:
     bounds, new, old = rollout
     active = [each for each in (new, *old) if each.replicas]
     scaled = scale_in_proportion(bounds, active, {})
@@ -103,7 +103,7 @@ def _pod(uid: str, node: str | None = "n1", phase: str = "Running", ready: float
         pytest.param(_pod("z", age=10), _pod("a", age=1000), id="younger"),
     ],
 )
-def test_scaling_down_gives_up_first_what_is(first: Pod, second: Pod) -> None:
+def test_scale_down_deletes_pods_in_order(first: Pod, second: Pod) -> None:
     for pods in ([first, second], [second, first]):
         assert [pod.metadata.uid for pod in deletion_order(pods, pods, NOW)] == [
             first.metadata.uid,
@@ -111,6 +111,6 @@ def test_scaling_down_gives_up_first_what_is(first: Pod, second: Pod) -> None:
         ]
 
 
-def test_of_equal_pods_the_doubled_up_one_goes_first() -> None:
+def test_scale_down_deletes_the_pod_on_a_shared_node_first() -> None:
     alone, doubled, neighbour = _pod("a", "n1"), _pod("z", "n2"), _pod("y", "n2")
     assert deletion_order([alone, doubled], [alone, doubled, neighbour], NOW)[0] is doubled

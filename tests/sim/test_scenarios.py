@@ -150,7 +150,7 @@ def test_the_same_seed_gives_the_same_cluster() -> None:
 @pytest.mark.parametrize(
     ("utilisation", "skew"), [pytest.param(0.3, 0.2, id="quiet and even"), pytest.param(0.7, 0.9, id="busy and skewed")]
 )
-def test_utilisation_is_about_what_was_asked(utilisation: float, skew: float) -> None:
+def test_generated_utilisation_is_near_the_requested_one(utilisation: float, skew: float) -> None:
     cluster = Cluster(generate_documents(Scenario(nodes=200, pods=3000, utilisation=utilisation, skew=skew, gpu=0)))
     asked = sum(pod_requests(pod)["cpu"] for pod in cluster.placed)
     there = sum(amounts(node.status.allocatable)["cpu"] for node in cluster.nodes.values())

@@ -17,7 +17,7 @@ from tests.sim.statuses import names, status
 
 
 @on_virtual_time
-async def test_an_ordered_stateful_set_comes_and_goes_one_by_one() -> None:
+async def test_ordered_stateful_set_starts_and_stops_pods_one_by_one() -> None:
     async with simulated_cluster(settings=Settings(start=2)) as it:
         await it.create(kinds.STATEFUL_SET, workload("db", 3, serviceName="db"))
         grown = []
@@ -63,7 +63,7 @@ async def test_an_evicted_stateful_pod_returns_under_its_name_with_its_claim() -
 
 
 @on_virtual_time
-async def test_a_partition_holds_an_update_back_below_it() -> None:
+async def test_stateful_set_partition_holds_back_lower_ordinals() -> None:
     async with simulated_cluster() as it:
         rolling = {"type": "RollingUpdate", "rollingUpdate": {"partition": 2}}
         await it.create(kinds.STATEFUL_SET, workload("db", 3, serviceName="db", updateStrategy=rolling))
@@ -101,7 +101,7 @@ async def test_a_daemon_set_runs_on_every_node_that_fits() -> None:
 
 
 @on_virtual_time
-async def test_a_daemon_set_update_replaces_one_node_at_a_time() -> None:
+async def test_daemon_set_update_replaces_one_node_at_a_time() -> None:
     async with simulated_cluster(nodes=3, settings=Settings(start=5)) as it:
         await it.create(kinds.DAEMON_SET, workload("agent", None))
         await pass_time(20)

@@ -25,7 +25,7 @@ CLAIM_AND_VOLUME: tuple[Kind[Any], ...] = (kinds.PERSISTENT_VOLUME_CLAIM, kinds.
 
 
 @on_virtual_time
-async def test_a_claim_stays_until_its_pod_has_gone_and_its_volume_until_it_is_released() -> None:
+async def test_claim_stays_until_its_pod_is_gone_and_its_volume_until_it_is_released() -> None:
     async with simulated_cluster(settings=Settings(protect_volumes=True)) as it:
         await it.create(kinds.STORAGE_CLASS, CLASS)
         await it.create(kinds.PERSISTENT_VOLUME_CLAIM, CLAIM)

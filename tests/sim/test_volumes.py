@@ -20,7 +20,7 @@ def _with_claim(name: str, claim: str) -> Document:
 
 
 @on_virtual_time
-async def test_an_immediate_claim_gets_its_volume_at_once_and_returns_it() -> None:
+async def test_immediate_claim_gets_a_volume_at_once_and_releases_it() -> None:
     async with simulated_cluster() as it:
         await it.create(kinds.STORAGE_CLASS, storage_class("fast", "Immediate"))
         await it.create(kinds.PERSISTENT_VOLUME_CLAIM, new_claim("data"))

@@ -37,7 +37,7 @@ async def test_a_replica_set_keeps_its_number_through_scaling_deletion_and_failu
 
 
 @on_virtual_time
-async def test_a_replica_set_adopts_what_fits_and_releases_what_no_longer_does() -> None:
+async def test_replica_set_adopts_matching_pods_and_releases_others() -> None:
     async with simulated_cluster() as it:
         await it.create(kinds.POD, pod("stray", app="web"))
         await it.create(kinds.REPLICA_SET, workload("web", 2))
@@ -105,7 +105,7 @@ async def test_a_rolling_update_never_leaves_its_bounds() -> None:
 
 
 @on_virtual_time
-async def test_recreate_stops_everything_before_it_starts_anything() -> None:
+async def test_recreate_deployment_stops_all_old_pods_before_new_ones() -> None:
     async with simulated_cluster(settings=Settings(stop=5)) as it:
         await it.create(kinds.DEPLOYMENT, workload("web", 3, strategy={"type": "Recreate"}))
         await pass_time(10)
@@ -117,7 +117,7 @@ async def test_recreate_stops_everything_before_it_starts_anything() -> None:
 
 
 @on_virtual_time
-async def test_a_deployment_that_cannot_progress_says_so() -> None:
+async def test_stuck_deployment_reports_progress_deadline_exceeded() -> None:
     async with simulated_cluster() as it:
         await it.create(
             kinds.DEPLOYMENT, workload("web", 2, pods=template("64", app="web"), progressDeadlineSeconds=60)
@@ -179,7 +179,7 @@ async def test_old_revisions_beyond_the_limit_are_forgotten() -> None:
 
 
 @on_virtual_time
-async def test_a_deployment_made_again_takes_over_what_its_namesake_left() -> None:
+async def test_recreated_deployment_adopts_the_replica_sets_of_its_namesake() -> None:
     async with simulated_cluster() as it:
         await it.create(kinds.DEPLOYMENT, workload("web", 2))
         await pass_time(10)

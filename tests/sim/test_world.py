@@ -102,7 +102,7 @@ class Broken(Rule):
 
 
 @on_virtual_time
-async def test_a_broken_rule_is_counted_and_stops_nobody_else() -> None:
+async def test_failing_rule_is_counted_and_others_go_on() -> None:
     clock = VirtualClock()
     api = MemoryApi(clock, random.Random(1))
     client = Client(api)
@@ -212,7 +212,7 @@ PODS = Resource("", "v1", "pods")
         ),
     ],
 )
-def test_writes_have_names(request_: Request, name: str) -> None:
+def test_writes_are_named_by_verb_kind_and_object(request_: Request, name: str) -> None:
     assert name_of(request_) == name
 
 

@@ -31,7 +31,7 @@ def container(**members: Any) -> Document:
     return pod(containers=[{"name": "c", "image": "i", **members}])["containers"][0]  # type: ignore[no-any-return]
 
 
-def test_a_pod_says_what_upstream_would_say() -> None:
+def test_pod_defaults_match_upstream() -> None:
     assert pod() == {
         "containers": [
             {
@@ -66,7 +66,7 @@ def test_a_pod_says_what_upstream_would_say() -> None:
         ("nginx:latest@sha256:abc", "Always"),
     ],
 )
-def test_pull_policy_goes_by_tag(image: str, policy: str) -> None:
+def test_image_pull_policy_defaults_by_tag(image: str, policy: str) -> None:
     assert pull_policy(image) == policy
 
 
@@ -98,7 +98,7 @@ def test_pull_policy_goes_by_tag(image: str, policy: str) -> None:
     ],
     ids=["port protocol", "requests from limits", "requests that are there stay", "probe", "field reference"],
 )
-def test_containers(given: Document, expected: Document) -> None:
+def test_container_defaults(given: Document, expected: Document) -> None:
     result = container(**given)
     assert {name: result[name] for name in expected} == expected
 
@@ -122,11 +122,11 @@ def test_containers(given: Document, expected: Document) -> None:
     ],
     ids=["nothing", "configMap", "secret", "hostPath", "projected"],
 )
-def test_volumes(volume: Document, expected: Document) -> None:
+def test_volume_defaults(volume: Document, expected: Document) -> None:
     assert pod(volumes=[{"name": "v", **volume}])["volumes"] == [{"name": "v", **expected}]
 
 
-def test_a_negative_grace_period_is_one_second() -> None:
+def test_negative_grace_period_becomes_one_second() -> None:
     assert pod(terminationGracePeriodSeconds=-5)["terminationGracePeriodSeconds"] == 1
 
 
@@ -276,7 +276,7 @@ OTHERS = [
 
 
 @pytest.mark.parametrize(("group", "kind", "members", "look", "expected"), OTHERS, ids=[row[1] for row in OTHERS])
-def test_other_kinds(group: str, kind: str, members: Document, look: Any, expected: Any) -> None:
+def test_defaults_of_other_kinds(group: str, kind: str, members: Document, look: Any, expected: Any) -> None:
     assert look(defaulted(kind, group, **members)) == expected
 
 

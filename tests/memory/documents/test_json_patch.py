@@ -86,7 +86,7 @@ APPENDIX = [
 @pytest.mark.parametrize(
     ("document", "patch", "expected"), [case[1:] for case in APPENDIX], ids=[case[0] for case in APPENDIX]
 )
-def test_patches(document: Any, patch: Any, expected: Any) -> None:
+def test_json_patch_changes_the_document(document: Any, patch: Any, expected: Any) -> None:
     before = copy.deepcopy(document)
     assert json_patch(document, patch) == expected
     assert document == before
@@ -119,12 +119,12 @@ def test_operations_that_do_not_fit(document: Any, operation: Any, why: str) -> 
 
 
 @pytest.mark.parametrize("patch", [{}, ["x"], None], ids=["an object", "a list of text", "nothing"])
-def test_things_that_are_no_patch(patch: Any) -> None:
+def test_malformed_json_patch_is_refused(patch: Any) -> None:
     with pytest.raises(MalformedPatch):
         json_patch({"a": 1}, patch)
 
 
-def test_an_operation_that_fails_undoes_those_before_it() -> None:
+def test_failing_json_patch_operation_undoes_earlier_ones() -> None:
     document = {"a": [1, 2]}
     with pytest.raises(PatchError):
         json_patch(document, [{"op": "add", "path": "/a/-", "value": 3}, {"op": "remove", "path": "/b"}])

@@ -31,7 +31,7 @@ TABLE = [
 
 
 @pytest.mark.parametrize(("target", "patch", "expected"), TABLE, ids=[f"row {row}" for row in range(1, len(TABLE) + 1)])
-def test_table_of_the_rfc(target: Any, patch: Any, expected: Any) -> None:
+def test_merge_patch_follows_rfc_7386(target: Any, patch: Any, expected: Any) -> None:
     before = copy.deepcopy(target)
     assert merge_patch(target, patch) == expected
     assert target == before
@@ -64,7 +64,7 @@ def test_the_difference_leads_to_the_target(source: Any, target: Any) -> None:
 
 
 @given(objects)
-def test_no_difference_is_no_patch(document: Any) -> None:
+def test_equal_documents_give_an_empty_merge_patch(document: Any) -> None:
     assert merge_diff(document, document) == {}
     assert merge_patch(document, {}) == document
 

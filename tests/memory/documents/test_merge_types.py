@@ -45,7 +45,7 @@ def find(kind: str, path: str) -> MergeTypes:
 
 
 @pytest.mark.parametrize(("kind", "path", "form", "keys", "patch_key"), FACTS, ids=[f"{f[0]} {f[1]}" for f in FACTS])
-def test_lists(kind: str, path: str, form: str, keys: tuple[str, ...], patch_key: str) -> None:
+def test_list_merge_types(kind: str, path: str, form: str, keys: tuple[str, ...], patch_key: str) -> None:
     types = find(kind, path)
     assert ("atomic" if types.atomic else "map" if types.keys else "set") == form
     assert types.keys == keys
@@ -53,7 +53,7 @@ def test_lists(kind: str, path: str, form: str, keys: tuple[str, ...], patch_key
 
 
 @pytest.mark.parametrize("path", ["spec.selector", "spec.template.spec.nodeSelector"])
-def test_selectors_are_owned_whole(path: str) -> None:
+def test_selectors_are_atomic(path: str) -> None:
     assert find("apps/Deployment", path).atomic
 
 

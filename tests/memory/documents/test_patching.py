@@ -40,7 +40,7 @@ def test_each_format_reaches_its_algebra() -> None:
     ],
     ids=["broken", "broken on line 3", "list", "object", "does not fit", "scalar result", "no merge key", "text"],
 )
-def test_refusals(content_type: str, body: bytes, code: int, why: str) -> None:
+def test_malformed_patches_are_refused(content_type: str, body: bytes, code: int, why: str) -> None:
     with pytest.raises(Invalid, match=why) as refused:
         patched(content_type, body)
     assert refused.value.status.code == code
@@ -66,6 +66,6 @@ def test_apply_patches_are_yaml_or_json(body: bytes, value: Any) -> None:
 
 
 @pytest.mark.parametrize("body", [b"a: [", b"a: 1\n---\nb: 2", b"", b"\xff"], ids=["broken", "two", "none", "not text"])
-def test_yaml_that_is_no_document(body: bytes) -> None:
+def test_malformed_yaml_is_refused(body: bytes) -> None:
     with pytest.raises(Invalid, match="YAML"):
         parse_yaml(body)

@@ -69,7 +69,7 @@ FINE = [
 
 
 @pytest.mark.parametrize("document", [case[1] for case in FINE], ids=[case[0] for case in FINE])
-def test_accepted(document: Document) -> None:
+def test_valid_pods_are_accepted(document: Document) -> None:
     assert causes(document) == []
 
 
@@ -126,7 +126,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("document", "field", "message"), WRONG, ids=[f"{row[1]} {row[2][:30]}" for row in WRONG])
-def test_refused(document: Document, field: str, message: str) -> None:
+def test_invalid_pods_are_refused(document: Document, field: str, message: str) -> None:
     found = causes(document)
     assert any(where.startswith(field) or where.endswith(f".{field}") for where, what in found if message in what), (
         found
@@ -160,7 +160,7 @@ ALLOWED = [
 
 
 @pytest.mark.parametrize(("new", "old"), [case[1] for case in ALLOWED], ids=[case[0] for case in ALLOWED])
-def test_changes_that_are_allowed(new: Document, old: Document) -> None:
+def test_allowed_pod_updates_are_accepted(new: Document, old: Document) -> None:
     assert causes(new, old) == []
 
 
@@ -181,7 +181,7 @@ FORBIDDEN = [
 @pytest.mark.parametrize(
     ("pair", "field", "message"), [case[1:] for case in FORBIDDEN], ids=[case[0] for case in FORBIDDEN]
 )
-def test_changes_that_are_not(pair: tuple[Document, Document], field: str, message: str) -> None:
+def test_forbidden_pod_updates_are_refused(pair: tuple[Document, Document], field: str, message: str) -> None:
     found = causes(*pair)
     assert any(where == field and message in what for where, what in found), found
 
@@ -197,6 +197,6 @@ def test_subresources_change_their_own_part_only() -> None:
     assert causes(debugged, old, "ephemeralcontainers") == []
 
 
-def test_names_never_change() -> None:
+def test_pod_name_is_immutable() -> None:
     new = pod(metadata={"name": "q"})
     assert ("metadata.name", 'Invalid value: "q": field is immutable') in causes(new, pod())

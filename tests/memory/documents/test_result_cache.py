@@ -27,7 +27,7 @@ def test_equal_values_are_worked_out_once() -> None:
     assert calls == [1]
 
 
-def test_old_answers_are_forgotten() -> None:
+def test_full_cache_drops_its_oldest_results() -> None:
     remembered: ResultCache[int] = ResultCache(limit=4)
     for number in range(100):
         remembered.get_or_compute(number, lambda: 0)

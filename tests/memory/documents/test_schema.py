@@ -53,7 +53,9 @@ PRUNED = [
 @pytest.mark.parametrize(
     ("properties", "given_", "expected", "unknown"), [row[1:] for row in PRUNED], ids=[row[0] for row in PRUNED]
 )
-def test_pruning(properties: Document, given_: Document, expected: Document, unknown: list[str]) -> None:
+def test_unknown_fields_are_pruned(
+    properties: Document, given_: Document, expected: Document, unknown: list[str]
+) -> None:
     document = resource(**copy.deepcopy(given_))
     compiled = schema(**properties)
     assert compiled.unknown_fields(document) == [f'unknown field "{path}"' for path in unknown]
@@ -101,7 +103,7 @@ def test_pruning(properties: Document, given_: Document, expected: Document, unk
         "in list items",
     ],
 )
-def test_defaults(properties: Document, before: Document, after: Document) -> None:
+def test_schema_defaults_are_applied(properties: Document, before: Document, after: Document) -> None:
     document = resource(**before)
     schema(**properties).apply_defaults(document)
     assert document == resource(**after)
@@ -160,7 +162,7 @@ VIOLATIONS = [
 
 
 @pytest.mark.parametrize(("node", "value", "field", "message"), VIOLATIONS, ids=[row[3][:40] for row in VIOLATIONS])
-def test_violations(node: Document, value: Any, field: str, message: str) -> None:
+def test_schema_violations_are_reported(node: Document, value: Any, field: str, message: str) -> None:
     found = causes(schema(a=node), resource(a=value))
     assert any(where == field and message in what for where, what in found), found
 
@@ -177,11 +179,11 @@ def test_violations(node: Document, value: Any, field: str, message: str) -> Non
     ],
     ids=["a whole float", "nullable", "int or string", "list map", "anything", "unknown format"],
 )
-def test_valid_values(node: Document, value: Any) -> None:
+def test_valid_values_pass_the_schema(node: Document, value: Any) -> None:
     assert causes(schema(a=node), resource(a=value)) == []
 
 
-def test_what_an_update_leaves_alone_is_not_held_against_it() -> None:
+def test_update_is_not_refused_for_invalid_values_it_does_not_change() -> None:
     compiled = schema(a={**INTEGER, "maximum": 1}, b=INTEGER)
     assert causes(compiled, resource(a=5, b=2), resource(a=5, b=1)) == []
     assert causes(compiled, resource(a=6), resource(a=5))
@@ -193,7 +195,7 @@ def test_the_rule_that_freezes_a_field() -> None:
     assert causes(compiled, resource(a=2), resource(a=1)) == [("spec.a", "Invalid value: 2: frozen")]
 
 
-def test_the_rules_of_what_is_set_once() -> None:
+def test_rules_of_immutable_fields() -> None:
     rules = ["!has(oldSelf.uid) || has(self.uid)"]
     text = {"type": "string", "x-kubernetes-validations": [{"rule": "oldSelf == '' || self == oldSelf"}]}
     node = {
@@ -223,7 +225,7 @@ def test_list_types_of_the_schema_decide_server_side_apply() -> None:
         server_side_apply(live, resource(s=["2"]), manager="b", force=False, now="t", merge=merge)
 
 
-def test_a_free_form_value_that_changes_its_form_changes_hands_with_all_below_it() -> None:
+def test_free_form_value_that_changes_its_type_changes_owner_with_all_its_members() -> None:
     merge = schema(free=KEEP).merge
     live = server_side_apply(None, resource(free={"a": {"b": 1}}), manager="a", force=False, now="t", merge=merge)
     live = server_side_apply(live, resource(free={"a": 1}), manager="b", force=True, now="t", merge=merge)
@@ -352,7 +354,7 @@ def test_where_a_glance_is_sure_the_rules_find_nothing(node: Document, value: An
         assert (unknown, value, satisfies(value, compiled)) == ([], before, True)
 
 
-def test_a_reservation_as_we_write_it_needs_no_closer_look() -> None:
+def test_reservation_as_we_write_it_passes_the_fast_check() -> None:
     definition = next(one for one in custom_resource_definitions() if one["spec"]["names"]["kind"] == "Reservation")
     root = SchemaNode(definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"])
     container = {"name": "c", "resources": {"requests": {"cpu": "1", "memory": "1Gi"}}}

@@ -72,7 +72,7 @@ def test_applying_creates_and_claims_every_leaf() -> None:
     }
 
 
-def test_creating_claims_as_an_updater_with_dots_for_what_is_new_as_a_whole() -> None:
+def test_create_owns_new_structs_and_lists_with_dot_entries() -> None:
     result = update(None, deployment({"name": "c", "ports": [{"containerPort": 80}]}, labels={"a": "1"}))
     fields = owned(result, "updater", "Update")
     assert fields["f:metadata"] == {"f:labels": {".": {}, "f:a": {}}}
@@ -133,7 +133,7 @@ def test_force_takes_the_field_over() -> None:
     assert owned(result, "one") == {"f:spec": {"f:paused": {}}}
 
 
-def test_equal_values_are_shared() -> None:
+def test_appliers_of_equal_values_share_ownership() -> None:
     live = apply(apply(None, deployment(replicas=2)), deployment(replicas=2), "two")
     assert owned(live, "one") == owned(live, "two") == {"f:spec": {"f:replicas": {}}}
 
@@ -172,7 +172,7 @@ def test_status_cannot_be_claimed_through_the_object() -> None:
     assert "f:status" not in owned(apply(None, applied), "one")
 
 
-def test_managed_fields_a_client_sends_replace_the_stored_ones() -> None:
+def test_managed_fields_in_the_request_replace_the_stored_ones() -> None:
     live = apply(None, deployment(replicas=2))
     new = copy.deepcopy(live)
     new["metadata"]["managedFields"][0]["manager"] = "renamed"
@@ -207,12 +207,12 @@ def test_many_updaters_are_folded_into_ancient_changes() -> None:
     ],
     ids=["duplicate", "unknown field", "wrong form", "own managedFields"],
 )
-def test_what_cannot_be_applied(applied: Document, why: str) -> None:
+def test_malformed_apply_documents_are_refused(applied: Document, why: str) -> None:
     with pytest.raises(Invalid, match=why):
         apply(None, applied)
 
 
-def test_kubectl_takes_over_what_its_annotation_says_it_applied() -> None:
+def test_kubectl_takes_over_fields_of_its_last_applied_annotation() -> None:
     text = json.dumps(deployment(replicas=2))
     created = deployment(replicas=2)
     created["metadata"]["annotations"] = {LAST_APPLIED: text}
@@ -252,12 +252,12 @@ def test_applying_twice_changes_nothing(intent: Document) -> None:
 
 
 @given(intents, intents)
-def test_one_applier_alone_gets_exactly_its_last_intent(first: Document, second: Document) -> None:
+def test_sole_applier_gets_exactly_its_last_intent(first: Document, second: Document) -> None:
     assert values(apply(apply(None, first), second)) == values(apply(None, second))
 
 
 @given(intents, intents)
-def test_what_somebody_else_applied_survives(mine: Document, theirs: Document) -> None:
+def test_fields_of_another_applier_survive(mine: Document, theirs: Document) -> None:
     live = apply(apply(None, theirs, "two"), mine, "one", force=True)
     gone = apply(live, deployment(), "one")
     again = apply(gone, theirs, "two", force=True)

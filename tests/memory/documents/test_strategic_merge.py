@@ -138,7 +138,7 @@ CASES = [
 @pytest.mark.parametrize(
     ("original", "patch", "expected"), [case[1:] for case in CASES], ids=[case[0] for case in CASES]
 )
-def test_merges(original: Any, patch: Any, expected: Any) -> None:
+def test_strategic_merge_of_documents(original: Any, patch: Any, expected: Any) -> None:
     before = copy.deepcopy((original, patch))
     assert merge(original, patch) == expected
     assert (original, patch) == before
@@ -189,13 +189,13 @@ def test_patches_of_different_containers_commute(there: list[str], first: list[s
 
 
 @given(names, st.permutations("abcdef"))
-def test_a_full_order_is_obeyed(there: list[str], order: list[str]) -> None:
+def test_complete_set_element_order_is_obeyed(there: list[str], order: list[str]) -> None:
     original = pod(*({"name": name} for name in there))
     patch = {"spec": {"$setElementOrder/containers": [{"name": name} for name in order]}}
     assert [each["name"] for each in merge(original, patch)["spec"]["containers"]] == [n for n in order if n in there]
 
 
-def test_what_is_not_touched_is_shared() -> None:
+def test_strategic_merge_shares_untouched_parts() -> None:
     original = pod(A, B)
     assert (
         merge(original, pod({"name": "a", "image": "x"}))["spec"]["containers"][1] is original["spec"]["containers"][1]

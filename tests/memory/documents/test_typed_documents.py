@@ -57,11 +57,11 @@ def read(document: Document, kind: str = "Pod", group: str = "") -> Document:
         "null in a list is an empty item",
     ],
 )
-def test_reading_is_what_go_decodes_and_encodes(spec: Document, expected: Document) -> None:
+def test_conform_equals_decoding_and_encoding_in_go(spec: Document, expected: Document) -> None:
     assert read(pod(spec))["spec"] == {"containers": [], **expected}
 
 
-def test_the_copy_is_private() -> None:
+def test_conformed_document_is_a_private_copy() -> None:
     original = pod({"tolerations": [{"key": "a"}]}, labels={"a": "1"})
     before = copy.deepcopy(original)
     result = read(original)
@@ -102,7 +102,7 @@ def test_every_value_of_a_wrong_type_is_named(document: Document, paths: list[st
     assert all(f"{path}: " in str(refused.value) for path in paths)
 
 
-def test_secrets_are_base64() -> None:
+def test_secret_data_must_be_base64() -> None:
     secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {}, "data": {"a": "b2s="}}
     assert read(secret, "Secret")["data"] == {"a": "b2s="}
     with pytest.raises(Invalid, match=r"data\.a: illegal base64"):
@@ -117,14 +117,14 @@ def test_micro_times_have_six_digits() -> None:
     assert read(lease, "Lease", "coordination.k8s.io")["spec"] == lease["spec"]
 
 
-def test_times_without_a_value_are_null_as_upstream_writes_them() -> None:
+def test_empty_times_are_written_as_null() -> None:
     document = pod() | {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}
     condition = read(document)["status"]["conditions"][0]
     assert condition == {"type": "Ready", "status": "True", "lastProbeTime": None, "lastTransitionTime": None}
     assert read(read(document)) == read(document)
 
 
-def test_custom_kinds_pass_through() -> None:
+def test_custom_kinds_are_returned_unchanged() -> None:
     document = {"kind": "Queue", "spec": {"anything": None}}
     assert conform(document, group="x", kind="Queue") == (document, [])
 

@@ -73,7 +73,7 @@ FINE = [
 
 
 @pytest.mark.parametrize("document", FINE, ids=[document["kind"] for document in FINE])
-def test_accepted(document: Document) -> None:
+def test_valid_objects_are_accepted(document: Document) -> None:
     assert causes(document) == []
     assert causes(copy.deepcopy(document), document) == []
 
@@ -124,7 +124,7 @@ REFUSED = [
 @pytest.mark.parametrize(
     ("document", "field", "message"), REFUSED, ids=[f"{row[0]['kind']} {row[1]} {row[2][:20]}" for row in REFUSED]
 )
-def test_refused(document: Document, field: str, message: str) -> None:
+def test_invalid_objects_are_refused(document: Document, field: str, message: str) -> None:
     found = causes(document)
     assert any(where == field and message in what for where, what in found), found
 
@@ -174,7 +174,7 @@ def edited(document: Document, changes: Document) -> Document:
 @pytest.mark.parametrize(
     ("old", "changes", "field", "message"), [row[1:] for row in UPDATES], ids=[row[0] for row in UPDATES]
 )
-def test_what_may_not_change(old: Document, changes: Document, field: str, message: str) -> None:
+def test_immutable_fields_are_refused(old: Document, changes: Document, field: str, message: str) -> None:
     found = causes(edited(old, changes), old)
     assert any(where == field and message in what for where, what in found), found
 
@@ -193,5 +193,5 @@ ALLOWED = [
 
 
 @pytest.mark.parametrize(("old", "changes"), [row[1:] for row in ALLOWED], ids=[row[0] for row in ALLOWED])
-def test_what_may_change(old: Document, changes: Document) -> None:
+def test_allowed_updates_are_accepted(old: Document, changes: Document) -> None:
     assert causes(edited(old, changes), old) == []

@@ -15,7 +15,7 @@ from restow.planning.descheduling.metrics_providers import PrometheusProvider
 from restow.planning.usage_samples import PrometheusSample
 from restow.ports import PrometheusUnavailable
 from tests.kubernetes.server import serving
-from tests.kubernetes.test_prometheus_over_tls_is_verified import make_pair, server_context
+from tests.kubernetes.test_tls import make_pair, server_context
 from tests.prometheus.server import Line, Scripted, say
 
 ANSWER: dict[str, list[Line]] = {"up": [({"node": "a"}, 10.5, "0.25"), ({"node": "b"}, 10.5, "NaN")]}

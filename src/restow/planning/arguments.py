@@ -19,7 +19,7 @@ from typing import Any, Final, Self
 import msgspec
 
 from restow.model.objects import Duration, Pod, SelectorSpec
-from restow.model.problems import Problem, besides, join, members
+from restow.model.problems import Problem, member_path, problem_members, problems_of_readable_members
 from restow.model.resources import CPU, MEMORY, PODS
 from restow.model.selectors import EVERYTHING, LabelSelector, SelectorError, label_selector
 from restow.model.times import parse_duration
@@ -157,14 +157,14 @@ def read_defragmentation(arguments: Mapping[str, Any]) -> DefragmentationSetting
     protection = {resource: _PROTECTION, **written.protection_thresholds}
     maps = {"lowThresholds": low, "defragmentThresholds": defragment, "protectionThresholds": protection}
     mistakes = [*_percent_problems(maps), *shared_problems(written)]
-    if members(unread).isdisjoint({*maps, "resourceType"}):
+    if problem_members(unread).isdisjoint({*maps, "resourceType"}):
         mistakes += _crossing_problems(maps)
     if not resource:
         mistakes.append(Problem("resourceType", "must name a resource"))
     if written.number_of_nodes < 0:
         mistakes.append(Problem("numberOfNodes", f"must not be negative, is {written.number_of_nodes}"))
     pods = read_pod_filter(written, mistakes)
-    problems = [*twice, *besides(unread, mistakes)]
+    problems = [*twice, *problems_of_readable_members(unread, mistakes)]
     if problems:
         raise WireError(DEFRAGMENTATION, problems)
     return DefragmentationSettings(
@@ -190,7 +190,7 @@ def read_balance(arguments: Mapping[str, Any]) -> BalanceSettings:
     if limit is not None and not 0 <= limit <= 1:
         mistakes.append(Problem("maxThreshold", f"must be from 0 to 1, is {limit:g}"))
     pods = read_pod_filter(written, mistakes)
-    problems = besides(unread, mistakes)
+    problems = problems_of_readable_members(unread, mistakes)
     if problems:
         raise WireError(BALANCE, problems)
     return BalanceSettings(
@@ -202,10 +202,10 @@ def read_load_aware(arguments: Mapping[str, Any]) -> LoadAwareSettings:
     """Raises WireError."""
     written, unread = convert_readable(LoadAwareArgs, arguments, LOAD_AWARE)
     mistakes = [*shared_problems(written), *_load_problems(written), *_source_problems(written.metrics_utilization)]
-    if members(unread).isdisjoint({"thresholds", "targetThresholds"}):
+    if problem_members(unread).isdisjoint({"thresholds", "targetThresholds"}):
         mistakes += _pair_problems(written)
     pods = read_pod_filter(written, mistakes)
-    problems = besides(unread, mistakes)
+    problems = problems_of_readable_members(unread, mistakes)
     if problems:
         raise WireError(LOAD_AWARE, problems)
     return LoadAwareSettings(
@@ -222,9 +222,9 @@ def _load_problems(written: LoadAwareArgs) -> Iterator[Problem]:
     for field, percents in (("thresholds", written.thresholds), ("targetThresholds", written.target_thresholds)):
         for name, percent in percents.items():
             if name not in (CPU, MEMORY, PODS):
-                yield Problem(join(field, name), f"only {CPU}, {MEMORY} and {PODS} are measured")
+                yield Problem(member_path(field, name), f"only {CPU}, {MEMORY} and {PODS} are measured")
             if not 0 <= percent <= 100:
-                yield Problem(join(field, name), f"must be from 0 to 100 percent, is {percent:g}")
+                yield Problem(member_path(field, name), f"must be from 0 to 100 percent, is {percent:g}")
     if written.number_of_nodes < 0:
         yield Problem("numberOfNodes", f"must not be negative, is {written.number_of_nodes}")
     if parse_duration(written.max_age) <= 0:
@@ -237,8 +237,8 @@ def _pair_problems(written: LoadAwareArgs) -> Iterator[Problem]:
     for name in sorted(written.thresholds.keys() & written.target_thresholds.keys()):
         low, high = written.thresholds[name], written.target_thresholds[name]
         if low > high:
-            target = join("targetThresholds", name)
-            yield Problem(join("thresholds", name), f"is {low:g}, above {target}, which is {high:g}")
+            target = member_path("targetThresholds", name)
+            yield Problem(member_path("thresholds", name), f"is {low:g}, above {target}, which is {high:g}")
 
 
 def _source_problems(written: _UtilizationArgs) -> Iterator[Problem]:
@@ -275,7 +275,7 @@ def _percent_problems(maps: Mapping[str, Percents]) -> Iterator[Problem]:
     for name, percents in maps.items():
         for resource, percent in percents.items():
             if not 0 <= percent <= 100:
-                yield Problem(join(name, resource), f"must be from 0 to 100 percent, is {percent:g}")
+                yield Problem(member_path(name, resource), f"must be from 0 to 100 percent, is {percent:g}")
 
 
 def _crossing_problems(maps: Mapping[str, Percents]) -> Iterator[Problem]:
@@ -286,7 +286,10 @@ def _crossing_problems(maps: Mapping[str, Percents]) -> Iterator[Problem]:
         for resource in sorted(maps[smaller].keys() & maps[larger].keys()):
             low, high = maps[smaller][resource], maps[larger][resource]
             if low > high:
-                yield Problem(join(smaller, resource), f"is {low:g}, above {join(larger, resource)}, which is {high:g}")
+                yield Problem(
+                    member_path(smaller, resource),
+                    f"is {low:g}, above {member_path(larger, resource)}, which is {high:g}",
+                )
 
 
 def shared_problems(written: StrategyArgs) -> Iterator[Problem]:

@@ -25,10 +25,10 @@ import numpy as np
 from restow.eviction.costs import deletion_cost, eviction_cost
 from restow.eviction.qos_and_priority import koordinator_priority_class, koordinator_qos, kubernetes_qos, pod_priority
 from restow.model.cluster import Mask, Occupant, RowIndex
-from restow.model.pods import full_name
+from restow.model.counted_nouns import counted_noun
+from restow.model.pods import namespaced_name
 from restow.model.snapshot import Snapshot
 from restow.model.times import time_of
-from restow.model.words import number_of
 from restow.planning.arguments import BalanceSettings, read_balance
 from restow.planning.cooldown import cool_down_message, nodes_cooling_down, recent_source
 from restow.planning.eviction_rules import candidates_on_node, foreign_pod_refusals, general_refusal, pod_refusal
@@ -143,12 +143,12 @@ class _BalanceRun:
         if not above:
             return
         worst = max(sorted(above), key=above.__getitem__)
-        count = number_of(len(above), "node", "stay")
+        count = counted_noun(len(above), "node", "stay")
         message = f"{count} above the threshold {self.threshold:.3f}; the highest is {worst} with {above[worst]:.3f}"
         if resting_count := len(resting & above.keys()):
             message += f"; {resting_count} of them {cool_down_message(self._cool_down)}"
         if len(self.desired_moves) >= self._request.max_moves:
-            message += f"; the limit of {number_of(len(self.desired_moves), 'move')} is reached"
+            message += f"; the limit of {counted_noun(len(self.desired_moves), 'move')} is reached"
         yield general_refusal(message)
 
     def _move_pods_off(self, node: str, row: int) -> list[Refusal]:
@@ -191,7 +191,7 @@ class _BalanceRun:
         improved = gains > RATE_TOLERANCE
         rows, gains = rows[improved], gains[improved]
         if not len(rows):
-            return f"{number_of(with_room, 'other node', 'have')} room for it, but it would lower the imbalance of none"
+            return f"{counted_noun(with_room, 'other node', 'have')} room for it, but it would lower the imbalance of none"
         best = rows[gains >= gains.max() - RATE_TOLERANCE]
         target = int(best[self._name_ranks[best].argmin()])
         # 3. Each move is a wave of its own here: the pod leaves at once, so that later pods see its node without it.
@@ -219,5 +219,5 @@ def _cheapest_first(rate: float, occupant: Occupant) -> tuple[object, ...]:
         eviction_cost(pod),
         round(rate, 9),
         -(time_of(pod.metadata.creation_timestamp) or 0.0),
-        *full_name(pod),
+        *namespaced_name(pod),
     )

@@ -12,7 +12,7 @@ from typing import Self
 
 import msgspec
 
-from restow.model.words import number_of
+from restow.model.counted_nouns import counted_noun
 
 
 class CycleLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,7 +49,7 @@ class MoveCounter:
         """The limit that one more move from a namespace and a node would exceed; empty if none."""
         for kind, name, limit, field in self._limited(namespace, node):
             if self._counts[kind, name] >= limit:
-                return f"{field} allows {number_of(limit, 'pod')} of {kind} {name} per cycle"
+                return f"{field} allows {counted_noun(limit, 'pod')} of {kind} {name} per cycle"
         return ""
 
     def count_move(self, namespace: str, node: str) -> None:

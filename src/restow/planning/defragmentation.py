@@ -21,9 +21,9 @@ import msgspec
 import numpy as np
 
 from restow.model.cluster import Occupant, PodClass, RowIndex
-from restow.model.pods import full_name
+from restow.model.counted_nouns import counted_noun
+from restow.model.pods import namespaced_name
 from restow.model.snapshot import Snapshot
-from restow.model.words import number_of
 from restow.planning.arguments import DefragmentationSettings, read_defragmentation
 from restow.planning.cooldown import cool_down_message, nodes_cooling_down
 from restow.planning.cycle_limits import MoveCounter
@@ -78,8 +78,8 @@ def _ordered_moves(
             return OrderedMoves(ordered.moves, (*dropped, *ordered.dropped))
         pods = [snapshot.pods.known[move.uid] for move in desired]
         dropped_names = {(refusal.namespace, refusal.pod) for refusal in ordered.dropped}
-        nodes = {pod.node for pod in pods if full_name(pod.pod) in dropped_names}
-        others = [pod for pod in pods if pod.node in nodes and full_name(pod.pod) not in dropped_names]
+        nodes = {pod.node for pod in pods if namespaced_name(pod.pod) in dropped_names}
+        others = [pod for pod in pods if pod.node in nodes and namespaced_name(pod.pod) not in dropped_names]
         reason = "could not be emptied: no order of moves brings every pod to its target"
         dropped += (*ordered.dropped, *(pod_refusal(pod.pod, f"{pod.node} {reason}") for pod in others))
         desired = [move for move, pod in zip(desired, pods, strict=True) if pod.node not in nodes]
@@ -123,7 +123,7 @@ class _DefragmentationRun:
             minimum = settings.number_of_nodes
             required = f"; numberOfNodes requires more than {minimum}" if minimum else ""
             thresholds = _threshold_list(settings.low_thresholds)
-            return [general_refusal(f"{number_of(low, 'node', 'are')} below lowThresholds ({thresholds}){required}")]
+            return [general_refusal(f"{counted_noun(low, 'node', 'are')} below lowThresholds ({thresholds}){required}")]
         if not targets:
             above, below = (
                 _threshold_list(settings.defragment_thresholds),
@@ -134,8 +134,8 @@ class _DefragmentationRun:
         sources, refusals = self._sources()
         for number, node in enumerate(sources):
             if len(self.desired_moves) >= self._request.max_moves:
-                left = number_of(len(sources) - number, "more source", "are")
-                limit = number_of(len(self.desired_moves), "move")
+                left = counted_noun(len(sources) - number, "more source", "are")
+                limit = counted_noun(len(self.desired_moves), "move")
                 refusals.append(general_refusal(f"{left} left: the limit of {limit} is reached"))
                 break
             refusals += self._move_pods_off(node)
@@ -158,7 +158,9 @@ class _DefragmentationRun:
         reasons = [(pod, self._settings.pods.refusal_reason(pod.pod)) for pod in on_node.candidates]
         refusals = [*on_node.refusals, *(pod_refusal(pod.pod, reason) for pod, reason in reasons if reason)]
         pods = [pod for pod, reason in reasons if not reason]
-        pods.sort(key=lambda pod: (-self._nodes.usage.pod_request(self._settings.resource, pod), full_name(pod.pod)))
+        pods.sort(
+            key=lambda pod: (-self._nodes.usage.pod_request(self._settings.resource, pod), namespaced_name(pod.pod))
+        )
         staying = on_node.staying_count + len(on_node.candidates) - len(pods)
         return [*refusals, *self._empty_node(node, pods, staying)]
 
@@ -188,13 +190,13 @@ class _DefragmentationRun:
         if staying:
             return f"{staying} of {staying + len(pods)} pods stay there"
         if len(pods) > left:
-            return f"only {number_of(left, 'more move', 'are')} allowed"
-        return self._move_counter.limit_on_pods((full_name(pod.pod)[0] for pod in pods), node)
+            return f"only {counted_noun(left, 'more move', 'are')} allowed"
+        return self._move_counter.limit_on_pods((namespaced_name(pod.pod)[0] for pod in pods), node)
 
     def _try_pod(self, pod: Occupant, node: str, attempt: _SourceAttempt) -> None:
         if len(attempt.moved) >= attempt.max_moves:
             return
-        namespace, _ = full_name(pod.pod)
+        namespace, _ = namespaced_name(pod.pod)
         if reason := attempt.move_counter.limit_reached(namespace, node):
             attempt.over_limit.append(pod_refusal(pod.pod, reason))
         elif (row := self._reserve_target(pod)) is None:

@@ -17,11 +17,11 @@ from restow.eviction.protections import PodContext, Protections, eviction_refusa
 from restow.eviction.shared_claims import SharedClaims
 from restow.eviction.workloads import Workloads
 from restow.model.cluster import Occupant
+from restow.model.counted_nouns import counted_noun
 from restow.model.objects import PersistentVolumeClaim, Pod
-from restow.model.pods import full_name, scheduler_of, stays_with_node
+from restow.model.pods import namespaced_name, scheduler_of, stays_with_node
 from restow.model.reservations.matching import requested_reservation, why_not_moved_from_named
 from restow.model.snapshot import Snapshot
-from restow.model.words import number_of
 from restow.planning.plan import Refusal
 from restow.planning.plan_request import DisruptionLimit, EvictionRules
 from restow.scheduling.jobs import why_successor_unschedulable
@@ -144,7 +144,7 @@ def candidates_on_node(snapshot: Snapshot, node: str, rules: EvictionRules) -> N
 
 
 def pod_refusal(pod: Pod, reason: str) -> Refusal:
-    namespace, name = full_name(pod)
+    namespace, name = namespaced_name(pod)
     return Refusal(namespace=namespace, pod=name, reason=reason)
 
 
@@ -160,4 +160,4 @@ def foreign_pod_refusals(snapshot: Snapshot, rules: EvictionRules) -> Iterator[R
     if foreign:
         names = ", ".join(sorted({scheduler_of(pod) for pod in foreign}))
         advice = "list the name under scheduler.schedulerNames in --config to include them"
-        yield general_refusal(f"{number_of(len(foreign), 'pod', 'belong')} to other schedulers ({names}): {advice}")
+        yield general_refusal(f"{counted_noun(len(foreign), 'pod', 'belong')} to other schedulers ({names}): {advice}")

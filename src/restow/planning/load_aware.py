@@ -19,10 +19,10 @@ from __future__ import annotations
 import numpy as np
 
 from restow.model.cluster import Mask, Occupant, RowIndex
-from restow.model.pods import full_name
+from restow.model.counted_nouns import counted_noun
+from restow.model.pods import namespaced_name
 from restow.model.resources import CPU, PODS
 from restow.model.snapshot import Snapshot
-from restow.model.words import number_of
 from restow.planning.arguments import LoadAwareSettings, read_load_aware
 from restow.planning.cooldown import cool_down_message, nodes_cooling_down, recent_source
 from restow.planning.eviction_rules import candidates_on_node, foreign_pod_refusals, general_refusal, pod_refusal
@@ -104,7 +104,7 @@ class _LoadAwareRun:
         ready = [self._node_name(row) for row in np.flatnonzero(ready_rows(self._snapshot)).tolist()]
         required = self._settings.busy_thresholds.keys() - {PODS}
         missing = sum(name not in samples.nodes or not required <= samples.nodes[name].amounts.keys() for name in ready)
-        messages = [f"{number_of(stale, 'node', 'were')} measured more than {max_age:g}s ago"] if stale else []
+        messages = [f"{counted_noun(stale, 'node', 'were')} measured more than {max_age:g}s ago"] if stale else []
         messages += [f"{missing} of {len(ready)} Ready nodes are not measured"] if missing else []
         if resting := self._known_count - int(self._usable.sum()):
             messages.append(f"{resting} of {self._known_count} measured nodes {cool_down_message(self._cool_down)}")
@@ -144,7 +144,7 @@ class _LoadAwareRun:
     def _heaviest_first(self, row: int, pod: Occupant, sample: UsageSample) -> tuple[object, ...]:
         overused = self._overused_resources(row)
         main = CPU if CPU in overused else next(iter(overused), CPU)
-        return -sample.amounts.get(main, 0), *full_name(pod.pod)
+        return -sample.amounts.get(main, 0), *namespaced_name(pod.pod)
 
     def _why_useless(self, pod: Occupant, source: int) -> str:
         """Why the source would be as busy without the pod; empty if it would be less busy."""
@@ -165,7 +165,7 @@ class _LoadAwareRun:
         idle = self._idle_rows(others)
         fitting = idle[self._load.rows_within(self._settings.busy_thresholds, pod, idle)]
         if not len(fitting):
-            room = f"{number_of(len(rows), 'other node', 'have')} room for it"
+            room = f"{counted_noun(len(rows), 'other node', 'have')} room for it"
             if not len(idle):
                 return f"{room}, none of them below thresholds"
             return f"{room}, {len(idle)} of them below thresholds, and with it each would be above targetThresholds"

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 
 from restow.model.cluster import Mask, Occupant, RowIndex
-from restow.model.pods import full_name
+from restow.model.pods import namespaced_name
 from restow.model.resources import PODS, Vector
 from restow.model.snapshot import Snapshot
 from restow.planning.cooldown import last_migration_times
@@ -50,7 +50,7 @@ class MeasuredLoad:
 
     def pod_sample(self, pod: Occupant) -> UsageSample | None:
         """The last sample of a pod, if it is recent enough and has all resources that count."""
-        sample = self._samples.pods.get(full_name(pod.pod))
+        sample = self._samples.pods.get(namespaced_name(pod.pod))
         if sample is None or sample.measured_at < self._oldest:
             return None
         return sample if all(name in sample.amounts for name in self._allocatable if name != PODS) else None

@@ -23,7 +23,7 @@ from msgspec.structs import replace
 from restow.model.affinity import bound_to, names_of
 from restow.model.cluster.owner_chains import OwnerChains, group_name
 from restow.model.kinds import POD, POD_GROUP
-from restow.model.names import digest
+from restow.model.names import short_digest
 from restow.model.objects import (
     MatchPolicy,
     ObjectMeta,
@@ -114,7 +114,7 @@ def _place_reservation(
     elif kind == POD.kind:
         reference = replace(reference, api_version=POD.api_version, uid=first.metadata.uid)
     # The name follows from plan and owner, so that a second attempt finds the reservation of the first.
-    reservation = f"{plan}-claim-{digest('/'.join(owner))}"
+    reservation = f"{plan}-claim-{short_digest('/'.join(owner))}"
     return PlaceReservation(reservation, namespace, reference, queue_name(group, first), tuple(seats))
 
 

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from restow.model.cluster.owner_chains import group_name
 from restow.model.objects import Pod
-from restow.model.pods import full_name
+from restow.model.pods import namespaced_name
 from restow.model.snapshot import Snapshot
 from restow.planning.measures import slots_by_row
 from restow.planning.plan import Place
@@ -30,7 +30,7 @@ def assign_places(
     snapshot: Snapshot, request: PlanRequest, places: Iterable[Place], *, allow_other_nodes: bool = False
 ) -> tuple[Place, ...]:
     """Assume pending pods on the nodes of these places if they fit there; with `allow_other_nodes` also elsewhere."""
-    pending = {full_name(pod): pod for pod in request.pending}
+    pending = {namespaced_name(pod): pod for pod in request.pending}
     waiting = [(place, pending[_pod_name(place)]) for place in places if _pod_name(place) in pending]
     minimums = _gang_minimums(snapshot, request)
     # Each round drops the gangs of which too few pods fit, and tries again without them. It ends because each round
@@ -81,7 +81,7 @@ def _gang_minimums(snapshot: Snapshot, request: PlanRequest) -> dict[PodName, in
 
 def _gang_name(pod: Pod) -> PodName:
     """The gang of a pod; for a pod without a gang, a name that no gang can have (it contains a slash)."""
-    namespace, name = full_name(pod)
+    namespace, name = namespaced_name(pod)
     return namespace, group_name(pod) or f"/{name}"
 
 

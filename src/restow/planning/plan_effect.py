@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from restow.model.pods import full_name
+from restow.model.pods import namespaced_name
 from restow.model.snapshot import Snapshot
 from restow.planning.move_simulation import MoveSimulation, simulate_moves
 from restow.planning.plan import Measures, Move, Place, version_key
@@ -21,7 +21,7 @@ def measures_after(
     places: Iterable[Place] = (),
 ) -> Measures:
     """The measures once the moves are done and the pending pods are on their places. The snapshot is left as it was."""
-    pending = {full_name(pod): pod for pod in request.pending}
+    pending = {namespaced_name(pod): pod for pod in request.pending}
     with MoveSimulation(snapshot, request.engine, request.now) as simulation:
         simulate_moves(simulation, moves)
         for place in places:

@@ -13,9 +13,9 @@ from typing import Self
 import msgspec
 
 from restow.model.cluster import Occupant
-from restow.model.pods import full_name
+from restow.model.counted_nouns import counted_noun
+from restow.model.pods import namespaced_name
 from restow.model.snapshot import Snapshot
-from restow.model.words import number_of
 from restow.planning.move_simulation import MoveSimulation, shortage_message
 from restow.planning.plan import Move, Place, Plan
 from restow.planning.plan_request import PlanRequest
@@ -86,8 +86,8 @@ class _Replay:
         self._snapshot = snapshot = simulation.snapshot
         self._request = request
         self._simulation = simulation
-        self._uids = {full_name(occupant.pod): uid for uid, occupant in snapshot.pods.known.items()}
-        self._pending = {full_name(pod): pod for pod in request.pending}
+        self._uids = {namespaced_name(occupant.pod): uid for uid, occupant in snapshot.pods.known.items()}
+        self._pending = {namespaced_name(pod): pod for pod in request.pending}
 
     def move_defects(self, plan: Plan) -> Iterator[PlanDefect]:
         for _, moves in plan.waves():
@@ -166,7 +166,5 @@ def _limit_defects(wave: int, moving: Counter[str], limits: dict[str, int]) -> I
     """Budgets and workloads of which a wave moves more pods at once than they allow."""
     for name in sorted(moving):
         if moving[name] > limits[name]:
-            reason = (
-                f"wave {wave} moves {number_of(moving[name], 'pod')} of {name}, which allows {limits[name]} at once"
-            )
+            reason = f"wave {wave} moves {counted_noun(moving[name], 'pod')} of {name}, which allows {limits[name]} at once"
             yield PlanDefect(0, wave, "", "", reason)

@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from restow.model.objects import NodeMetrics, PodMetrics, Quantities
-from restow.model.pods import full_name
+from restow.model.pods import namespaced_name
 from restow.model.quantity import QuantityError
 from restow.model.resources import CPU, MEMORY, Vector, add, amounts, subtract
 from restow.model.times import TimeError, parse_time
@@ -62,7 +62,7 @@ def samples_from_metrics(nodes: Iterable[NodeMetrics], pods: Iterable[PodMetrics
     for pod in pods:
         sample = _sample(pod.timestamp, [container.usage for container in pod.containers or ()])
         if sample is not None:
-            by_pod[full_name(pod)] = sample
+            by_pod[namespaced_name(pod)] = sample
     return UsageSamples(by_node, by_pod, "" if by_node else "metrics.k8s.io reports no node")
 
 

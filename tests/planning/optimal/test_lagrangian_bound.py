@@ -58,7 +58,7 @@ def test_items_stay_where_they_are_allowed() -> None:
 @given(problems(empties=False), st.integers(0, 2))
 def test_openings_bring_what_they_say_and_fit(problem: PackingProblem, together: int) -> None:
     for one in LagrangianBound(problem, enumerate_departures(problem, together)).patterns(zero_prices(problem)):
-        room = problem.free[one.node] + problem.class_sizes[list(one.departures)].sum(axis=0)
+        room = problem.free[one.node] + problem.class_sizes[list(one.departing_classes)].sum(axis=0)
         taken = sum((problem.demands[which].size * number for which, number in one.placements), np.zeros(2, np.int64))
         assert ((taken <= room) | (taken == 0)).all()  # who asks for none goes even where there is too little
         assert one.value == sum(problem.demands[which].value * number for which, number in one.placements) > 0

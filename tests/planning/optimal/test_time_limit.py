@@ -99,7 +99,7 @@ def test_there_are_openings_even_where_the_toil_is_soon_over(monkeypatch: pytest
     every = best_patterns(problem, enumerate_departures(problem, 2), prices)
     monkeypatch.setattr(pricing, "_TOIL", 200)
     some = best_patterns(problem, enumerate_departures(problem, 2), prices)
-    assert 0 < max(one.surplus for one in some) < max(one.surplus for one in every)
+    assert 0 < max(one.reduced_cost for one in some) < max(one.reduced_cost for one in every)
 
 
 def test_toil_that_is_over_stays_over() -> None:

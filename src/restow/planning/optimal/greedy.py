@@ -1,6 +1,7 @@
-"""The greedy answer: openings in the order of what they bring per move, each made if its leavers find a place.
+"""The greedy solution: patterns in the order of their gain per move, each applied if all departing pods find a target.
 
-Everything else starts from it.
+Goes in: a problem and patterns. Comes out: a feasible solution. It is the first incumbent of the search; the other
+methods improve it.
 """
 
 from __future__ import annotations
@@ -17,23 +18,25 @@ from restow.planning.optimal.packing_problem import UNCHANGED, PackingProblem, S
 from restow.planning.optimal.pricing import Floats, best_patterns, zero_prices
 from restow.planning.optimal.solution_builder import SolutionBuilder
 
-_PER_NODE = 4
-_PRICES = (0.45, 0.95)
-"""Of a move, in units of the least worth: the more it costs, the fewer moves the best opening of a node has."""
+_PATTERNS_PER_NODE = 4
+_MOVE_PRICES = (0.45, 0.95)
+"""Prices of a move, in multiples of the lowest value of a demand. With a higher price the best pattern of a node has
+fewer moves; with both there are patterns of either kind."""
 
 
 def initial_patterns(
-    problem: PackingProblem, some: DepartureSets, late: DeadlineCheck = no_deadline
+    problem: PackingProblem, departures: DepartureSets, is_late: DeadlineCheck = no_deadline
 ) -> list[NodePattern]:
-    """Openings to begin with: what is best for each node if nobody else wanted anything."""
+    """Patterns to begin with: the best ones of each node, as if it had all pending pods for itself."""
     if problem.counts_empty_nodes:
         return emptying_patterns(problem)
-    found: dict[NodePattern, None] = {}
-    least = min((demand.value / problem.unit for demand in problem.demands), default=1.0)
-    for price in _PRICES:
-        prices = zero_prices(problem, price * least)
-        found.update((one.pattern, None) for one in best_patterns(problem, some, prices, _PER_NODE, is_late=late))
-    return list(found)
+    patterns: dict[NodePattern, None] = {}
+    lowest = min((demand.value / problem.unit for demand in problem.demands), default=1.0)
+    for price in _MOVE_PRICES:
+        prices = zero_prices(problem, price * lowest)
+        best = best_patterns(problem, departures, prices, _PATTERNS_PER_NODE, is_late=is_late)
+        patterns.update((priced.pattern, None) for priced in best)
+    return list(patterns)
 
 
 def greedy_solution(
@@ -42,47 +45,53 @@ def greedy_solution(
     start: Solution = UNCHANGED,
     is_late: DeadlineCheck = no_deadline,
 ) -> tuple[Solution, list[NodePattern]]:
-    """The answer, and the openings it made until it was late. Whoever finds that the pods it waited for are gone queues
-    up again."""
-    stage = SolutionBuilder(problem, start)
-    dear = opportunity_costs(problem, candidates)
-    as_is = {node: stage.value_without_departures(node) for node in sorted({one.node for one in candidates})}
-    large = (problem.class_sizes / np.maximum(problem.class_sizes.max(axis=0, initial=0), 1)).sum(axis=1)
+    """The solution, and the patterns that were applied until it was late."""
+    builder = SolutionBuilder(problem, start)
+    node_costs = opportunity_costs(problem, candidates)
+    nodes = sorted({pattern.node for pattern in candidates})
+    without_moves = {node: builder.value_without_departures(node) for node in nodes}
+    pod_sizes = (problem.class_sizes / np.maximum(problem.class_sizes.max(axis=0, initial=0), 1)).sum(axis=1)
 
-    def rank(one: NodePattern) -> tuple[float, float]:
-        """First what brings most per move, beyond what there is without any; of the same, where small pods leave."""
-        return (as_is[one.node] - one.value) / max(one.move_count, 0.1), float(large[list(one.departures)].sum())
+    def rank(pattern: NodePattern) -> tuple[float, float]:
+        """The largest gain per move first, compared with the node without moves; of equal ones the smallest pods."""
+        gain = pattern.value - without_moves[pattern.node]
+        return -gain / max(pattern.move_count, 0.1), float(pod_sizes[list(pattern.departing_classes)].sum())
 
-    queue = [(rank(one), number, one) for number, one in enumerate(candidates)]
+    queue = [(rank(pattern), number, pattern) for number, pattern in enumerate(candidates)]
     heapify(queue)
-    made = []
-    while queue and stage.move_count < problem.max_moves and not is_late():
-        _, number, promised = heappop(queue)
-        one = stage.with_current_demand(promised)
-        if one is promised:
-            if stage.apply_pattern(one, dear):
-                made.append(one)
-        elif one.value:
-            heappush(queue, (rank(one), number, one))
-    stage.place_pending_pods()
-    return undo_useless_moves(problem, drop_incomplete_gangs(problem, stage.solution)), made
+    applied = []
+    while queue and builder.move_count < problem.max_moves and not is_late():
+        _, number, best = heappop(queue)
+        # Earlier patterns may have taken its pending pods. Then it is ranked again with those that are left.
+        current = builder.with_current_demand(best)
+        if current is best:
+            if builder.apply_pattern(current, node_costs):
+                applied.append(current)
+        elif current.value:
+            heappush(queue, (rank(current), number, current))
+    builder.place_pending_pods()
+    return undo_useless_moves(problem, drop_incomplete_gangs(problem, builder.solution)), applied
 
 
 def opportunity_costs(problem: PackingProblem, candidates: Sequence[NodePattern]) -> Floats:
-    """Per node what opening it brings per move at best: leavers of others had better not go there."""
-    dear = np.zeros(problem.node_count)
-    for one in candidates:
-        dear[one.node] = max(dear[one.node], one.value / problem.unit / max(one.move_count, 1))
-    return dear / max(float(dear.max(initial=0.0)), 1e-9)
+    """Per node, from 0 to 1: the best value per move of its patterns. A pod that moves to the node loses that value, so
+    departing pods avoid nodes with high costs."""
+    costs = np.zeros(problem.node_count)
+    for pattern in candidates:
+        value = pattern.value / problem.unit / max(pattern.move_count, 1)
+        costs[pattern.node] = max(costs[pattern.node], value)
+    return costs / max(float(costs.max(initial=0.0)), 1e-9)
 
 
-def drop_incomplete_gangs(problem: PackingProblem, shift: Solution) -> Solution:
-    """The answer without gangs of which too few are placed."""
+def drop_incomplete_gangs(problem: PackingProblem, solution: Solution) -> Solution:
+    """The solution without the placements of gangs of which too few pods are placed."""
     placed: dict[int, int] = {}
-    for (which, _), number in shift.placements.items():
-        gang = problem.demands[which].gang
+    for (demand, _), number in solution.placements.items():
+        gang = problem.demands[demand].gang
         if gang is not None:
             placed[gang] = placed.get(gang, 0) + number
-    short = {gang for gang, number in placed.items() if number < problem.gang_minimums[gang]}
-    kept = {cell: number for cell, number in shift.placements.items() if problem.demands[cell[0]].gang not in short}
-    return Solution(shift.pod_changes, kept)
+    incomplete = {gang for gang, number in placed.items() if number < problem.gang_minimums[gang]}
+    kept = {
+        cell: number for cell, number in solution.placements.items() if problem.demands[cell[0]].gang not in incomplete
+    }
+    return Solution(solution.pod_changes, kept)

@@ -56,8 +56,8 @@ class LagrangianBound:
     def __init__(self, problem: PackingProblem, some: DepartureSets) -> None:
         """With these leavers; for a bound they have to be as `lines` says they are."""
         self._problem = problem
-        self._node, self._leavers, self._complete = some.node, some.departures, some.complete_up_to
-        self._number: Ints = (some.departures >= 0).sum(axis=1)
+        self._node, self._leavers, self._complete = some.node, some.departing_classes, some.complete_up_to
+        self._number: Ints = (some.departing_classes >= 0).sum(axis=1)
         self._mix = _mixtures(problem)
         self._room = self._mixed(some.free_after)
         self._largest = self._mixed(max_free(problem)).max(axis=0, initial=0)
@@ -71,15 +71,15 @@ class LagrangianBound:
 
     def bound(self, prices: DualPrices) -> float:
         """The bound of these prices, or of the same ones with places for nothing, whichever is less."""
-        nothing = np.zeros_like(prices.places)
+        nothing = np.zeros_like(prices.class_places)
         bound = self._bound(prices.demands, nothing)
-        return min(bound, self._bound(prices.demands, prices.places)) if prices.places.any() else bound
+        return min(bound, self._bound(prices.demands, prices.class_places)) if prices.class_places.any() else bound
 
     def patterns(self, prices: DualPrices, per_node: int = 2) -> list[NodePattern]:
         """Openings that bring more than they cost at these prices, for each node some of the best."""
-        goods = self._goods(prices.demands, prices.places)
+        goods = self._goods(prices.demands, prices.class_places)
         tables = self._tables(goods)
-        costs = self._costs(prices.places) + prices.move * self._number + prices.nodes[self._node]
+        costs = self._costs(prices.class_places) + prices.move * self._number + prices.nodes[self._node]
         surplus = self._brings(goods, tables) - costs
         best = _top(self._node, surplus, per_node)
         found: dict[NodePattern, None] = {}
@@ -168,7 +168,7 @@ class LagrangianBound:
         waiting = int(np.count_nonzero(counts[: goods.demands]))
         return NodePattern(
             node=int(self._node[line]),
-            departures=tuple(which for which in self._leavers[line].tolist() if which >= 0),
+            departing_classes=tuple(which for which in self._leavers[line].tolist() if which >= 0),
             placements=tuple(taken[:waiting]),
             arrivals=tuple(taken[waiting:]),
             value=sum(self._problem.demands[which].value * number for which, number in taken[:waiting]),

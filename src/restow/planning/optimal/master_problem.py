@@ -109,8 +109,8 @@ class MasterProblem:
     def _surplus(self, one: NodePattern, prices: DualPrices) -> float:
         """What an opening brings beyond the prices of what it uses."""
         gain = one.value / self.problem.unit - prices.move * one.move_count - prices.nodes[one.node]
-        gain -= sum(prices.places[which] for which in one.departures)
-        gain += sum(prices.places[which] * number for which, number in one.arrivals)
+        gain -= sum(prices.class_places[which] for which in one.departing_classes)
+        gain += sum(prices.class_places[which] * number for which, number in one.arrivals)
         return float(gain - sum(prices.demands[which] * number for which, number in one.placements))
 
     # --- building -----------------------------------------------------------------------------------------------------
@@ -153,7 +153,7 @@ class MasterProblem:
         """Rows and factors of an opening, those of kinds apart, which may change."""
         known = self._known.get(one)
         if known is None:
-            balance = Counter(one.departures)
+            balance = Counter(one.departing_classes)
             for which, number in one.arrivals:
                 balance[which] -= number
             terms = [(0, one.move_count), (self._first_node + one.node, 1)]
@@ -206,7 +206,7 @@ class MasterProblem:
 
     def _sort_nodes(self) -> None:
         """Find the kinds of nodes once more, if there are other classes of leavers than before."""
-        classes = frozenset(which for one in self.patterns for which in one.departures)
+        classes = frozenset(which for one in self.patterns for which in one.departing_classes)
         if classes <= self._classes:
             return
         self._classes = classes
@@ -225,7 +225,7 @@ class MasterProblem:
                 demands[which] += float(asked @ prices[first : first + len(asked)])
         return DualPrices(
             move=float(prices[0]) + self._price,
-            places=prices[1 : self._first_demand],
+            class_places=prices[1 : self._first_demand],
             demands=demands,
             nodes=nodes,
             total=worth,
@@ -238,11 +238,14 @@ class MasterProblem:
         net: Counter[tuple[int, int]] = Counter()
         puts: Counter[tuple[int, int]] = Counter()
         for one in chosen:
-            for which in one.departures:
+            for which in one.departing_classes:
                 net[which, one.node] -= 1
             for which, number in one.placements:
                 puts[which, one.node] += number
-        coming, leaving = self._coming(values, chosen), Counter(which for one in chosen for which in one.departures)
+        coming, leaving = (
+            self._coming(values, chosen),
+            Counter(which for one in chosen for which in one.departing_classes),
+        )
         for which in sorted(leaving):
             for node in coming[which][: leaving[which]]:
                 net[which, node] += 1

@@ -174,7 +174,7 @@ class _MoveReducer:
             here[which] = here.get(which, 0) + number
             if not here[which]:
                 del here[which]
-            self._supply.take([(which, number)])
+            self._supply.subtract([(which, number)])
             self._left[node] -= number * self._problem.demands[which].size
             self._guests[node] += number
 

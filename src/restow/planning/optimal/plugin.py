@@ -17,7 +17,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from restow.model.objects import Duration, Pod
-from restow.model.problems import Problem, besides
+from restow.model.problems import Problem, problems_of_readable_members
 from restow.model.quantity import QuantityError
 from restow.model.resources import Vector, amounts
 from restow.model.snapshot import Snapshot
@@ -60,7 +60,7 @@ def read_optimal(arguments: Mapping[str, Any]) -> OptimalSettings:
     written, unread = convert_readable(OptimalArgs, arguments, OPTIMAL)
     found = [*shared_problems(written), *_problems(written)]
     pods, shape = read_pod_filter(written, found), _shape(written, found)
-    problems = besides(unread, found)
+    problems = problems_of_readable_members(unread, found)
     if problems:
         raise WireError(OPTIMAL, problems)
     return OptimalSettings(

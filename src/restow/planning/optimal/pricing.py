@@ -41,7 +41,7 @@ class DualPrices(msgspec.Struct, frozen=True, eq=False):
     move: float
     demands: Floats
     """Per demand, of one waiting pod."""
-    places: Floats
+    class_places: Floats
     """Per class, of a place for a leaver."""
     nodes: Floats
     """Per node, of using it at all."""
@@ -51,7 +51,7 @@ class DualPrices(msgspec.Struct, frozen=True, eq=False):
 
 class PricedPattern(msgspec.Struct, frozen=True):
     pattern: NodePattern
-    surplus: float
+    reduced_cost: float
 
 
 class _Items(msgspec.Struct, frozen=True, eq=False):
@@ -110,7 +110,7 @@ def best_patterns(
 
 def departure_costs(some: DepartureSets, prices: DualPrices) -> Floats:
     """Per line what it costs that its leavers go."""
-    costs: Floats = np.append(prices.places + prices.move, 0.0)[some.departures].sum(axis=1)
+    costs: Floats = np.append(prices.class_places + prices.move, 0.0)[some.departing_classes].sum(axis=1)
     return costs
 
 
@@ -119,12 +119,12 @@ def _items(problem: PackingProblem, prices: DualPrices) -> _Items:
     demands, unit = problem.demands, problem.unit
     gain = np.array([demand.value / unit for demand in demands]) - prices.demands
     wanted = [which for which in np.flatnonzero(gain > _LEAST).tolist() if demands[which].count > 0]
-    coming = np.flatnonzero(prices.places > _LEAST).tolist()
+    coming = np.flatnonzero(prices.class_places > _LEAST).tolist()
     nothing = np.zeros((0, problem.free.shape[1]), np.int64)
     nowhere = np.zeros((0, problem.node_count), np.bool_)
     return _Items(
         size=np.vstack([nothing, *(demands[which].size for which in wanted), problem.class_sizes[coming]]),
-        gain=np.concatenate([gain[wanted], prices.places[coming]]),
+        gain=np.concatenate([gain[wanted], prices.class_places[coming]]),
         suits=np.vstack(
             [nowhere, *(demands[which].allowed_nodes for which in wanted), *map(problem.allowed_nodes, coming)]
         ),
@@ -261,7 +261,7 @@ def _opening(
     comers = [(int(items.number[one]), int(counts[one])) for one in np.flatnonzero(counts * items.comes).tolist()]
     return NodePattern(
         node=int(some.node[line]),
-        departures=tuple(which for which in some.departures[line].tolist() if which >= 0),
+        departing_classes=tuple(which for which in some.departing_classes[line].tolist() if which >= 0),
         placements=tuple(puts),
         arrivals=tuple(comers),
         value=sum(problem.demands[which].value * number for which, number in puts),

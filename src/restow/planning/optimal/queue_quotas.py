@@ -13,7 +13,7 @@ import numpy as np
 
 from restow.model.cluster.room import LIMIT
 from restow.model.objects import Pod
-from restow.model.pods import full_name
+from restow.model.pods import namespaced_name
 from restow.model.resources import Vector
 from restow.planning.eviction_rules import general_refusal, pod_refusal
 from restow.planning.optimal.packing_problem import Ints, QueueQuota
@@ -67,7 +67,7 @@ def unplaced_refusals(line: PendingPods, places: Iterable[Place]) -> Iterator[Re
     """What queues say to pods that still wait, once the places are taken, and a sentence about all of them."""
     taken = {(place.namespace, place.pod) for place in places}
     every = [(one, pod) for one in line.groups for pod in one.pods]
-    placed = [full_name(pod) in taken for _, pod in every]
+    placed = [namespaced_name(pod) in taken for _, pod in every]
     with queue_charger(line) as charge:
         for (group, pod), has_place in zip(every, placed, strict=True):
             if has_place:

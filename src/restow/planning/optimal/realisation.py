@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import msgspec
 
 from restow.model.objects import Pod
-from restow.model.pods import full_name
+from restow.model.pods import namespaced_name
 from restow.model.snapshot import Snapshot
 from restow.planning.deadline import DeadlineCheck, no_deadline
 from restow.planning.move_ordering import DesiredMove, order_moves
@@ -204,7 +204,7 @@ def _place(
 
 
 def _placed(pod: Pod, node: str) -> Place:
-    namespace, name = full_name(pod)
+    namespace, name = namespaced_name(pod)
     return Place(namespace=namespace, pod=name, node=node)
 
 

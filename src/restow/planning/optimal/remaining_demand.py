@@ -1,6 +1,7 @@
-"""Supply: how many waiting pods there still are, and how much their queues may still take.
+"""The remaining demand: how many pods of each demand are still pending, and how much their queues may still take.
 
-Goes in: a problem, and what an answer places. Comes out: how many more of a demand may be placed, whatever the room.
+Goes in: a problem, and the placements of a solution. Comes out: how many more pods of a demand may be placed, resources
+of nodes aside.
 """
 
 from __future__ import annotations
@@ -12,46 +13,47 @@ from restow.planning.optimal.packing_problem import Ints, PackingProblem, Soluti
 
 
 class RemainingDemand:
-    def __init__(self, problem: PackingProblem, shift: Solution) -> None:
-        self._waiting = [demand.count for demand in problem.demands]
+    def __init__(self, problem: PackingProblem, solution: Solution) -> None:
+        self._pending = [demand.count for demand in problem.demands]
         self._quotas = [quota.limits.copy() for quota in problem.quotas]
-        self._asked: dict[int, tuple[int, Ints]] = {
-            which: (number, asked)
-            for number, quota in enumerate(problem.quotas)
-            for which, asked in quota.requests.items()
+        self._quota_of: dict[int, tuple[int, Ints]] = {
+            demand: (quota_index, requests)
+            for quota_index, quota in enumerate(problem.quotas)
+            for demand, requests in quota.requests.items()
         }
-        self.take(((which, number) for (which, _), number in shift.placements.items()))
+        """By demand: the index of its quota, and what one pod counts for."""
+        self.subtract((demand, number) for (demand, _), number in solution.placements.items())
 
     def copy(self) -> Self:
-        made = object.__new__(type(self))
-        made._waiting, made._asked = list(self._waiting), self._asked
-        made._quotas = [most.copy() for most in self._quotas]
-        return made
+        copy = object.__new__(type(self))
+        copy._pending, copy._quota_of = list(self._pending), self._quota_of
+        copy._quotas = [limits.copy() for limits in self._quotas]
+        return copy
 
-    def max_placeable(self, which: int) -> int:
-        """How many more of a demand may be placed."""
-        most = self._waiting[which]
-        if which in self._asked:
-            number, asked = self._asked[which]
-            limited = asked > 0
-            most = min(most, int((self._quotas[number][limited] // asked[limited]).min(initial=most)))
-        return max(most, 0)
+    def max_placeable(self, demand: int) -> int:
+        """How many more pods of a demand may be placed."""
+        number = self._pending[demand]
+        if demand in self._quota_of:
+            quota_index, requests = self._quota_of[demand]
+            limited = requests > 0
+            number = min(number, int((self._quotas[quota_index][limited] // requests[limited]).min(initial=number)))
+        return max(number, 0)
 
-    def allows(self, puts: Iterable[tuple[int, int]]) -> bool:
-        """Whether so many of each may be placed together."""
-        if not self._asked:
-            return all(self._waiting[which] >= number for which, number in puts)
+    def allows(self, placements: Iterable[tuple[int, int]]) -> bool:
+        """Whether all these (demand, number) may be placed together."""
+        if not self._quota_of:
+            return all(self._pending[demand] >= number for demand, number in placements)
         trial = self.copy()
-        for which, number in puts:
-            if trial.max_placeable(which) < number:
+        for demand, number in placements:
+            if trial.max_placeable(demand) < number:
                 return False
-            trial.take([(which, number)])
+            trial.subtract([(demand, number)])
         return True
 
-    def take(self, puts: Iterable[tuple[int, int]]) -> None:
-        """So many are placed; with a negative number, wait again."""
-        for which, number in puts:
-            self._waiting[which] -= number
-            if which in self._asked:
-                quota, asked = self._asked[which]
-                self._quotas[quota] -= number * asked
+    def subtract(self, placements: Iterable[tuple[int, int]]) -> None:
+        """Place these (demand, number). Pods with a negative number are pending again."""
+        for demand, number in placements:
+            self._pending[demand] -= number
+            if demand in self._quota_of:
+                quota_index, requests = self._quota_of[demand]
+                self._quotas[quota_index] -= number * requests

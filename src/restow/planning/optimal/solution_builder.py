@@ -1,7 +1,8 @@
-"""A stage on which an answer is made step by step: what is free now, who came and left, which pods still wait.
+"""Builds a solution step by step, and keeps what is free, which pods have left and come, and which pods are still
+pending.
 
-Goes in: a problem, and openings to make. Comes out: a `Shift` that is right at every moment. An opening is made as a
-whole, with a place for every leaver, or not at all.
+Goes in: a problem, a solution to begin with, and patterns to apply. Comes out: a `Solution` that is feasible at every
+moment. A pattern is applied as a whole, with a target for each departing pod, or not at all.
 """
 
 from __future__ import annotations
@@ -29,196 +30,203 @@ from restow.planning.optimal.remaining_demand import RemainingDemand
 
 
 class SolutionBuilder:
-    def __init__(self, problem: PackingProblem, shift: Solution = UNCHANGED) -> None:
+    def __init__(self, problem: PackingProblem, solution: Solution = UNCHANGED) -> None:
         self.problem = problem
-        self.free = free_after(problem, shift)
-        self._net = Counter(shift.pod_changes)
-        self._puts = Counter(shift.placements)
-        self._guests = movable_pod_counts(problem, shift)
-        self.move_count = shift.move_count
-        self.closed_to_departures: Mask = np.zeros(problem.node_count, np.bool_)
-        """Nodes that no leaver may come to: they were opened for somebody else, or are to stay empty."""
+        self.free = free_after(problem, solution)
+        self._pod_changes = Counter(solution.pod_changes)
+        self._placements = Counter(solution.placements)
+        self._pod_counts = movable_pod_counts(problem, solution)
+        self.move_count = solution.move_count
+        self.closed_to_arrivals: Mask = np.zeros(problem.node_count, np.bool_)
+        """Nodes that no departing pod may go to: a pattern has made room there for other pods, or they are to stay
+        empty."""
         self.closed_to_pending: Mask = np.zeros(problem.node_count, np.bool_)
-        """Nodes that no waiting pod may come to unless an opening brings it."""
+        """Nodes that pending pods may go to only as part of a pattern."""
         if problem.counts_empty_nodes:
-            self.closed_to_departures |= ~problem.cannot_empty & (self._guests == 0)
-        self._supply = RemainingDemand(problem, shift)
-        self._by_worth = sorted(range(len(problem.demands)), key=lambda one: (-problem.demands[one].value, one))
-        self._rank = {which: place for place, which in enumerate(self._by_worth)}
+            self.closed_to_arrivals |= ~problem.cannot_empty & (self._pod_counts == 0)
+        self._remaining = RemainingDemand(problem, solution)
+        demands = problem.demands
+        self._by_value = sorted(range(len(demands)), key=lambda demand: (-demands[demand].value, demand))
+        self._rank = {demand: rank for rank, demand in enumerate(self._by_value)}
         nothing, nowhere = np.zeros((0, problem.free.shape[1]), np.int64), np.zeros((0, problem.node_count), np.bool_)
-        self._demanded = np.vstack([nothing, *(demand.size for demand in problem.demands)])
-        self._single = np.vstack(
-            [nowhere, *(demand.allowed_nodes & (demand.gang is None) for demand in problem.demands)]
+        self._demand_sizes = np.vstack([nothing, *(demand.size for demand in demands)])
+        self._allowed_single = np.vstack(
+            [nowhere, *(demand.allowed_nodes & (demand.gang is None) for demand in demands)]
         )
-        """[demand, node]: where pods that are in no gang may go."""
-        self._asked = [
-            [(resource, amount) for resource, amount in enumerate(demand.size.tolist()) if amount]
-            for demand in problem.demands
+        """[demand, node]: the nodes that pods without a gang may use."""
+        self._requests = [
+            [(resource, amount) for resource, amount in enumerate(demand.size.tolist()) if amount] for demand in demands
         ]
         self._scale = np.maximum(problem.free.max(axis=0, initial=0), 1).astype(np.float64)
 
     @property
     def solution(self) -> Solution:
-        net = {cell: number for cell, number in self._net.items() if number}
-        return Solution(net, {cell: number for cell, number in self._puts.items() if number})
+        changes = {cell: number for cell, number in self._pod_changes.items() if number}
+        return Solution(changes, {cell: number for cell, number in self._placements.items() if number})
 
-    def apply_pattern(self, opening: NodePattern, dear: NDArray[np.float64]) -> bool:
-        """Make an opening if all of it is possible. Leavers keep away from nodes that are `dear`, if they can."""
-        if (
-            self.closed_to_departures[opening.node]
-            or self.move_count + opening.move_count > self.problem.max_moves
-            or not self._has(opening)
-        ):
+    def apply_pattern(self, pattern: NodePattern, node_costs: NDArray[np.float64]) -> bool:
+        """Apply a pattern if all of it is possible. Departing pods avoid nodes with high costs, if they can."""
+        # 1. Is the pattern still possible on its node?
+        if self.closed_to_arrivals[pattern.node] or not self._has_pods(pattern):
             return False
-        if not self._supply.allows(opening.placements):
+        if self.move_count + pattern.move_count > self.problem.max_moves:
             return False
-        self.closed_to_departures[opening.node] = True
-        gone: list[tuple[int, int]] = []
-        for which in sorted(
-            opening.departures, key=lambda one: (self.problem.class_sizes[one].tolist(), one), reverse=True
+        if not self._remaining.allows(pattern.placements):
+            return False
+        # 2. A target for each departing pod, the largest pods first: they have the fewest targets.
+        self.closed_to_arrivals[pattern.node] = True
+        moved: list[tuple[int, int]] = []
+        sizes = self.problem.class_sizes
+        for class_index in sorted(
+            pattern.departing_classes, key=lambda each: (sizes[each].tolist(), each), reverse=True
         ):
-            target = self.best_target(which, dear)
+            target = self.best_target(class_index, node_costs)
             if target is None:
                 break
-            self._go(which, opening.node, target)
-            gone.append((which, target))
-        if len(gone) == opening.move_count and self._put(opening.node, opening.placements):
+            self._move_pod(class_index, pattern.node, target)
+            moved.append((class_index, target))
+        # 3. The pending pods. If anything is impossible, undo all of it.
+        if len(moved) == pattern.move_count and self._place(pattern.node, pattern.placements):
             return True
-        for which, target in gone:
-            self._go(which, target, opening.node)
-        self.closed_to_departures[opening.node] = False
+        for class_index, target in moved:
+            self._move_pod(class_index, target, pattern.node)
+        self.closed_to_arrivals[pattern.node] = False
         return False
 
-    def with_current_demand(self, opening: NodePattern) -> NodePattern:
-        """The opening with such waiting pods as there still are."""
-        if self._supply.allows(opening.placements):
-            return opening
-        room = self.free[opening.node] + self.problem.class_sizes[list(opening.departures)].sum(axis=0)
-        puts = self._takes(opening.node, room)
-        return replace(opening, placements=puts, value=self._worth(puts))
+    def with_current_demand(self, pattern: NodePattern) -> NodePattern:
+        """The pattern with pods that are still pending: other nodes may have taken those that it was made for."""
+        if self._remaining.allows(pattern.placements):
+            return pattern
+        room = self.free[pattern.node] + self.problem.class_sizes[list(pattern.departing_classes)].sum(axis=0)
+        placements = self._placements_in(pattern.node, room)
+        return replace(pattern, placements=placements, value=self._value(placements))
 
     def value_without_departures(self, node: int) -> int:
-        """What a node is worth if nobody leaves it."""
-        return self._worth(self._takes(node, self.free[node]))
+        """The value of the pending pods that fit on a node as it is."""
+        return self._value(self._placements_in(node, self.free[node]))
 
-    def _takes(self, node: int, room: Ints) -> tuple[tuple[int, int], ...]:
-        """Waiting pods that so much room on a node takes, most worth first."""
-        counts = list[tuple[int, int]]()
-        fitting = np.flatnonzero(has_room(room, self._demanded) & self._single[:, node])
-        left, supply = room.tolist(), self._supply.copy() if self.problem.quotas else self._supply
-        for which in sorted(fitting.tolist(), key=self._rank.__getitem__):
-            number = max_fitting(
-                left, self._asked[which], min(supply.max_placeable(which), self.problem.demands[which].max_per_node)
-            )
+    def _placements_in(self, node: int, room: Ints) -> tuple[tuple[int, int], ...]:
+        """Pending pods that fit into so much room on a node, the most valuable first."""
+        placements = list[tuple[int, int]]()
+        fitting = np.flatnonzero(has_room(room, self._demand_sizes) & self._allowed_single[:, node])
+        left, remaining = room.tolist(), self._remaining.copy() if self.problem.quotas else self._remaining
+        for demand in sorted(fitting.tolist(), key=self._rank.__getitem__):
+            pending = min(remaining.max_placeable(demand), self.problem.demands[demand].max_per_node)
+            number = max_fitting(left, self._requests[demand], pending)
             if number:
-                counts.append((which, number))
-                if supply is not self._supply:
-                    supply.take([(which, number)])
-                for resource, amount in self._asked[which]:
+                placements.append((demand, number))
+                # Demands of one queue share its quota; without quotas each demand is looked at once only.
+                if remaining is not self._remaining:
+                    remaining.subtract([(demand, number)])
+                for resource, amount in self._requests[demand]:
                     left[resource] -= number * amount
-        return tuple(counts)
+        return tuple(placements)
 
-    def _worth(self, puts: Iterable[tuple[int, int]]) -> int:
-        return sum(self.problem.demands[which].value * number for which, number in puts)
+    def _value(self, placements: Iterable[tuple[int, int]]) -> int:
+        return sum(self.problem.demands[demand].value * number for demand, number in placements)
 
-    def best_target(self, which: int, dear: NDArray[np.float64]) -> int | None:
-        """The node where a pod of a class spoils no room for the shape that is wanted and leaves least of it behind,
-        dear ones last."""
-        size = self.problem.class_sizes[which]
-        able = has_room(self.free, size) & ~self.closed_to_departures & self.problem.allowed_nodes(which)
-        nodes = np.flatnonzero(able)
-        if self.problem.one_per_node[which]:
-            nodes = nodes[[self._net[which, node] < 1 for node in nodes.tolist()]]
+    def best_target(self, class_index: int, node_costs: NDArray[np.float64]) -> int | None:
+        """The node where a pod of a class costs least: whole slots first, then the cost of the node, then the amounts
+        that are left over on it (best fit)."""
+        size = self.problem.class_sizes[class_index]
+        fits = has_room(self.free, size) & ~self.closed_to_arrivals & self.problem.allowed_nodes(class_index)
+        nodes = np.flatnonzero(fits)
+        if self.problem.one_per_node[class_index]:
+            nodes = nodes[[self._pod_changes[class_index, node] < 1 for node in nodes.tolist()]]
         if not len(nodes):
             return None
         waste = ((self.free[nodes] - size) / self._scale).sum(axis=1)
-        return int(nodes[(self._spoilt(nodes, size) + dear[nodes] + waste / (1.0 + waste)).argmin()])
+        # A lost slot counts 1, the cost of a node is from 0 to 1, and waste / (1 + waste) is from 0 to 1, too.
+        return int(nodes[(self._lost_slots(nodes, size) + node_costs[nodes] + waste / (1.0 + waste)).argmin()])
 
-    def _spoilt(self, nodes: RowIndex, size: Ints) -> Ints:
-        """How many fewer of a demand that does not run out each node could take beside a pod of this size."""
+    def _lost_slots(self, nodes: RowIndex, size: Ints) -> Ints:
+        """How many slots of the wanted shape each node loses to a pod of this size."""
         lost = np.zeros(len(nodes), np.int64)
         for demand in self.problem.demands:
             if demand.count >= UNLIMITED:
-                asked, left = demand.size > 0, self.free[nodes]
-                before, after = (np.min(some[:, asked] // demand.size[asked], axis=1) for some in (left, left - size))
+                requested, free = demand.size > 0, self.free[nodes]
+                before, after = (
+                    np.min(amounts[:, requested] // demand.size[requested], axis=1) for amounts in (free, free - size)
+                )
                 lost += demand.allowed_nodes[nodes] * (np.maximum(before, 0) - np.maximum(after, 0))
         return lost
 
     def place_pending_pods(self) -> None:
-        """Place waiting pods and whole gangs wherever they fit by now, most worth first."""
+        """Place pending pods and whole gangs wherever they fit now, the most valuable first."""
         members: dict[int | None, list[int]] = {}
-        for which in self._by_worth:
-            members.setdefault(self.problem.demands[which].gang, []).append(which)
-        for which in self._by_worth:
-            gang = self.problem.demands[which].gang
+        for demand in self._by_value:
+            members.setdefault(self.problem.demands[demand].gang, []).append(demand)
+        for demand in self._by_value:
+            gang = self.problem.demands[demand].gang
             if gang is None:
-                self._fill_with(which)
-            elif which == members[gang][0]:
-                self._fill_with_gang(members[gang], self.problem.gang_minimums[gang])
+                self._place_everywhere(demand)
+            elif demand == members[gang][0]:
+                self._place_gang(members[gang], self.problem.gang_minimums[gang])
 
-    def _fill_with_gang(self, members: Sequence[int], least: int) -> None:
-        """Place a gang, if all that have to be placed together fit."""
-        kept = self.free.copy(), self._puts.copy(), self._supply.copy(), self._guests.copy()
-        before = sum(number for (which, _), number in self._puts.items() if which in members)
-        if before + sum(self._fill_with(which) for which in members) < least:
-            self.free, self._puts, self._supply, self._guests = kept
+    def _place_gang(self, members: Sequence[int], minimum: int) -> None:
+        """Place the demands of a gang, if enough of its pods fit; else place none."""
+        before = self.free.copy(), self._placements.copy(), self._remaining.copy(), self._pod_counts.copy()
+        placed = sum(number for (demand, _), number in self._placements.items() if demand in members)
+        if placed + sum(self._place_everywhere(demand) for demand in members) < minimum:
+            self.free, self._placements, self._remaining, self._pod_counts = before
 
-    def _fill_with(self, which: int) -> int:
-        """Place waiting pods that are alike wherever they fit: how many do."""
-        demand, placed = self.problem.demands[which], 0
-        able = has_room(self.free, demand.size) & demand.allowed_nodes & ~self.closed_to_pending
-        for node in np.flatnonzero(able).tolist():
-            left = self._supply.max_placeable(which)
-            if not left:
+    def _place_everywhere(self, demand_index: int) -> int:
+        """Place pods of a demand wherever they fit; returns how many."""
+        demand, placed = self.problem.demands[demand_index], 0
+        fits = has_room(self.free, demand.size) & demand.allowed_nodes & ~self.closed_to_pending
+        for node in np.flatnonzero(fits).tolist():
+            pending = self._remaining.max_placeable(demand_index)
+            if not pending:
                 break
-            most = min(left, demand.max_per_node - self._puts[which, node])
-            number = max_fitting(self.free[node].tolist(), self._asked[which], most)
-            if number and self._put(node, ((which, number),)):
+            limit = min(pending, demand.max_per_node - self._placements[demand_index, node])
+            number = max_fitting(self.free[node].tolist(), self._requests[demand_index], limit)
+            if number and self._place(node, ((demand_index, number),)):
                 placed += number
         return placed
 
     # ------------------------------------------------------------------------------------------------------------------
 
-    def _has(self, opening: NodePattern) -> bool:
-        """Whether the leavers still are on the node."""
-        held = self.problem.movable_pods[opening.node]
+    def _has_pods(self, pattern: NodePattern) -> bool:
+        """Whether the departing pods of a pattern are still on its node."""
+        pods = self.problem.movable_pods[pattern.node]
         return all(
-            held.get(which, 0) + min(self._net[which, opening.node], 0) >= number
-            for which, number in Counter(opening.departures).items()
+            pods.get(class_index, 0) + min(self._pod_changes[class_index, pattern.node], 0) >= number
+            for class_index, number in Counter(pattern.departing_classes).items()
         )
 
-    def _go(self, which: int, source: int, target: int) -> None:
+    def _move_pod(self, class_index: int, source: int, target: int) -> None:
         for node, sign in ((source, -1), (target, 1)):
-            before = self._net[which, node]
-            self._net[which, node] += sign
+            before = self._pod_changes[class_index, node]
+            self._pod_changes[class_index, node] += sign
+            # Moves are counted by arrivals: only positive changes count.
             self.move_count += max(before + sign, 0) - max(before, 0)
-            self._guests[node] += sign
-            self.free[node] -= sign * self.problem.class_sizes[which]
+            self._pod_counts[node] += sign
+            self.free[node] -= sign * self.problem.class_sizes[class_index]
 
-    def _put(self, node: int, puts: Sequence[tuple[int, int]]) -> bool:
-        """Place waiting pods on a node; False, and nothing changes, if they do not all fit."""
+    def _place(self, node: int, placements: Sequence[tuple[int, int]]) -> bool:
+        """Place pending pods on a node; False, and nothing changes, if they do not all fit."""
         demands, after = self.problem.demands, self.free[node].copy()
-        asked = np.zeros(len(after), np.bool_)
-        for which, number in puts:
-            after -= number * demands[which].size
-            asked |= demands[which].size > 0
-            alone = demands[which].one_per_node and self._puts[which, node] + number > 1
-            if not demands[which].allowed_nodes[node] or alone:
+        requested = np.zeros(len(after), np.bool_)
+        for demand, number in placements:
+            after -= number * demands[demand].size
+            requested |= demands[demand].size > 0
+            too_many = demands[demand].one_per_node and self._placements[demand, node] + number > 1
+            if not demands[demand].allowed_nodes[node] or too_many:
                 return False
-        if not self._supply.allows(puts):
+        if not self._remaining.allows(placements):
             return False
-        if (after[asked] < 0).any():
+        if (after[requested] < 0).any():
             return False
         self.free[node] = after
-        self._supply.take(puts)
-        for which, number in puts:
-            self._puts[which, node] += number
-            self._guests[node] += number
+        self._remaining.subtract(placements)
+        for demand, number in placements:
+            self._placements[demand, node] += number
+            self._pod_counts[node] += number
         return True
 
 
-def max_fitting(room: Sequence[int], asked: Iterable[tuple[int, int]], most: int) -> int:
-    """How many that ask for (resource, amount) fit, up to `most`."""
-    for resource, amount in asked:
-        most = min(most, room[resource] // amount)
-    return max(most, 0)
+def max_fitting(room: Sequence[int], requests: Iterable[tuple[int, int]], limit: int) -> int:
+    """How many pods with these (resource, amount) fit, up to a limit."""
+    for resource, amount in requests:
+        limit = min(limit, room[resource] // amount)
+    return max(limit, 0)

@@ -105,7 +105,7 @@ def _promising(problem: PackingProblem, late: DeadlineCheck) -> RowIndex:
     for one in best_patterns(problem, enumerate_departures(problem, 0), free, is_late=late):
         as_is[one.pattern.node] = max(as_is[one.pattern.node], one.pattern.value)
     for one in best_patterns(problem, enumerate_departures(problem, _TOGETHER, is_late=late), free, is_late=late):
-        node, leavers = one.pattern.node, list(one.pattern.departures)
+        node, leavers = one.pattern.node, list(one.pattern.departing_classes)
         gain = (one.pattern.value - as_is[node]) / max(len(leavers), 1)
         if leavers and gain > gains[node]:
             gains[node], large[node] = gain, (problem.class_sizes[leavers] / scale).sum()

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from restow.model.cluster.owner_chains import group_name
+from restow.model.counted_nouns import counted_noun
 from restow.model.object_key import Key
 from restow.model.objects import Pod, PodGroup, PodGroupPhase, Reservation
 from restow.model.queues import DEFAULT_QUEUE, queue_name
@@ -21,7 +22,6 @@ from restow.model.reservations.seat_name import SeatName
 from restow.model.reservations.spec import seat_count, seats_needed
 from restow.model.resources import amounts
 from restow.model.snapshot import Snapshot
-from restow.model.words import number_of
 from restow.scheduling.framework import QueueSortPlugin
 from restow.scheduling.gang_readiness import GangReadiness, role_of
 from restow.scheduling.pod_group_cache import PodGroupCache
@@ -279,7 +279,7 @@ def _why_incomplete(gang: str, group: PodGroup | None, readiness: GangReadiness)
     placed, waiting, needed = readiness.placed.total(), readiness.waiting.total(), min_members(group)
     if placed + waiting < needed:
         fewer = "" if placed + waiting == readiness.existing else f" and {placed + waiting} of them can be placed"
-        return f"pod group {gang} needs {number_of(needed, 'pod')}, {readiness.existing} exist{fewer}"
+        return f"pod group {gang} needs {counted_noun(needed, 'pod')}, {readiness.existing} exist{fewer}"
     has_all_roles = _has_all(min_members_by_role(group), readiness.placed + readiness.waiting)
     return None if has_all_roles or (placed > 0 and waiting > 0) else missing_roles_message(gang)
 

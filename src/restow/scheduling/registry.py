@@ -2,8 +2,8 @@
 
 Goes in: the section as a map, and what plugins there are. Comes out: a `Profile`. Built-in plugins all run unless one
 is switched off by name (`enabled: false`), because leaving out a filter would silently ignore a constraint; listing one
-sets its weight and arguments. Plugins of others are found through the entry points `restow.plugins`; they run when
-they are listed, after the built-in ones. Every mistake is told at once, with its path.
+sets its weight and arguments. Plugins of other packages are found through the entry points `restow.plugins`; they run
+when they are listed, after the built-in ones. All mistakes are reported at once, each with its path.
 
     scheduler:
       schedulerNames: [restow]
@@ -28,8 +28,7 @@ from restow.scheduling.actions.allocate import allocate
 from restow.scheduling.actions.backfill import backfill
 from restow.scheduling.actions.enqueue import admit_all, enqueue
 from restow.scheduling.actions.reserve import reserve
-from restow.scheduling.cluster_events import BUILT_IN_EVENTS as BUILT_IN_RULES
-from restow.scheduling.cluster_events import EnqueueExtensions, QueueingHints
+from restow.scheduling.cluster_events import BUILT_IN_EVENTS, EnqueueExtensions, QueueingHints
 from restow.scheduling.engine import Engine
 from restow.scheduling.framework import ArgumentError, Plugin, PreEnqueuePlugin, QueueSortPlugin
 from restow.scheduling.plugins.balanced_allocation import NodeResourcesBalancedAllocation
@@ -77,8 +76,8 @@ DEFAULT: Final[Mapping[type[Plugin], int]] = {
     ImageLocality: 1,
     NodeDeclaredFeatures: 0,
 }
-"""The plugins that run by default, in kube-scheduler's order and with its weights, and where locks come in; 0 where
-nothing is weighed."""
+"""The plugins that run by default, in kube-scheduler's order and with its weights; 0 for plugins that do not score. The
+node locks of queues are filtered after node affinity."""
 
 ON_DEMAND: Final[tuple[type[Plugin], ...]] = (BinPacking,)
 """Built-in plugins that run only when they are listed."""
@@ -141,7 +140,7 @@ def read_profile(section: Mapping[str, Any], others: Mapping[str, EntryPoint] | 
         Engine(plugins, weights),
         actions,
         tuple(plugin for plugin in plugins if isinstance(plugin, PreEnqueuePlugin)),
-        _wakeups(plugins),
+        _queueing_hints(plugins),
         frozenset(written.scheduler_names),
     )
 
@@ -197,7 +196,7 @@ def _listed(tiers: Sequence[Tier], problems: list[Problem]) -> Iterator[tuple[st
 def _load(
     name: str, path: str, others: Mapping[str, EntryPoint], known: Sequence[str], problems: list[Problem]
 ) -> Make | None:
-    """A plugin of others, by its entry point; whatever goes wrong with foreign code is a problem of the section."""
+    """A plugin of another package, by its entry point; whatever its code raises is a problem of the section."""
     if name not in others:
         problems.append(Problem(f"{path}.name", f"no plugin is called {name!r}; there are {', '.join(known)}"))
         return None
@@ -220,7 +219,7 @@ def _make(kind: Make, path: str, entry: PluginEntry, problems: list[Problem]) ->
     return None
 
 
-def _wakeups(plugins: Sequence[Plugin]) -> QueueingHints:
-    """The built-in rules, and those of plugins that bring their own."""
+def _queueing_hints(plugins: Sequence[Plugin]) -> QueueingHints:
+    """The events of the built-in plugins, and of plugins that register their own."""
     own = {plugin.name: plugin.events_to_register() for plugin in plugins if isinstance(plugin, EnqueueExtensions)}
-    return QueueingHints({**BUILT_IN_RULES, **own})
+    return QueueingHints({**BUILT_IN_EVENTS, **own})

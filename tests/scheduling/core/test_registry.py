@@ -18,7 +18,7 @@ from restow.scheduling.actions.enqueue import admit_all, enqueue
 from restow.scheduling.actions.reserve import reserve
 from restow.scheduling.cluster_events import ActionType, ClusterEvent, ClusterEventWithHint, EventResource
 from restow.scheduling.framework import Cycle, FilterPlugin, QueueSortPlugin, Refusal
-from restow.scheduling.plugins.refusals import refused
+from restow.scheduling.plugins.refusals import refusals_of
 from restow.scheduling.registry import Profile, read_profile
 from tests.model.cluster.builders import pod
 from tests.narrowing import present
@@ -31,7 +31,7 @@ class Foreign(FilterPlugin):
         return cycle.snapshot.nodes.present[rows]
 
     def refusals(self, cycle: Cycle, rows: Which) -> list[Refusal]:
-        return refused("never", ~self.filter(cycle, rows))
+        return refusals_of("never", ~self.filter(cycle, rows))
 
     def events_to_register(self) -> list[ClusterEventWithHint]:
         return [ClusterEventWithHint(EventResource.QUEUE)]

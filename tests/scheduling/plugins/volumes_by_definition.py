@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from restow.model import volumes
 from restow.model.affinity import volume_constraint
-from restow.model.disks import conflicts, disks_used
+from restow.model.disks import disks_conflict, disks_used
 from restow.model.objects import (
     CSIDriver,
     CSINode,
@@ -60,7 +60,7 @@ def binding(world: World, pod: Pod, node: Node) -> tuple[set[str], dict[str, str
     chosen: dict[str, str | None] = {}
     to_make = list(pinned)
     free = [claim for claim in unbound if claim not in pinned]
-    for claim in sorted(free, key=lambda one: (volumes.requested(one), one.metadata.name)):
+    for claim in sorted(free, key=lambda one: (volumes.requested_size(one), one.metadata.name)):
         found = _smallest(world, claim, node, excluded=chosen.values())
         if found is None:
             to_make.append(claim)
@@ -100,20 +100,20 @@ def _smallest(
         if (
             name in excluded
             or volumes.class_name(volume) != volumes.class_name(claim)
-            or (volume.spec.claim_ref is not None and not volumes.is_meant_for(volume, claim))
-            or volumes.capacity(volume) < volumes.requested(claim)
+            or (volume.spec.claim_ref is not None and not volumes.is_prebound_to(volume, claim))
+            or volumes.volume_capacity(volume) < volumes.requested_size(claim)
             or (volume.spec.volume_mode or "Filesystem") != (claim.spec.volume_mode or "Filesystem")
             or volume.metadata.deletion_timestamp is not None
         ):
             continue
-        if volumes.is_meant_for(volume, claim):
+        if volumes.is_prebound_to(volume, claim):
             return volume if reaches(volume, node) else None
         if (
             volume.status.phase == "Available"
             and (claim.spec.selector is None or label_selector(claim.spec.selector).matches(volume.metadata.labels))
             and set(claim.spec.access_modes or ()) <= set(volume.spec.access_modes or ())
             and reaches(volume, node)
-            and (best is None or volumes.capacity(volume) < volumes.capacity(best))
+            and (best is None or volumes.volume_capacity(volume) < volumes.volume_capacity(best))
         ):
             best = volume
     return best
@@ -136,7 +136,7 @@ def _cannot_make(world: World, claim: PersistentVolumeClaim, node: Node) -> str 
     fits = any(
         one.storage_class_name == storage_class.metadata.name
         and label_selector(one.node_topology).matches(labels)
-        and _largest(one) >= volumes.requested(claim).value
+        and _largest(one) >= volumes.requested_size(claim).value
         for one in world.capacities
     )
     return None if fits else NO_SPACE
@@ -152,7 +152,10 @@ def _largest(capacity: CSIStorageCapacity) -> int:
 
 def disk_is_free(world: World, pod: Pod, node: Node) -> bool:
     return not any(
-        conflicts(mine, theirs) for mine in disks_used(pod) for other in world.on(node) for theirs in disks_used(other)
+        disks_conflict(mine, theirs)
+        for mine in disks_used(pod)
+        for other in world.on(node)
+        for theirs in disks_used(other)
     )
 
 

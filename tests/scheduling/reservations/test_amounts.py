@@ -9,7 +9,7 @@ from restow.model.reservations.status import ReservationObservation, SeatObserva
 from tests.scheduling.reservations.stage import booking, task
 
 MANY = {f"example.com/{letter}": "1" for letter in "abcdef"}
-NOTHING = "so its seats hold nothing but a pod's place"
+NOTHING = "so its seats hold nothing but a pod slot"
 
 
 @pytest.mark.parametrize(
@@ -17,28 +17,28 @@ NOTHING = "so its seats hold nothing but a pod's place"
     [
         pytest.param(
             booking("r", task(2, {"memory": "1Gi", "cpu": "500m"}), at={0: "n1", 1: "n2"}, taken={1: "uid-p"}),
-            "2 of 2 seats are held or taken: cpu 1, memory 2Gi",
+            "2 of 2 seats are held or consumed: cpu 1, memory 2Gi",
             id="all seats together, open or taken",
         ),
         pytest.param(
             booking("r", task(1, {**MANY, "cpu": "1"}), at={0: "n1"}),
-            "1 of 1 seats are held or taken",
+            "1 of 1 seats are held or consumed",
             id="nothing of too many resources",
         ),
         pytest.param(
             booking("r", task(1, {}), at={0: "n1"}),
-            f"1 of 1 seats are held or taken; spec.tasks[0].template asks for no resources, {NOTHING}",
+            f"1 of 1 seats are held or consumed; spec.tasks[0].template requests no resources, {NOTHING}",
             id="a template that asks for nothing",
         ),
         pytest.param(
             booking("r", task(1, {"cpu": "1"}), task(1, {"cpu": "0"}, name="u"), at={0: "n1"}, min_available=1),
-            f"1 of 2 seats are held or taken: cpu 1; spec.tasks[1].template asks for no resources, {NOTHING}",
+            f"1 of 2 seats are held or consumed: cpu 1; spec.tasks[1].template requests no resources, {NOTHING}",
             id="one of several",
         ),
         pytest.param(
             booking("r", task(1, {}), task(1, {}, name="u"), task(0, {}, name="v"), at={0: "n1"}, min_available=1),
-            "1 of 2 seats are held or taken; spec.tasks[0].template, spec.tasks[1].template ask for no resources, "
-            "so their seats hold nothing but a pod's place",
+            "1 of 2 seats are held or consumed; spec.tasks[0].template, spec.tasks[1].template request no resources, "
+            "so their seats hold nothing but a pod slot",
             id="several",
         ),
     ],

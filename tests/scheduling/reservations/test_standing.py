@@ -323,7 +323,7 @@ def test_a_seat_of_what_no_node_offers_any_more_is_lost(snapshot: Snapshot) -> N
     (trouble,) = told(snapshot, "b")
     assert (trouble.reason, trouble.message) == (
         FaultReason.ROOM_TAKEN,
-        "node n1 has 2 example.com/gpu less than is on it",
+        "node n1 is over-committed by 2 example.com/gpu",
     )
     assert found(snapshot, "a") == {}
 
@@ -331,7 +331,7 @@ def test_a_seat_of_what_no_node_offers_any_more_is_lost(snapshot: Snapshot) -> N
 @pytest.mark.parametrize(
     ("ignored", "expected"),
     [
-        pytest.param([], ["node n1 has 1 example.com/gpu less than is on it"], id="which the filter counts"),
+        pytest.param([], ["node n1 is over-committed by 1 example.com/gpu"], id="which the filter counts"),
         pytest.param(["example.com/gpu"], [], id="which it leaves to somebody else"),
     ],
 )

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from restow.model.reservations.task_sizes import weightless
+from restow.model.reservations.task_sizes import without_requests
 from restow.scheduling.framework import Cycle
 from restow.scheduling.jobs import Job
 from restow.scheduling.pod_group_cache import requests_of
@@ -42,7 +42,7 @@ def _node_lacking_least(session: Session, cycle: Cycle) -> str | None:
     """Of the nodes that refuse a pod only for its size, the one that lacks least room; if there is none, of the nodes
     that refuse it only for what other pods may change by leaving."""
     snapshot = session.snapshot
-    rows, ready = session.engine.resolvable_rows(Cycle(weightless(cycle.pod), snapshot, session.now))
+    rows, ready = session.engine.resolvable_rows(Cycle(without_requests(cycle.pod), snapshot, session.now))
     requested = [(column, amount) for column, amount in cycle.pod_class.shape.amounts if amount > 0]
     if any(column >= len(snapshot.room.free) for column, _ in requested):  # no node has ever had any of it
         return None

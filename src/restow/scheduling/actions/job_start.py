@@ -21,7 +21,7 @@ from restow.scheduling.explain import describe_plugin_failure, join_reasons
 from restow.scheduling.framework import SUCCESS, Code, Cycle, Verdict
 from restow.scheduling.jobs import Job, missing_roles_message, seat_of_reserved_pod
 from restow.scheduling.schedule_result import Placed, Unplaced
-from restow.scheduling.seat_checks.seat_health import open_seats_on
+from restow.scheduling.seat_checks.seats_on_node import open_seats_on
 from restow.scheduling.session import Session
 from restow.scheduling.statement import Statement, assign
 

@@ -1,8 +1,8 @@
-"""How full a node would be with the pod on it, as a score: the strategies NodeResourcesFit and BinPacking share.
+"""How full a node would be with the pod on it, as a score: the strategies that NodeResourcesFit and BinPacking share.
 
-A node's score is the weighted mean of its resources' scores. A resource the node does not have is left out, weight and
-all. Every formula is written once, in operations that plain integers and arrays have in common; integers are divided as
-in kube-scheduler, towards zero.
+A node's score is the weighted mean of its resources' scores. A resource the node does not have is left out, with its
+weight. Every formula is written once, in operations that plain integers and arrays have in common; integers are divided
+as in kube-scheduler, towards zero.
 """
 
 from __future__ import annotations
@@ -28,18 +28,19 @@ Divide = Callable[[Number, Number], Number]
 """Divides integers, towards zero."""
 
 Cells = NDArray[np.int64]
-Books = tuple[Ledger, ...]
-"""What is taken, to be added up."""
+Ledgers = tuple[Ledger, ...]
+"""Ledgers of what is taken, to be added up."""
 
 _SAFE = (2**63 - 1) // BEST
-"""The largest amount whose hundredfold fits an array; larger ones are scored as plain integers."""
+"""The largest amount that can be multiplied by BEST in an int64; larger ones are scored as plain integers."""
 _EXACT = 2**46
-"""The largest amount of which hundredths come out right by floating point, in a fraction of the time: what is not a
-whole number differs from it by 1 / _EXACT at least, and numbers up to BEST can be told apart as well as that."""
+"""The largest amount for which floating point division gives the right integer, in a fraction of the time: a quotient
+that is not a whole number differs from one by 1 / _EXACT at least, and float64 tells numbers up to BEST that far
+apart."""
 
 
-class Requested:
-    """What a pod asks for, resource by resource and as arrays of one line per resource."""
+class RequestedResources:
+    """What a pod requests, resource by resource, and as arrays with one line per resource."""
 
     __slots__ = ("amounts", "both", "columns", "each", "numbers", "weight", "weights")
 
@@ -51,9 +52,9 @@ class Requested:
         table = np.array([(min(amount, LIMIT), weight) for _, amount, weight in each], np.int64)
         self.amounts, self.weights = table.reshape(-1, 2, 1).transpose(1, 0, 2)
         self.weight = sum(weight for _, _, weight in each)
-        """Of all together."""
+        """The sum of the weights."""
         self.both = np.stack([np.zeros_like(self.amounts), self.amounts])
-        """The amounts without the pod, which are zero, and with it."""
+        """The amounts without the pod (zero) and with it."""
 
     def __bool__(self) -> bool:
         return bool(self.each)
@@ -79,8 +80,8 @@ def weight_problems(weights: Sequence[ResourceWeight], path: str) -> Iterator[st
             yield f"{path}[{index}].weight: expected 1 to 100, got {one.weight}"
 
 
-class Strategy:
-    """LeastAllocated, the default: the emptier the better."""
+class AllocationStrategy:
+    """The base of all strategies, and LeastAllocated, the default: the emptier the better."""
 
     least: ClassVar[int] = 0
     """A resource that scores less is not part of the mean."""
@@ -93,14 +94,14 @@ class Strategy:
         return total // weights
 
 
-class MostAllocated(Strategy):
+class MostAllocated(AllocationStrategy):
     """The fuller the better."""
 
     def of_resource(self, requested: Number, allocatable: Number, divide: Divide) -> Number:
         return divide(_capped(requested, allocatable) * BEST, allocatable)
 
 
-class RequestedToCapacityRatio(Strategy):
+class RequestedToCapacityRatio(AllocationStrategy):
     """As good as a broken line through given points says; what scores nothing is not counted."""
 
     least: ClassVar[int] = 1
@@ -115,49 +116,53 @@ class RequestedToCapacityRatio(Strategy):
         return (2 * total + weights) // (2 * weights)  # to the nearest, halves up
 
 
-def asked_of(room: Room, requests: Vector, weights: Sequence[ResourceWeight]) -> Requested:
-    """What counts for a pod: cpu, memory and ephemeral storage always, other resources where it asks for them."""
+def requested_resources(room: Room, requests: Vector, weights: Sequence[ResourceWeight]) -> RequestedResources:
+    """The resources that count for a pod: cpu, memory and ephemeral storage always, others if it requests them."""
     always = (CPU, MEMORY, EPHEMERAL_STORAGE)
     counted = [one for one in weights if one.name in always or (is_scheduled(one.name) and requests.get(one.name, 0))]
-    return Requested(tuple((room.column(one.name), requests.get(one.name, 0), one.weight) for one in counted))
+    return RequestedResources(tuple((room.column(one.name), requests.get(one.name, 0), one.weight) for one in counted))
 
 
-def scored_books(room: Room) -> Books:
-    """What pods and seats ask for, with the stand-ins for missing cpu and memory."""
+def scoring_ledgers(room: Room) -> Ledgers:
+    """The requests of pods and seats, with kube-scheduler's default amounts for missing cpu and memory requests."""
     return (room.nonzero,)
 
 
-def real_books(room: Room) -> Books:
-    """What pods and seats ask for."""
+def usage_ledgers(room: Room) -> Ledgers:
+    """The requests of pods and seats."""
     return room.requested, room.reserved
 
 
-def allocation_scores(strategy: Strategy, room: Room, books: Books, asked: Requested, rows: Which) -> Scores:
-    """The scores of these rows for a pod that asks for this, on top of what is in the books."""
+def allocation_scores(
+    strategy: AllocationStrategy, room: Room, ledgers: Ledgers, requested_by_pod: RequestedResources, rows: Which
+) -> Scores:
+    """The scores of these rows for a pod with these requests, on top of what is in the ledgers."""
     few = few_rows(rows)
     if few is None:
-        least, most = asked.offered(room)
+        least, most = requested_by_pod.offered(room)
         if most <= _SAFE:
             part = room.excerpt(rows)
-            available = part.of(room.allocatable.cells)[asked.columns]
-            requested = asked.amounts
-            for book in books:
-                requested = requested + part.of(book.cells)[asked.columns]
+            available = part.of(room.allocatable.cells)[requested_by_pod.columns]
+            requested = requested_by_pod.amounts
+            for ledger in ledgers:
+                requested = requested + part.of(ledger.cells)[requested_by_pod.columns]
             divide = _quotient if most <= _EXACT else floordiv
-            return _of_rows(strategy, requested, available, asked, divide, everywhere=least > 0)
+            return _of_rows(strategy, requested, available, requested_by_pod, divide, everywhere=least > 0)
         few = room.rows.numbers(rows)
-    return np.array([allocation_score(strategy, room, books, asked, row) for row in few], np.int64)
+    return np.array([allocation_score(strategy, room, ledgers, requested_by_pod, row) for row in few], np.int64)
 
 
-def allocation_score(strategy: Strategy, room: Room, books: Books, asked: Requested, row: int) -> int:
+def allocation_score(
+    strategy: AllocationStrategy, room: Room, ledgers: Ledgers, requested_by_pod: RequestedResources, row: int
+) -> int:
     """`allocation_scores` of a single row."""
     allocatable, least = room.allocatable.at, strategy.least
     total = weights = 0
-    for column, requested, weight in asked.each:
+    for column, requested, weight in requested_by_pod.each:
         available = allocatable[column][row]
         if available > 0:
-            for book in books:
-                requested += book.at[column][row]
+            for ledger in ledgers:
+                requested += ledger.at[column][row]
             score = strategy.of_resource(requested, available, floordiv)
             if score >= least:
                 total += score * weight
@@ -166,15 +171,21 @@ def allocation_score(strategy: Strategy, room: Room, books: Books, asked: Reques
 
 
 def _of_rows(
-    strategy: Strategy, requested: Cells, available: Cells, asked: Requested, divide: Divide, *, everywhere: bool
+    strategy: AllocationStrategy,
+    requested: Cells,
+    available: Cells,
+    requested_by_pod: RequestedResources,
+    divide: Divide,
+    *,
+    everywhere: bool,
 ) -> Scores:
     """`everywhere`: no node lacks any of the resources."""
     score = strategy.of_resource(requested, available if everywhere else np.maximum(available, 1), divide)
     if strategy.least <= 0 and everywhere:
-        weighted = score if asked.weight == len(score) else score * asked.weights
-        every: Scores = strategy.mean(np.add.reduce(weighted), max(asked.weight, 1))
+        weighted = score if requested_by_pod.weight == len(score) else score * requested_by_pod.weights
+        every: Scores = strategy.mean(np.add.reduce(weighted), max(requested_by_pod.weight, 1))
         return every
-    weights = asked.weights * ((available > 0) & (score >= strategy.least))
+    weights = requested_by_pod.weights * ((available > 0) & (score >= strategy.least))
     mean: Scores = strategy.mean(np.add.reduce(score * weights), np.maximum(np.add.reduce(weights), 1))
     return mean
 

@@ -1,12 +1,12 @@
-"""NodeResourcesBalancedAllocation: nodes whose resources are used up evenly, or become so with the pod, are better.
+"""NodeResourcesBalancedAllocation: nodes with evenly used resources, or that the pod makes so, are better.
 
-    deviation   of the shares of resources that are asked for, 0 (even) to 0.5
+    deviation   of the requested shares of the resources, 0 (even) to 0.5
     balance     100 * (1 - deviation), towards zero
     score       50 + (50 + balance with the pod - balance without it) / 2
 
 Arguments: `resources` to look at, cpu and memory by default; `formula: Balance` scores the balance with the pod itself,
-as schedulers before Kubernetes 1.36 do. Real requests count here, and pods that ask for none of the resources are not
-scored.
+as schedulers before Kubernetes 1.36 do. Only explicit requests count here, and pods that request none of the resources
+are not scored.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from restow.model.cluster.room import Room
 from restow.scheduling.accelerated import RoomOnly, RowScore
 from restow.scheduling.framework import BEST, SKIP, SUCCESS, ArgumentError, Cycle, ScorePlugin, Scores, Verdict
 from restow.scheduling.plugins.allocation import (
-    Requested,
+    RequestedResources,
     ResourceWeight,
-    asked_of,
     default_weights,
+    requested_resources,
     weight_problems,
 )
 from restow.scheduling.plugins.few_rows import few_rows
@@ -40,7 +40,7 @@ HALF = BEST // 2
 Shares = NDArray[np.float64]
 
 
-class Arguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class NodeResourcesBalancedAllocationArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     resources: list[ResourceWeight] = msgspec.field(default_factory=default_weights)
     formula: str = "Change"
 
@@ -49,7 +49,7 @@ class NodeResourcesBalancedAllocation(ScorePlugin, RowScore, RoomOnly):
     name: ClassVar[str] = "NodeResourcesBalancedAllocation"
 
     def __init__(self, arguments: Mapping[str, Any] | None = None) -> None:
-        given = read_arguments(Arguments, arguments)
+        given = read_arguments(NodeResourcesBalancedAllocationArgs, arguments)
         problems = [*weight_problems(given.resources, "resources")]
         if given.formula not in ("Change", "Balance"):
             problems.append(f"formula: expected Change or Balance, got {given.formula!r}")
@@ -57,24 +57,24 @@ class NodeResourcesBalancedAllocation(ScorePlugin, RowScore, RoomOnly):
             raise ArgumentError(problems)
         self._resources = given.resources
         self._change = given.formula == "Change"
-        self._asked: WeakKeyDictionary[Shape, Requested] = WeakKeyDictionary()
+        self._requested_by_shape: WeakKeyDictionary[Shape, RequestedResources] = WeakKeyDictionary()
 
     def pre_score(self, cycle: Cycle) -> Verdict:
-        return SUCCESS if self._of(cycle) else SKIP
+        return SUCCESS if self._requested(cycle) else SKIP
 
     def score(self, cycle: Cycle, rows: Which) -> Scores:
-        room, asked, few = cycle.snapshot.room, self._of(cycle), few_rows(rows)
+        room, requested, few = cycle.snapshot.room, self._requested(cycle), few_rows(rows)
         if few is not None:
-            return np.array([self._of_row(room, asked, row) for row in few], np.int64)
-        return self._of_rows(room, asked, rows)
+            return np.array([self._score_row(room, requested, row) for row in few], np.int64)
+        return self._score_rows(room, requested, rows)
 
     def row_score(self, cycle: Cycle) -> Callable[[int], int]:
-        return partial(self._of_row, cycle.snapshot.room, self._of(cycle))
+        return partial(self._score_row, cycle.snapshot.room, self._requested(cycle))
 
-    def _of_row(self, room: Room, asked: Requested, row: int) -> int:
+    def _score_row(self, room: Room, requested: RequestedResources, row: int) -> int:
         offered, free = room.allocatable.at, room.free_at
         before, after = [], []
-        for column, amount, _ in asked.each:
+        for column, amount, _ in requested.each:
             allocatable = offered[column][row]
             if allocatable:
                 left, of = free[column][row], float(allocatable)
@@ -84,22 +84,22 @@ class NodeResourcesBalancedAllocation(ScorePlugin, RowScore, RoomOnly):
         balanced = balance(after)
         return HALF + (HALF + balanced - balance(before)) // 2 if self._change else balanced
 
-    def _of_rows(self, room: Room, asked: Requested, rows: Which) -> Scores:
+    def _score_rows(self, room: Room, requested: RequestedResources, rows: Which) -> Scores:
         part = room.excerpt(rows)
-        allocatable = part.of(room.allocatable.cells)[asked.columns]
-        everywhere = asked.offered(room)[0] > 0
-        shares = allocatable - part.of(room.free)[asked.columns] + asked.both  # what is used
+        allocatable = part.of(room.allocatable.cells)[requested.columns]
+        everywhere = requested.offered(room)[0] > 0
+        shares = allocatable - part.of(room.free)[requested.columns] + requested.both  # what is used
         shares = shares / (allocatable if everywhere else np.maximum(allocatable, 1))
         before, after = balances(np.minimum(shares, 1.0, out=shares), None if everywhere else allocatable > 0)
         scores: Scores = HALF + (HALF + after - before >> 1) if self._change else after
         return scores
 
-    def _of(self, cycle: Cycle) -> Requested:
+    def _requested(self, cycle: Cycle) -> RequestedResources:
         shape = cycle.pod_class.shape
-        known = self._asked.get(shape)
+        known = self._requested_by_shape.get(shape)
         if known is None:
-            asked = asked_of(cycle.snapshot.room, shape.fields.requests, self._resources)
-            known = self._asked[shape] = asked if asked.amounts.any() else Requested(())
+            requested = requested_resources(cycle.snapshot.room, shape.fields.requests, self._resources)
+            known = self._requested_by_shape[shape] = requested if requested.amounts.any() else RequestedResources(())
         return known
 
 

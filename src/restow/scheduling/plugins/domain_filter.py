@@ -1,7 +1,7 @@
-"""Plugins that decide by boards: what they make of a class of pods is a value per topology domain.
+"""The base of filters that decide by topology domain: for a class of pods, a domain as a whole is accepted or not.
 
-Goes in: how the state of a class is made. Comes out: everything that follows from its boards and domains; which boards
-there are, why one refuses and what is preferred is for each plugin to say.
+Goes in: how the state of a class is made. Comes out: Filter and its accelerations, from the results and domains of the
+state. The refusals, and what the plugin prefers, are left to each plugin.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from restow.scheduling.ranking.class_state import ClassStateCache
 
 
 class DomainState(Protocol):
-    """What is known about a class of pods."""
+    """What a filter works out for a class of pods."""
 
     @property
-    def boards(self) -> Sequence[DomainResults[np.bool_]]:
-        """What decides where the pods may go."""
+    def filter_results(self) -> Sequence[DomainResults[np.bool_]]:
+        """Which domains are accepted; a node must be in an accepted domain of each result."""
 
     @property
     def domains(self) -> Sequence[Domains]:
-        """What tells rows apart."""
+        """The topology domains that the plugin tells rows apart by."""
 
     def refresh(self, cycle: Cycle) -> None:
-        """Look again, if something may have changed."""
+        """Make the results anew if the terms that they depend on may have changed."""
 
 
 S = TypeVar("S", bound=DomainState)
@@ -46,14 +46,14 @@ class DomainFilterPlugin(FilterPlugin, RowFilter, TopologyDomains, DomainFilter,
         self._states = ClassStateCache(make)
 
     def filter(self, cycle: Cycle, rows: Which) -> Mask:
-        boards = self._state(cycle).boards
-        return all_true(boards, rows) if boards else np.ones_like(cycle.snapshot.nodes.present[rows])
+        results = self._state(cycle).filter_results
+        return all_true(results, rows) if results else np.ones_like(cycle.snapshot.nodes.present[rows])
 
     def row_filter(self, cycle: Cycle) -> Callable[[int], bool]:
-        return partial(all_true_at, self._state(cycle).boards)
+        return partial(all_true_at, self._state(cycle).filter_results)
 
     def domain_results(self, cycle: Cycle) -> Sequence[DomainResults[np.bool_]]:
-        return self._state(cycle).boards
+        return self._state(cycle).filter_results
 
     def domains(self, cycle: Cycle) -> Sequence[Domains]:
         return self._state(cycle).domains

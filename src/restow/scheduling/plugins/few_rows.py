@@ -1,8 +1,8 @@
-"""Few rows: where plain integers beat arrays.
+"""Few rows, for which plain integers are faster than arrays.
 
-After a placement a plugin is asked about the one or two rows that changed, and there the fixed cost of every array
-operation is all the cost there is. A plugin that has a definition for one node uses it for few rows, and its vectorised
-form for many; both must say the same.
+After a placement a plugin is asked about the one or two rows that changed. The fixed cost of every array operation is
+all the cost there is then. A plugin that has a definition for one node uses it for few rows, and its vectorised form
+for many; both must give the same answer.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ class ImageLocality(ScorePlugin):
 
     def __init__(self, arguments: Mapping[str, Any] | None = None) -> None:
         super().__init__(arguments)
-        self._images: WeakKeyDictionary[NodeTable, Images] = WeakKeyDictionary()
+        self._images: WeakKeyDictionary[NodeTable, NodeImages] = WeakKeyDictionary()
         self._vectors: WeakKeyDictionary[Shape, _Vector] = WeakKeyDictionary()
 
     def pre_score(self, cycle: Cycle) -> Verdict:
@@ -56,7 +56,7 @@ class ImageLocality(ScorePlugin):
     def _compute(self, shape: Shape, nodes: NodeTable) -> _Vector:
         images = self._images.get(nodes)
         if images is None:
-            images = self._images[nodes] = Images()
+            images = self._images[nodes] = NodeImages()
         images.catch_up(nodes)
         worth = images.worth(shape.fields.images, nodes)
         best = _BEST_PER_CONTAINER * max(shape.fields.containers, 1)
@@ -65,7 +65,7 @@ class ImageLocality(ScorePlugin):
         return _Vector(nodes.changes.generation, scores, bool(len(present)) and bool(present.max() != present.min()))
 
 
-class Images:
+class NodeImages:
     """Which rows have which image, and how large it is there."""
 
     def __init__(self) -> None:
@@ -89,7 +89,7 @@ class Images:
         worth = np.zeros(nodes.rows.size, np.int64)
         total = int(nodes.present[: nodes.rows.size].sum())
         for image in images:
-            holders = self._rows.get(tagged(image))
+            holders = self._rows.get(with_tag(image))
             if holders:
                 sizes = np.fromiter(holders.values(), np.float64, len(holders))
                 worth[list(holders)] += (sizes * (len(holders) / total)).astype(np.int64)
@@ -103,6 +103,6 @@ class Images:
                 self._rows.pop(name, None)
 
 
-def tagged(image: str) -> str:
+def with_tag(image: str) -> str:
     """The name of an image as nodes report it: without a tag it is the latest."""
     return image if image.rfind(":") > image.rfind("/") else f"{image}:latest"

@@ -1,14 +1,14 @@
-"""InterPodAffinity: which other pods a pod must, must not, would or would not like to share a domain with.
+"""InterPodAffinity: the pods that a pod must, must not, should or should not share a topology domain with.
 
-A node is refused when
-- it lacks the topology key of a required affinity term, or no pod that belongs to all those terms is in its domains
-  (unless there is no such pod in any domain, and the pod itself would be one: somebody has to be first);
-- a pod that one of the pod's required anti-affinity terms speaks about is in the term's domain;
-- a pod there, or in its domain, has a required anti-affinity term that speaks about the pod.
+A node is refused if - it lacks the topology key of a required affinity term, or no pod that matches all those terms is
+in its domains (unless
+  there is no such pod in any domain, and the pod itself matches them: one pod has to be the first);
+- a pod that matches a required anti-affinity term of the pod is in the term's domain;
+- a pod on it, or in its domain, has a required anti-affinity term that the pod matches.
 
-The raw score sums, over the domains of the node, the weights of the pod's preferred terms per pod they speak about, of
-preferred terms of other pods that speak about it, and `hardPodAffinityWeight` per required affinity term of other pods
-that does. Pods that are leaving count in all of it, and so do seats of reservations.
+The raw score of a node is the sum, over its domains, of the weights of the pod's preferred terms, per pod that matches
+them; of the weights of preferred terms of other pods that the pod matches; and of `hardPodAffinityWeight` per required
+affinity term of other pods that the pod matches. Terminating pods and seats of reservations count, too.
 """
 
 from __future__ import annotations
@@ -42,36 +42,36 @@ from restow.scheduling.framework import (
 )
 from restow.scheduling.plugins.domain_filter import DomainFilterPlugin
 from restow.scheduling.plugins.plugin_arguments import read_arguments
-from restow.scheduling.plugins.refusals import refused
+from restow.scheduling.plugins.refusals import refusals_of
 
 NO_AFFINITY = "node(s) didn't match pod affinity rules"
 ANTI_AFFINITY = "node(s) didn't match pod anti-affinity rules"
 OTHERS_ANTI_AFFINITY = "node(s) didn't satisfy existing pods anti-affinity rules"
 
 Term = tuple[SelectorGroups, str]
-"""Pods that belong to all of the audiences, within a domain of the topology key."""
+"""The pods that all of these selector groups match, within a domain of the topology key."""
 
 
-class Arguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+class InterPodAffinityArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
     hard_pod_affinity_weight: Annotated[int, msgspec.Meta(ge=0, le=100)] = 1
     ignore_preferred_terms_of_existing_pods: bool = False
 
 
-class Terms(msgspec.Struct, frozen=True):
-    """What a pod asks of others."""
+class AffinityTerms(msgspec.Struct, frozen=True):
+    """The affinity terms of a pod."""
 
     affinity: tuple[Term, ...] = ()
-    """All of them with the same audiences: those of every required term."""
+    """All of them with the same selector groups, those of every required term: a pod must match all of them."""
     anti_affinity: tuple[Term, ...] = ()
     preferred: tuple[tuple[Term, int], ...] = ()
 
 
-class InterPodAffinity(DomainFilterPlugin["ClassState"], ScorePlugin):
+class InterPodAffinity(DomainFilterPlugin["AffinityState"], ScorePlugin):
     name: ClassVar[str] = "InterPodAffinity"
 
     def __init__(self, arguments: Mapping[str, Any] | None = None) -> None:
         super().__init__(self._make)
-        given = read_arguments(Arguments, arguments)
+        given = read_arguments(InterPodAffinityArgs, arguments)
         self._hard_weight = given.hard_pod_affinity_weight
         self._ignore_others = given.ignore_preferred_terms_of_existing_pods
 
@@ -79,32 +79,33 @@ class InterPodAffinity(DomainFilterPlugin["ClassState"], ScorePlugin):
         state = self._state(cycle)
         if state.problem:
             return unresolvable(f"parsing pod: {state.problem}")
-        if not state.boards:
+        if not state.filter_results:
             return SKIP_FOR_CLASS
         return SUCCESS if state.may_refuse() else SKIP
 
     def refusals(self, cycle: Cycle, rows: Which) -> list[Refusal]:
         state = self._state(cycle)
         everywhere = np.ones_like(cycle.snapshot.nodes.present[rows])
-        near = all_true(state.needs, rows) if state.needs else everywhere
-        away = all_true(state.avoids, rows) if state.avoids else everywhere
-        unwanted = ~all_true(state.repels, rows) if state.repels else ~everywhere
+        has_affinity = all_true(state.affinity, rows) if state.affinity else everywhere
+        is_apart = all_true(state.anti_affinity, rows) if state.anti_affinity else everywhere
+        others = state.others_anti_affinity
+        is_refused_by_others = ~all_true(others, rows) if others else ~everywhere
         return [
-            *refused(NO_AFFINITY, ~near),
-            *refused(ANTI_AFFINITY, near & ~away, resolvable=True),
-            *refused(OTHERS_ANTI_AFFINITY, near & away & unwanted, resolvable=True),
+            *refusals_of(NO_AFFINITY, ~has_affinity),
+            *refusals_of(ANTI_AFFINITY, has_affinity & ~is_apart, resolvable=True),
+            *refusals_of(OTHERS_ANTI_AFFINITY, has_affinity & is_apart & is_refused_by_others, resolvable=True),
         ]
 
     def pre_score(self, cycle: Cycle) -> Verdict:
         state = self._state(cycle)
-        if not state.likes or (self._ignore_others and not state.terms.preferred):
+        if not state.preferences or (self._ignore_others and not state.terms.preferred):
             return SKIP_FOR_CLASS
         return SUCCESS if state.may_prefer() else SKIP
 
     def score(self, cycle: Cycle, rows: Which) -> Scores:
         raw = np.zeros(cycle.snapshot.nodes.present[rows].shape, np.int64)
-        for board in self._state(cycle).likes:
-            raw += board.read(rows)
+        for preference in self._state(cycle).preferences:
+            raw += preference.read(rows)
         return raw
 
     def normalize_score(self, cycle: Cycle, raw: Scores) -> Scores:
@@ -117,118 +118,127 @@ class InterPodAffinity(DomainFilterPlugin["ClassState"], ScorePlugin):
         stretched: Scores = (float(BEST) * ((raw - least) / float(most - least))).astype(np.int64)
         return stretched
 
-    def _make(self, cycle: Cycle) -> ClassState:
+    def _make(self, cycle: Cycle) -> AffinityState:
         try:
-            return ClassState(cycle.snapshot, terms_of(cycle.pod), self._hard_weight)
+            return AffinityState(cycle.snapshot, terms_of(cycle.pod), self._hard_weight)
         except SelectorError as error:
-            return ClassState(cycle.snapshot, Terms(), self._hard_weight, str(error))
+            return AffinityState(cycle.snapshot, AffinityTerms(), self._hard_weight, str(error))
 
 
-class ClassState:
-    """What the pods of a class need, avoid and like, and who repels them, as boards."""
+class AffinityState:
+    """The affinity of a class of pods, and of other pods towards the class, as results per topology domain."""
 
-    def __init__(self, snapshot: Snapshot, terms: Terms, hard_weight: int, problem: str = "") -> None:
+    def __init__(self, snapshot: Snapshot, terms: AffinityTerms, hard_weight: int, problem: str = "") -> None:
         self.terms = terms
         self.problem = problem
-        self.needs: list[Need] = []
-        self.avoids: list[Avoid] = []
-        self.repels: list[Avoid] = []
-        self.boards: list[Need | Avoid] = []
-        """What decides where the pods may go; each topology key at most once per sense."""
-        self.likes: list[Like] = []
+        self.affinity: list[RequiredAffinityResult] = []
+        self.anti_affinity: list[AntiAffinityResult] = []
+        self.others_anti_affinity: list[AntiAffinityResult] = []
+        self.filter_results: list[RequiredAffinityResult | AntiAffinityResult] = []
+        """What Filter decides by: each topology key at most once for affinity and once for anti-affinity."""
+        self.preferences: list[PreferenceResult] = []
         self.domains: list[Domains] = []
         self._hard_weight = hard_weight
-        self._crowd = snapshot.affinity
+        self._index = snapshot.affinity
         self._topologies = snapshot.topologies
         self._namespaces = snapshot.namespaces
         self._version = -1
 
     def may_refuse(self) -> bool:
         """Whether there is anything to refuse a node for."""
-        return bool(self.needs or self.avoids) or any(map(_applies, self.repels))
+        return bool(self.affinity or self.anti_affinity) or any(map(_applies, self.others_anti_affinity))
 
     def may_prefer(self) -> bool:
-        """Whether feasible nodes can score differently: not when affinity leaves a single domain of each key scored."""
-        pinned = {need.domains for need in self.needs if np.count_nonzero(need.values()) == 1}
-        return any(_applies(board) for board in self.likes if board.domains not in pinned)
+        """Whether feasible nodes can score differently: not if affinity leaves a single domain of each key scored."""
+        pinned = {need.domains for need in self.affinity if np.count_nonzero(need.values()) == 1}
+        return any(_applies(result) for result in self.preferences if result.domains not in pinned)
 
     def refresh(self, cycle: Cycle) -> None:
-        """Look again who speaks about these pods, if that may have changed, be it by this very look."""
-        while self._version != self._crowd.version:
-            self._version = self._crowd.version
-            self._look(cycle.pod.metadata.namespace or "", cycle.pod.metadata.labels or {})
+        """Look up the terms about these pods, if they may have changed."""
+        # A look-up can make the index drop idle groups, which changes its version: repeat until it stays the same.
+        while self._version != self._index.version:
+            self._version = self._index.version
+            self._look_up(cycle.pod.metadata.namespace or "", cycle.pod.metadata.labels or {})
 
-    def _look(self, namespace: str, labels: Mapping[str, str]) -> None:
-        stances = self._crowd.weights_about(namespace, labels)
-        self._look_for_needs(namespace, labels)
-        avoided = [self._headcount(term) for term in self.terms.anti_affinity]
-        repelled = [self._held(one) for one in stances if one.term.kind is TermKind.REQUIRED_ANTI_AFFINITY]
-        self.avoids = [Avoid(sums) for sums in _by_domains(avoided)]
-        self.repels = [Avoid(sums) for sums in _by_domains(repelled)]
-        self.boards = [*self.needs, *(Avoid(sums) for sums in _by_domains([*avoided, *repelled]))]
-        self._look_for_likes(stances)
-        self.domains = list(dict.fromkeys(board.domains for board in (*self.boards, *self.likes)))
+    def _look_up(self, namespace: str, labels: Mapping[str, str]) -> None:
+        weights_about = self._index.weights_about(namespace, labels)
+        self._look_up_required(namespace, labels)
+        avoided = [self._count(term) for term in self.terms.anti_affinity]
+        repelled = [self._weight_of(one) for one in weights_about if one.term.kind is TermKind.REQUIRED_ANTI_AFFINITY]
+        self.anti_affinity = [AntiAffinityResult(sums) for sums in _by_domains(avoided)]
+        self.others_anti_affinity = [AntiAffinityResult(sums) for sums in _by_domains(repelled)]
+        self.filter_results = [
+            *self.affinity,
+            *(AntiAffinityResult(sums) for sums in _by_domains([*avoided, *repelled])),
+        ]
+        self._look_up_preferences(weights_about)
+        self.domains = list(dict.fromkeys(result.domains for result in (*self.filter_results, *self.preferences)))
 
-    def _look_for_needs(self, namespace: str, labels: Mapping[str, str]) -> None:
-        needed = [self._headcount(term) for term in self.terms.affinity]
+    def _look_up_required(self, namespace: str, labels: Mapping[str, str]) -> None:
+        needed = [self._count(term) for term in self.terms.affinity]
         namespace_labels = self._namespaces.labels(namespace)
-        first = all(
-            belongs_to_all(audiences, namespace, labels, namespace_labels) for audiences, _ in self.terms.affinity
+        matches_itself = all(
+            belongs_to_all(groups, namespace, labels, namespace_labels) for groups, _ in self.terms.affinity
         )
-        self.needs = [Need(sums, needed, may_be_first=first) for sums in dict.fromkeys(needed)]
+        self.affinity = [
+            RequiredAffinityResult(sums, needed, may_be_first=matches_itself) for sums in dict.fromkeys(needed)
+        ]
 
-    def _look_for_likes(self, stances: Sequence[AffinityWeight]) -> None:
-        weights = [(self._headcount(term), weight) for term, weight in self.terms.preferred]
-        weights += [(self._held(one), 1) for one in stances if one.term.kind is TermKind.PREFERRED]
+    def _look_up_preferences(self, weights_about: Sequence[AffinityWeight]) -> None:
+        weights = [(self._count(term), weight) for term, weight in self.terms.preferred]
+        weights += [(self._weight_of(one), 1) for one in weights_about if one.term.kind is TermKind.PREFERRED]
         weights += [
-            (self._held(one), self._hard_weight) for one in stances if one.term.kind is TermKind.REQUIRED_AFFINITY
+            (self._weight_of(one), self._hard_weight)
+            for one in weights_about
+            if one.term.kind is TermKind.REQUIRED_AFFINITY
         ]
         by_key: dict[Domains, list[tuple[DomainSums, int]]] = {}
         for sums, weight in weights:
             by_key.setdefault(sums.domains, []).append((sums, weight))
-        self.likes = [Like(domains, weighted) for domains, weighted in by_key.items()]
+        self.preferences = [PreferenceResult(domains, weighted) for domains, weighted in by_key.items()]
 
-    def _headcount(self, term: Term) -> DomainSums:
-        audiences, key = term
-        return domain_sums(self._topologies.domains(key), self._crowd.pod_count(audiences))
+    def _count(self, term: Term) -> DomainSums:
+        groups, key = term
+        return domain_sums(self._topologies.domains(key), self._index.pod_count(groups))
 
-    def _held(self, stance: AffinityWeight) -> DomainSums:
-        return domain_sums(self._topologies.domains(stance.term.topology_key), stance)
+    def _weight_of(self, weight: AffinityWeight) -> DomainSums:
+        return domain_sums(self._topologies.domains(weight.term.topology_key), weight)
 
 
-class Need(DomainResults[np.bool_]):
-    """Domains with a needed pod; all that exist while there is none and the pod may be the first."""
+class RequiredAffinityResult(DomainResults[np.bool_]):
+    """Domains with a pod that matches the required affinity; all domains while there is no such pod and the pod itself
+    may be the first."""
 
-    def __init__(self, sums: DomainSums, all_needed: Sequence[DomainSums], *, may_be_first: bool) -> None:
-        super().__init__(sums.domains, [sums], all_needed)
-        self._needed = sums
-        self._all_needed = all_needed
+    def __init__(self, sums: DomainSums, all_matching: Sequence[DomainSums], *, may_be_first: bool) -> None:
+        super().__init__(sums.domains, [sums], all_matching)
+        self._matching = sums
+        self._all_matching = all_matching
         self._may_be_first = may_be_first
-        self._alone = False
+        self._is_first = False
 
     def premises_changed(self) -> bool:
-        before, self._alone = self._alone, self._is_alone()
-        return before is not self._alone
+        before, self._is_first = self._is_first, self._no_match_anywhere()
+        return before is not self._is_first
 
     def compute(self) -> Mask:
-        totals = self._needed.totals
-        near: Mask = np.ones(len(totals), np.bool_) if self._alone else totals > 0
+        totals = self._matching.totals
+        near: Mask = np.ones(len(totals), np.bool_) if self._is_first else totals > 0
         near[NOWHERE] = False
         return near
 
     def value(self, domain: int) -> bool:
-        return self._alone or self._needed.totals.item(domain) > 0
+        return self._is_first or self._matching.totals.item(domain) > 0
 
-    def _is_alone(self) -> bool:
+    def _no_match_anywhere(self) -> bool:
         if not self._may_be_first:
             return False
-        for sums in self._all_needed:
+        for sums in self._all_matching:
             sums.refresh()
-        return not any(sums.everywhere for sums in self._all_needed)
+        return not any(sums.everywhere for sums in self._all_matching)
 
 
-class Avoid(DomainResults[np.bool_]):
-    """Domains without any of the pods to avoid. Nodes outside of all domains are near nobody."""
+class AntiAffinityResult(DomainResults[np.bool_]):
+    """Domains without any of the pods to be apart from. A node outside of all domains is apart from every pod."""
 
     def __init__(self, sums: Sequence[DomainSums]) -> None:
         super().__init__(sums[0].domains, sums)
@@ -243,8 +253,8 @@ class Avoid(DomainResults[np.bool_]):
         return not any(sums.totals.item(domain) for sums in self.sums)
 
 
-class Like(DomainResults[np.int64]):
-    """How much the pods of a domain are liked, and like the pod, in sum."""
+class PreferenceResult(DomainResults[np.int64]):
+    """The sum of the weights of preferences, both ways, between the pod and the pods of a domain."""
 
     def __init__(self, domains: Domains, weights: Sequence[tuple[DomainSums, int]]) -> None:
         super().__init__(domains, [sums for sums, _ in weights])
@@ -258,16 +268,16 @@ class Like(DomainResults[np.int64]):
         return sum(weight * sums.totals.item(domain) for sums, weight in self._weights)
 
 
-def _applies(board: Avoid | Like) -> bool:
-    """Whether any pod is there that it is about."""
-    return any(sums.source.by_row for sums in board.sums)
+def _applies(result: AntiAffinityResult | PreferenceResult) -> bool:
+    """Whether there is any pod that it is about."""
+    return any(sums.source.by_row for sums in result.sums)
 
 
-def terms_of(pod: Pod) -> Terms:
-    """What a pod asks of others. Raises SelectorError."""
+def terms_of(pod: Pod) -> AffinityTerms:
+    """The affinity terms of a pod. Raises SelectorError."""
     affinity = fold_label_keys(pod.spec, pod.metadata.labels or {}).affinity
     if affinity is None:
-        return Terms()
+        return AffinityTerms()
     namespace = pod.metadata.namespace or ""
 
     def read(term: PodAffinityTerm) -> Term:
@@ -275,11 +285,11 @@ def terms_of(pod: Pod) -> Terms:
 
     near, far = affinity.pod_affinity, affinity.pod_anti_affinity
     required = [read(term) for term in (near.required if near else None) or ()]
-    everyone = tuple(dict.fromkeys(audiences[0] for audiences, _ in required))
+    all_groups = tuple(dict.fromkeys(groups[0] for groups, _ in required))
     liked = [(read(one.pod_affinity_term), one.weight) for one in (near.preferred if near else None) or ()]
     disliked = [(read(one.pod_affinity_term), -one.weight) for one in (far.preferred if far else None) or ()]
-    return Terms(
-        affinity=tuple((everyone, key) for _, key in required),
+    return AffinityTerms(
+        affinity=tuple((all_groups, key) for _, key in required),
         anti_affinity=tuple(read(term) for term in (far.required if far else None) or ()),
         preferred=(*liked, *disliked),
     )
@@ -287,7 +297,7 @@ def terms_of(pod: Pod) -> Terms:
 
 def _by_domains(sums: Sequence[DomainSums]) -> list[list[DomainSums]]:
     """By topology key, each once."""
-    found: dict[Domains, dict[DomainSums, None]] = {}
-    for one in sums:
-        found.setdefault(one.domains, {})[one] = None
-    return [list(alike) for alike in found.values()]
+    by_domains: dict[Domains, dict[DomainSums, None]] = {}
+    for each in sums:
+        by_domains.setdefault(each.domains, {})[each] = None
+    return [list(same) for same in by_domains.values()]

@@ -1,6 +1,6 @@
-"""NodeAffinity: the nodes a pod demands by labels and name, and those it prefers.
+"""NodeAffinity: the nodes that a pod requires by labels and name, and the nodes that it prefers.
 
-The argument `addedAffinity`, a node affinity, is demanded and preferred for every pod besides its own.
+The argument `addedAffinity`, a node affinity, is required and preferred for every pod besides its own.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from restow.scheduling.framework import (
 from restow.scheduling.plugins.few_rows import few_rows
 from restow.scheduling.plugins.normalization import in_proportion
 from restow.scheduling.plugins.plugin_arguments import read_arguments
-from restow.scheduling.plugins.refusals import refused
+from restow.scheduling.plugins.refusals import refusals_of
 
 REFUSED = "node(s) didn't match Pod's node affinity/selector"
 ENFORCED = "node(s) didn't match scheduler-enforced node affinity"
@@ -46,7 +46,7 @@ EXCLUDED = "node(s) excluded by name"
 OTHERS = "node(s) other than the one asked for by name"
 
 
-class Arguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+class NodeAffinityArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
     added_affinity: objects.NodeAffinity | None = None
 
 
@@ -55,7 +55,7 @@ class NodeAffinity(FilterPlugin, ScorePlugin, NodeNameFilter):
     reach: ClassVar[Reach] = Reach.NODE
 
     def __init__(self, arguments: Mapping[str, Any] | None = None) -> None:
-        added = PodSpec(affinity=Affinity(node_affinity=read_arguments(Arguments, arguments).added_affinity))
+        added = PodSpec(affinity=Affinity(node_affinity=read_arguments(NodeAffinityArgs, arguments).added_affinity))
         self._added = node_constraint(added)
         self._preferences: WeakKeyDictionary[Shape, NodePreference | Verdict] = WeakKeyDictionary()
         problems = list(self._added.problems)
@@ -67,32 +67,36 @@ class NodeAffinity(FilterPlugin, ScorePlugin, NodeNameFilter):
             raise ArgumentError([f"addedAffinity: {problem}" for problem in problems])
 
     def pre_filter(self, cycle: Cycle) -> Verdict:
-        demanded = cycle.pod_class.shape.constraint
-        if demanded.terms and demanded.pinned() == frozenset():
+        required = cycle.pod_class.shape.constraint
+        if required.terms and required.pinned() == frozenset():
             return unresolvable(CONFLICT)
-        return SUCCESS if _demands(demanded) or _demands(self._added) else SKIP
+        return SUCCESS if _is_constraint(required) or _is_constraint(self._added) else SKIP
 
     def excluded_by_name(self, cycle: Cycle, rows: Which) -> Mask | None:
-        demanded = cycle.pod_class.shape.constraint
-        return ~_named(cycle, demanded, rows) if demanded.pinned() else None
+        required = cycle.pod_class.shape.constraint
+        return ~_named(cycle, required, rows) if required.pinned() else None
 
     def filter(self, cycle: Cycle, rows: Which) -> Mask:
-        demanded = _accepted(cycle, cycle.pod_class.shape.constraint, rows)
-        return demanded & _accepted(cycle, self._added, rows) if _demands(self._added) else demanded
+        required = _accepted(cycle, cycle.pod_class.shape.constraint, rows)
+        return required & _accepted(cycle, self._added, rows) if _is_constraint(self._added) else required
 
     def refusals(self, cycle: Cycle, rows: Which) -> list[Refusal]:
-        demanded = cycle.pod_class.shape.constraint
-        named = _named(cycle, demanded, rows)
+        required = cycle.pod_class.shape.constraint
+        named = _named(cycle, required, rows)
         enforced = _accepted(cycle, self._added, rows)
-        unwanted = named & enforced & ~_accepted(cycle, demanded, rows)
-        if not is_reserved_pod(cycle.pod):  # of pods the words are kube-scheduler's
-            return [*refused(NOT_NAMED, ~named), *refused(ENFORCED, named & ~enforced), *refused(REFUSED, unwanted)]
-        excluded = unwanted & cycle.snapshot.rows.among(demanded.excluded(), rows)
+        unwanted = named & enforced & ~_accepted(cycle, required, rows)
+        if not is_reserved_pod(cycle.pod):  # for pods the reasons are kube-scheduler's
+            return [
+                *refusals_of(NOT_NAMED, ~named),
+                *refusals_of(ENFORCED, named & ~enforced),
+                *refusals_of(REFUSED, unwanted),
+            ]
+        excluded = unwanted & cycle.snapshot.rows.among(required.excluded(), rows)
         return [
-            *refused(OTHERS, ~named),
-            *refused(EXCLUDED, excluded),
-            *refused(ENFORCED, named & ~enforced),
-            *refused(REFUSED, unwanted & ~excluded),
+            *refusals_of(OTHERS, ~named),
+            *refusals_of(EXCLUDED, excluded),
+            *refusals_of(ENFORCED, named & ~enforced),
+            *refusals_of(REFUSED, unwanted & ~excluded),
         ]
 
     def pre_score(self, cycle: Cycle) -> Verdict:
@@ -104,7 +108,7 @@ class NodeAffinity(FilterPlugin, ScorePlugin, NodeNameFilter):
     def score(self, cycle: Cycle, rows: Which) -> Scores:
         """The weights of the preferences that a node meets, added up."""
         preferred = self._preferred(cycle.pod_class.shape)
-        assert isinstance(preferred, NodePreference), "pre_score said error"
+        assert isinstance(preferred, NodePreference), "pre_score returned an error"
         few = few_rows(rows)
         if few is not None:
             return np.array([preferred.score(*_identity(cycle, row)) for row in few], np.int64)
@@ -124,7 +128,7 @@ class NodeAffinity(FilterPlugin, ScorePlugin, NodeNameFilter):
         return known
 
 
-def _demands(constraint: NodeConstraint) -> bool:
+def _is_constraint(constraint: NodeConstraint) -> bool:
     return bool(constraint.equal) or constraint.terms is not None
 
 
@@ -136,7 +140,7 @@ def _accepted(cycle: Cycle, constraint: NodeConstraint, rows: Which) -> Mask:
 
 
 def _named(cycle: Cycle, constraint: NodeConstraint, rows: Which) -> Mask:
-    """The rows whose name the pod may be asking for: all, unless every alternative pins one."""
+    """The rows that the pod allows by node name: all, unless every alternative names a node."""
     names = constraint.pinned()
     return cycle.snapshot.rows.among(names, rows) if names else np.ones_like(cycle.snapshot.nodes.present[rows])
 

@@ -11,7 +11,7 @@ from restow.model.cluster import Mask, Which
 from restow.model.cluster.node_table import NodeTable
 from restow.scheduling.cluster_events import ActionType, ClusterEventWithHint, EventResource
 from restow.scheduling.framework import SKIP, SUCCESS, Cycle, FilterPlugin, Reach, Refusal, Verdict
-from restow.scheduling.plugins.refusals import refused
+from restow.scheduling.plugins.refusals import refusals_of
 
 
 class NodeDeclaredFeatures(FilterPlugin):
@@ -26,7 +26,7 @@ class NodeDeclaredFeatures(FilterPlugin):
         return np.array([needed <= _declared(nodes, row) for row in nodes.rows.numbers(rows)], np.bool_)
 
     def refusals(self, cycle: Cycle, rows: Which) -> list[Refusal]:
-        return refused("node(s) didn't match Pod's required features", ~self.filter(cycle, rows))
+        return refusals_of("node(s) didn't match Pod's required features", ~self.filter(cycle, rows))
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         return [ClusterEventWithHint(EventResource.NODE, ActionType.ADDED | ActionType.UPDATED)]

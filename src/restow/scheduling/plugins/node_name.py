@@ -9,7 +9,7 @@ import numpy as np
 from restow.model.cluster import Mask, Which
 from restow.scheduling.accelerated import ClassFilter
 from restow.scheduling.framework import SKIP, SUCCESS, Cycle, FilterPlugin, Reach, Refusal, Verdict
-from restow.scheduling.plugins.refusals import refused
+from restow.scheduling.plugins.refusals import refusals_of
 
 
 class NodeName(FilterPlugin, ClassFilter):
@@ -25,4 +25,4 @@ class NodeName(FilterPlugin, ClassFilter):
         return cycle.snapshot.rows.among([wanted], rows) if wanted else np.ones_like(cycle.snapshot.nodes.present[rows])
 
     def refusals(self, cycle: Cycle, rows: Which) -> list[Refusal]:
-        return refused("node(s) didn't match the requested node name", ~self.filter(cycle, rows))
+        return refusals_of("node(s) didn't match the requested node name", ~self.filter(cycle, rows))

@@ -1,4 +1,4 @@
-"""NodePorts: a host port has one holder per node, address and protocol."""
+"""NodePorts: a host port is used by one pod per node, address and protocol."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from restow.model.cluster import Mask, Which
 from restow.scheduling.framework import SKIP, SUCCESS, Cycle, FilterPlugin, Refusal, Verdict
-from restow.scheduling.plugins.refusals import refused
+from restow.scheduling.plugins.refusals import refusals_of
 
 
 class NodePorts(FilterPlugin):
@@ -20,4 +20,4 @@ class NodePorts(FilterPlugin):
 
     def refusals(self, cycle: Cycle, rows: Which) -> list[Refusal]:
         reason = "node(s) didn't have free ports for the requested pod ports"
-        return refused(reason, ~self.filter(cycle, rows), resolvable=True)
+        return refusals_of(reason, ~self.filter(cycle, rows), resolvable=True)

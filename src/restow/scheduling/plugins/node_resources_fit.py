@@ -1,7 +1,8 @@
-"""NodeResourcesFit: nodes need room for what the pod asks of every resource, and for one more pod.
+"""NodeResourcesFit: nodes need room for what the pod requests of every resource, and for one more pod.
 
-Arguments, as kube-scheduler's: `ignoredResources` and `ignoredResourceGroups` name extended resources that somebody
-else looks after; `scoringStrategy` says how fullness is scored (see `allocation`), cpu and memory alike by default.
+Arguments, as kube-scheduler's: `ignoredResources` and `ignoredResourceGroups` name extended resources that another
+component looks after; `scoringStrategy` says how fullness is scored (see `allocation`), cpu and memory alike by
+default.
 """
 
 from __future__ import annotations
@@ -31,21 +32,21 @@ from restow.scheduling.framework import (
     Verdict,
 )
 from restow.scheduling.plugins.allocation import (
+    AllocationStrategy,
     MostAllocated,
-    Requested,
+    RequestedResources,
     RequestedToCapacityRatio,
     ResourceWeight,
-    Strategy,
     allocation_score,
     allocation_scores,
-    asked_of,
     default_weights,
-    scored_books,
+    requested_resources,
+    scoring_ledgers,
     weight_problems,
 )
 from restow.scheduling.plugins.few_rows import few_rows
 from restow.scheduling.plugins.plugin_arguments import read_arguments
-from restow.scheduling.plugins.refusals import refused
+from restow.scheduling.plugins.refusals import refusals_of
 
 _BEST_POINT = 10
 """The highest score a point of a line can have in a configuration."""
@@ -66,7 +67,7 @@ class ScoringStrategy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, r
     requested_to_capacity_ratio: Line | None = None
 
 
-class Arguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+class NodeResourcesFitArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
     ignored_resources: list[str] = []
     ignored_resource_groups: list[str] = []
     scoring_strategy: ScoringStrategy = ScoringStrategy()
@@ -76,7 +77,7 @@ class NodeResourcesFit(FilterPlugin, ScorePlugin, RowFilter, RowScore, RoomOnly,
     name: ClassVar[str] = "NodeResourcesFit"
 
     def __init__(self, arguments: Mapping[str, Any] | None = None) -> None:
-        given = read_arguments(Arguments, arguments)
+        given = read_arguments(NodeResourcesFitArgs, arguments)
         problems = list(_problems(given))
         if problems:
             raise ArgumentError(problems)
@@ -85,42 +86,42 @@ class NodeResourcesFit(FilterPlugin, ScorePlugin, RowFilter, RowScore, RoomOnly,
         self._strategy = _strategy(given.scoring_strategy)
         self._weights = given.scoring_strategy.resources
         self._filtered: WeakKeyDictionary[Shape, tuple[Amounts, Amounts]] = WeakKeyDictionary()
-        """What a shape asks for, and what of it counts."""
-        self._scored: WeakKeyDictionary[Shape, Requested] = WeakKeyDictionary()
+        """By shape: its requests, and those of them that count."""
+        self._scored: WeakKeyDictionary[Shape, RequestedResources] = WeakKeyDictionary()
 
     def filter(self, cycle: Cycle, rows: Which) -> Mask:
-        room, demanded, few = cycle.snapshot.room, self.counted_resources(cycle), few_rows(rows)
+        room, requests, few = cycle.snapshot.room, self.counted_resources(cycle), few_rows(rows)
         if few is None:
-            return node_filters.fits(room, demanded, rows)
-        return np.array([node_filters.fits_row(room, demanded, row) for row in few], np.bool_)
+            return node_filters.fits(room, requests, rows)
+        return np.array([node_filters.fits_row(room, requests, row) for row in few], np.bool_)
 
     def row_filter(self, cycle: Cycle) -> Callable[[int], bool]:
         return partial(node_filters.fits_row, cycle.snapshot.room, self.counted_resources(cycle))
 
     def refusals(self, cycle: Cycle, rows: Which) -> list[Refusal]:
-        """A row that is too small even when empty stays so, whoever leaves."""
+        """A node that is too small even when empty is unresolvable: no pod that leaves helps."""
         room, found = cycle.snapshot.room, list[Refusal]()
-        demanded = {room.resources.name(column): (column, amount) for column, amount in self.counted_resources(cycle)}
-        for name, short in node_filters.shortages(room, tuple(demanded.values()), rows).items():
-            column, amount = demanded[name]
+        requests = {room.resources.name(column): (column, amount) for column, amount in self.counted_resources(cycle)}
+        for name, short in node_filters.shortages(room, tuple(requests.values()), rows).items():
+            column, amount = requests[name]
             if name == PODS:
-                found += refused("Too many pods", short, resolvable=True)
+                found += refusals_of("Too many pods", short, resolvable=True)
                 continue
             too_small = short & ~node_filters.offers(room, column, amount, rows)
-            found += refused(f"Insufficient {name}", short & ~too_small, resolvable=True)
-            found += refused(f"Insufficient {name}", too_small, resolvable=False)
+            found += refusals_of(f"Insufficient {name}", short & ~too_small, resolvable=True)
+            found += refusals_of(f"Insufficient {name}", too_small, resolvable=False)
         return found
 
     def pre_score(self, cycle: Cycle) -> Verdict:
-        return SUCCESS if self._asked(cycle) else SKIP
+        return SUCCESS if self._requested(cycle) else SKIP
 
     def score(self, cycle: Cycle, rows: Which) -> Scores:
         room = cycle.snapshot.room
-        return allocation_scores(self._strategy, room, scored_books(room), self._asked(cycle), rows)
+        return allocation_scores(self._strategy, room, scoring_ledgers(room), self._requested(cycle), rows)
 
     def row_score(self, cycle: Cycle) -> Callable[[int], int]:
         room = cycle.snapshot.room
-        return partial(allocation_score, self._strategy, room, scored_books(room), self._asked(cycle))
+        return partial(allocation_score, self._strategy, room, scoring_ledgers(room), self._requested(cycle))
 
     def counted_resources(self, cycle: Cycle) -> Amounts:
         shape = cycle.pod_class.shape
@@ -138,15 +139,15 @@ class NodeResourcesFit(FilterPlugin, ScorePlugin, RowFilter, RowScore, RoomOnly,
     def _ignores(self, name: str) -> bool:
         return is_extended(name) and (name in self._ignored or name.split("/")[0] in self._ignored_groups)
 
-    def _asked(self, cycle: Cycle) -> Requested:
+    def _requested(self, cycle: Cycle) -> RequestedResources:
         shape = cycle.pod_class.shape
         known = self._scored.get(shape)
         if known is None:
-            known = self._scored[shape] = asked_of(cycle.snapshot.room, shape.fields.scored, self._weights)
+            known = self._scored[shape] = requested_resources(cycle.snapshot.room, shape.fields.scored, self._weights)
         return known
 
 
-def _strategy(given: ScoringStrategy) -> Strategy:
+def _strategy(given: ScoringStrategy) -> AllocationStrategy:
     match given.type:
         case "MostAllocated":
             return MostAllocated()
@@ -156,10 +157,10 @@ def _strategy(given: ScoringStrategy) -> Strategy:
                 [(point.utilization, point.score * BEST // _BEST_POINT) for point in points]
             )
         case _:
-            return Strategy()
+            return AllocationStrategy()
 
 
-def _problems(given: Arguments) -> Iterator[str]:
+def _problems(given: NodeResourcesFitArgs) -> Iterator[str]:
     for index, name in enumerate(given.ignored_resources):
         if not is_extended(name):
             yield f"ignoredResources[{index}]: {name!r} is not an extended resource"

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from restow.model.cluster import Mask, Which, node_filters
 from restow.scheduling.framework import SKIP, SUCCESS, Cycle, FilterPlugin, Reach, Refusal, Verdict
-from restow.scheduling.plugins.refusals import refused
+from restow.scheduling.plugins.refusals import refusals_of
 
 
 class NodeUnschedulable(FilterPlugin):
@@ -20,4 +20,4 @@ class NodeUnschedulable(FilterPlugin):
         return node_filters.schedulable(cycle.snapshot.nodes, cycle.pod_class.shape.fields.tolerations, rows)
 
     def refusals(self, cycle: Cycle, rows: Which) -> list[Refusal]:
-        return refused("node(s) were unschedulable", ~self.filter(cycle, rows))
+        return refusals_of("node(s) were unschedulable", ~self.filter(cycle, rows))

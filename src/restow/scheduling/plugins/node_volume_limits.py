@@ -14,18 +14,18 @@ from restow.model.reservations.reserved_pod import is_reserved_pod
 from restow.model.volumes import claims_used
 from restow.scheduling.accelerated import ClassFilter
 from restow.scheduling.framework import SKIP, SKIP_FOR_CLASS, SUCCESS, Cycle, FilterPlugin, Reach, Refusal, Verdict
-from restow.scheduling.plugins.refusals import refused
+from restow.scheduling.plugins.refusals import refusals_of
 from restow.scheduling.plugins.volume_candidates import not_made_for
 
 TOO_MANY = "node(s) exceed max volume count"
 
 
-class Needed(msgspec.Struct, frozen=True):
-    """What the pod of a cycle needs attached."""
+class NeededVolumes(msgspec.Struct, frozen=True):
+    """The volumes that the pod of a cycle needs attached."""
 
     volumes: frozenset[VolumeId]
     problem: str = ""
-    """Why that cannot be told."""
+    """Why that is not known."""
 
 
 class NodeVolumeLimits(FilterPlugin, ClassFilter):
@@ -36,26 +36,26 @@ class NodeVolumeLimits(FilterPlugin, ClassFilter):
         if not cycle.pod_class.shape.fields.volumes:
             return SKIP_FOR_CLASS
         volumes = cycle.snapshot.attached.volumes_of(mounts_of(cycle.pod))
-        needed = Needed(volumes, next(_problems(cycle), ""))
+        needed = NeededVolumes(volumes, next(_problems(cycle), ""))
         if not needed.volumes and not needed.problem:
             return SKIP
         cycle.state[self.name] = needed
         return SUCCESS
 
     def filter(self, cycle: Cycle, rows: Which) -> Mask:
-        needed: Needed = cycle.state[self.name]
+        needed: NeededVolumes = cycle.state[self.name]
         return ~(cycle.snapshot.attached.exceeding_limit(needed.volumes, rows) | bool(needed.problem))
 
     def refusals(self, cycle: Cycle, rows: Which) -> list[Refusal]:
-        needed: Needed = cycle.state[self.name]
+        needed: NeededVolumes = cycle.state[self.name]
         refusing = ~self.filter(cycle, rows)
         if needed.problem:
-            return refused(needed.problem, refusing)
-        return refused(TOO_MANY, refusing, resolvable=True)
+            return refusals_of(needed.problem, refusing)
+        return refusals_of(TOO_MANY, refusing, resolvable=True)
 
 
 def _problems(cycle: Cycle) -> Iterator[str]:
-    """Claims that are not there, or not this pod's; where VolumeBinding has a say, it has said so before."""
+    """Claims that do not exist, or are not this pod's. If VolumeBinding is active, it has refused them before."""
     yet_to_be_made = is_reserved_pod(cycle.pod)
     for use in claims_used(cycle.pod):
         if use.generated and yet_to_be_made:

@@ -14,10 +14,10 @@ import numpy as np
 
 from restow.model.cluster import Mask, Which
 from restow.model.cluster.queue_locks import UNLOCKED
-from restow.model.words import number_of
+from restow.model.counted_nouns import counted_noun
 from restow.scheduling.accelerated import QueueLockFilter
 from restow.scheduling.framework import SKIP, SUCCESS, Cycle, FilterPlugin, Reach, Refusal, Verdict
-from restow.scheduling.plugins.refusals import refused
+from restow.scheduling.plugins.refusals import refusals_of
 
 _MAX_NAMED_QUEUES = 5
 """How many queues a refusal names at most."""
@@ -48,11 +48,13 @@ class QueueNodeLock(FilterPlugin, QueueLockFilter):
         by_nodes = sorted(counts, key=lambda number: (-counts[number], number))
         named = by_nodes if len(by_nodes) <= _MAX_NAMED_QUEUES else by_nodes[:_MAX_NAMED_QUEUES]
         refusals = [
-            refusal for number in named for refusal in refused(_reason(cycle, number), foreign & (numbers == number))
+            refusal
+            for number in named
+            for refusal in refusals_of(_reason(cycle, number), foreign & (numbers == number))
         ]
         others = foreign & ~np.isin(numbers, named)
-        queues = number_of(len(by_nodes) - len(named), "other queue")
-        return refusals + refused(f"node(s) were locked for {queues}", others)
+        queues = counted_noun(len(by_nodes) - len(named), "other queue")
+        return refusals + refusals_of(f"node(s) were locked for {queues}", others)
 
 
 def _reason(cycle: Cycle, number: int) -> str:

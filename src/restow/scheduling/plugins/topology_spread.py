@@ -2,7 +2,8 @@
 
 For each constraint the pods of the pod's own namespace that its selector matches are counted per domain; pods that are
 leaving are not counted, seats of reservations are. Only nodes that have the topology keys of all constraints count, and
-by the constraint's policies only those that suit the pod's node affinity (by default) and taints (not by default).
+by the constraint's policies only nodes that match the pod's node affinity (by default) and with taints that the pod
+tolerates (not by default).
 
 DoNotSchedule refuses a node that lacks a key, and one where
 
@@ -48,7 +49,7 @@ from restow.scheduling.framework import (
     unresolvable,
 )
 from restow.scheduling.plugins.domain_filter import DomainFilterPlugin
-from restow.scheduling.plugins.refusals import refused
+from restow.scheduling.plugins.refusals import refusals_of
 
 TOO_SKEWED = "node(s) didn't match pod topology spread constraints"
 NO_KEY = f"{TOO_SKEWED} (missing required label)"
@@ -56,21 +57,21 @@ HOST_NAME: Final = "kubernetes.io/hostname"
 _UNRATED = -1
 
 
-class Constraint(msgspec.Struct, frozen=True):
-    """One constraint of a pod, with what it means for that pod."""
+class SpreadConstraint(msgspec.Struct, frozen=True):
+    """One constraint of a pod, with its meaning for that pod."""
 
     key: str
     max_skew: int
     min_domains: int
-    audience: SelectorGroup
+    selector_group: SelectorGroup
     counts_itself: bool
     node_affinity: bool
-    """Whether only nodes that suit the pod's node selector and affinity count."""
+    """Whether only nodes that match the pod's node selector and affinity count."""
     taints: bool
-    """Whether only nodes whose taints the pod tolerates count."""
+    """Whether only nodes with taints that the pod tolerates count."""
 
 
-class PodTopologySpread(DomainFilterPlugin["ClassState"], ScorePlugin):
+class PodTopologySpread(DomainFilterPlugin["SpreadState"], ScorePlugin):
     name: ClassVar[str] = "PodTopologySpread"
 
     def __init__(self, arguments: Mapping[str, Any] | None = None) -> None:
@@ -80,27 +81,27 @@ class PodTopologySpread(DomainFilterPlugin["ClassState"], ScorePlugin):
         state = self._state(cycle)
         if state.problem:
             return unresolvable(f"topologySpreadConstraints: {state.problem}")
-        return SUCCESS if state.hard else SKIP_FOR_CLASS
+        return SUCCESS if state.required else SKIP_FOR_CLASS
 
     def refusals(self, cycle: Cycle, rows: Which) -> list[Refusal]:
         """A node is refused by the first constraint it fails, for the first reason."""
         state = self._state(cycle)
         left = np.ones_like(cycle.snapshot.nodes.present[rows])
         keyless, skewed = ~left, ~left
-        for skew in state.boards:
+        for skew in state.filter_results:
             accepted = skew.read(rows)
             has_key = skew.domains.of_row[rows] != NOWHERE
             keyless |= left & ~has_key
             skewed |= left & has_key & ~accepted
             left &= accepted
-        return [*refused(NO_KEY, keyless), *refused(TOO_SKEWED, skewed, resolvable=True)]
+        return [*refusals_of(NO_KEY, keyless), *refusals_of(TOO_SKEWED, skewed, resolvable=True)]
 
     def pre_score(self, cycle: Cycle) -> Verdict:
-        return SUCCESS if self._state(cycle).soft else SKIP_FOR_CLASS
+        return SUCCESS if self._state(cycle).preferred else SKIP_FOR_CLASS
 
     def score(self, cycle: Cycle, rows: Which) -> Scores:
         """Of all feasible rows at once, because the number of domains among them matters."""
-        rates = self._state(cycle).rates
+        rates = self._state(cycle).spread_scores
         domains = [rate.domains_of(rows) for rate in rates]
         rated = np.logical_and.reduce([each != NOWHERE for each in domains])
         if not rated.all():
@@ -127,66 +128,73 @@ class PodTopologySpread(DomainFilterPlugin["ClassState"], ScorePlugin):
         return best
 
 
-def _make(cycle: Cycle) -> ClassState:
+def _make(cycle: Cycle) -> SpreadState:
     try:
         hard = constraints_of(cycle.pod, "DoNotSchedule")
         soft = constraints_of(cycle.pod, "ScheduleAnyway")
     except SelectorError as mistake:
-        return ClassState(cycle.snapshot, cycle.pod_class.shape, problem=str(mistake))
-    return ClassState(cycle.snapshot, cycle.pod_class.shape, hard, soft)
+        return SpreadState(cycle.snapshot, cycle.pod_class.shape, problem=str(mistake))
+    return SpreadState(cycle.snapshot, cycle.pod_class.shape, hard, soft)
 
 
-class ClassState:
+class SpreadState:
     """How pods of a class are spread, per constraint."""
 
     def __init__(
         self,
         snapshot: Snapshot,
         shape: Shape,
-        hard: Sequence[Constraint] = (),
-        soft: Sequence[Constraint] = (),
+        hard: Sequence[SpreadConstraint] = (),
+        soft: Sequence[SpreadConstraint] = (),
         problem: str = "",
     ) -> None:
-        self.hard = hard
-        self.soft = soft
+        self.required = hard
+        self.preferred = soft
         self.problem = problem
-        self.boards: list[Skew] = []
-        self.rates: list[Rate] = []
+        self.filter_results: list[SkewResult] = []
+        self.spread_scores: list[SpreadScore] = []
         self.domains: list[Domains] = []
         self._shape = shape
-        self._crowd = snapshot.affinity
+        self._index = snapshot.affinity
         self._nodes = snapshot.nodes
         self._topologies = snapshot.topologies
         self._version = -1
 
     def refresh(self, cycle: Cycle) -> None:
-        """Ask again for the counts, if they may have been dropped, be it by this very asking."""
-        while self._version != self._crowd.version:
-            self._version = self._crowd.version
-            self.boards = [
-                Skew(one, self._topologies.domains(one.key), self._counted(one, self.hard)) for one in self.hard
+        """Look up the counts again, if the index may have dropped them."""
+        # A look-up can make the index drop idle groups, which changes its version: repeat until it stays the same.
+        while self._version != self._index.version:
+            self._version = self._index.version
+            self.filter_results = [
+                SkewResult(one, self._topologies.domains(one.key), self._counted(one, self.required))
+                for one in self.required
             ]
-            self.rates = [self._rate(one) for one in self.soft]
-            self.domains = [*(skew.domains for skew in self.boards), *(rate.domains for rate in self.rates)]
+            self.spread_scores = [self._rate(one) for one in self.preferred]
+            self.domains = [
+                *(skew.domains for skew in self.filter_results),
+                *(rate.domains for rate in self.spread_scores),
+            ]
 
-    def _counted(self, one: Constraint, together: Sequence[Constraint]) -> DomainSums:
-        headcount = self._crowd.pod_count((one.audience,), without_leaving=True)
+    def _counted(self, one: SpreadConstraint, together: Sequence[SpreadConstraint]) -> DomainSums:
+        headcount = self._index.pod_count((one.selector_group,), without_leaving=True)
         keys = sorted({each.key for each in together})
         suiting = self._shape.constraint if one.node_affinity else NodeConstraint()
         tolerations = self._shape.fields.tolerations if one.taints else None
         if len(keys) == 1 and suiting == NodeConstraint() and tolerations is None:
             return domain_sums(self._topologies.domains(one.key), headcount)
-        counting = Counting(self._nodes, tuple(keys), suiting, tolerations)
+        counting = CountedNodes(self._nodes, tuple(keys), suiting, tolerations)
         return domain_sums(self._topologies.domains(one.key, counting, counting.meaning), headcount)
 
-    def _rate(self, one: Constraint) -> Rate:
+    def _rate(self, one: SpreadConstraint) -> SpreadScore:
         if one.key != HOST_NAME:
-            return Rate(one, self._topologies.domains(one.key), self._counted(one, self.soft))
+            return SpreadScore(one, self._topologies.domains(one.key), self._counted(one, self.preferred))
         nodes = self._topologies.each_node(one.key)
-        return Rate(one, nodes, domain_sums(nodes, self._crowd.pod_count((one.audience,), without_leaving=True)))
+        return SpreadScore(
+            one, nodes, domain_sums(nodes, self._index.pod_count((one.selector_group,), without_leaving=True))
+        )
 
 
-class Counting:
+class CountedNodes:
     """Which nodes count: those with all the keys that suit the pod as far as the policies demand."""
 
     def __init__(
@@ -211,10 +219,10 @@ class Counting:
         return mask
 
 
-class Skew(DomainResults[np.bool_]):
+class SkewResult(DomainResults[np.bool_]):
     """Domains in which one more pod keeps the skew."""
 
-    def __init__(self, constraint: Constraint, domains: Domains, counted: DomainSums) -> None:
+    def __init__(self, constraint: SpreadConstraint, domains: Domains, counted: DomainSums) -> None:
         super().__init__(domains, [counted])
         self._constraint = constraint
         self._counted = counted
@@ -242,10 +250,10 @@ class Skew(DomainResults[np.bool_]):
         return constraint.max_skew + emptiest - constraint.counts_itself
 
 
-class Rate:
+class SpreadScore:
     """How a constraint rates nodes; the lower the better."""
 
-    def __init__(self, constraint: Constraint, domains: Domains, counted: DomainSums) -> None:
+    def __init__(self, constraint: SpreadConstraint, domains: Domains, counted: DomainSums) -> None:
         self._constraint = constraint
         self.domains = domains
         self._counted = counted
@@ -274,15 +282,15 @@ def _rounded(rates: NDArray[np.float64]) -> Scores:
     return (whole + (rates - whole >= 0.5)).astype(np.int64)
 
 
-def constraints_of(pod: Pod, when_unsatisfiable: str) -> list[Constraint]:
+def constraints_of(pod: Pod, when_unsatisfiable: str) -> list[SpreadConstraint]:
     """The constraints of a pod with this consequence. Raises SelectorError."""
     spec = fold_label_keys(pod.spec, pod.metadata.labels or {})
     return [
-        Constraint(
+        SpreadConstraint(
             key=one.topology_key,
             max_skew=one.max_skew,
             min_domains=1 if one.min_domains is None else one.min_domains,
-            audience=selector_group_of_constraint(one, pod.metadata.namespace or ""),
+            selector_group=selector_group_of_constraint(one, pod.metadata.namespace or ""),
             counts_itself=label_selector(one.label_selector).matches(pod.metadata.labels),
             node_affinity=(one.node_affinity_policy or "Honor") == "Honor",
             taints=one.node_taints_policy == "Honor",

@@ -1,4 +1,4 @@
-"""Unsupported: a pod that asks for what Restow does not implement is refused by name, never placed regardless."""
+"""Unsupported: a pod with a field that Restow does not implement is refused, with the name of the field."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Unsupported(FilterPlugin):
     reach: ClassVar[Reach] = Reach.NODE
 
     def pre_filter(self, cycle: Cycle) -> Verdict:
-        reasons = tuple(unsupported(cycle.pod_class.shape.spec))
+        reasons = tuple(unsupported_fields(cycle.pod_class.shape.spec))
         return unresolvable(*reasons) if reasons else SKIP
 
     def filter(self, cycle: Cycle, rows: Which) -> Mask:
@@ -35,9 +35,9 @@ _CONSEQUENCES = ("DoNotSchedule", "ScheduleAnyway")
 _POLICIES = (None, "Honor", "Ignore")
 
 
-def unsupported(spec: PodSpec) -> Iterator[str]:
-    """What a pod asks for that Restow does not implement, one sentence each. Words that are not known are among it: API
-    servers of later versions may know more of them, and of templates and files nobody checks any."""
+def unsupported_fields(spec: PodSpec) -> Iterator[str]:
+    """The fields of a pod that Restow does not implement, one sentence each. Values that are not known count: an API
+    server of a later version may know more of them, and in templates and files they are not validated."""
     claims = [claim.name for claim in spec.resource_claims or ()]
     if claims:
         yield f"Restow does not support spec.resourceClaims: dynamic resource allocation of {', '.join(claims)}"

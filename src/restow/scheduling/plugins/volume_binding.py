@@ -1,15 +1,15 @@
 """VolumeBinding: a pod goes where its volumes are or can be, and they are bound before it is.
 
-    PreFilter    the claims must be there, and bound unless their class waits for a pod
-    Filter       where their volumes can be reached, had or made (`volume_finding`)
+    PreFilter    the claims must exist, and be bound unless their class waits for a pod
+    Filter       the nodes that reach the volumes, or where they can be matched or provisioned (`volume_finding`)
     Reserve      the choice for the node, assumed in the snapshot: a volume names its claim, a claim its node
     PreBind      the same as writes to the API: volumes first, then claims; then wait until every claim is bound
     Unreserve    the assumptions taken back, in memory only
 
 Nothing that was written is ever taken back. After a failure a claim keeps its selected node, so that the next attempt
-goes there again, until the provisioner gives up and removes it; and a volume keeps its claim. Whoever carries the
-writes out should apply what the API answers to the snapshot, or else the next attempt may choose before the watch shows
-it, and be refused by the version it was decided on.
+goes there again, until the provisioner gives up and removes it; and a volume keeps its claim. The component that sends
+the writes should apply the API's answers to the snapshot. Otherwise the next attempt may choose before the watch shows
+them, and its write conflicts.
 
 The argument `bindTimeoutSeconds` (600) limits the wait.
 """
@@ -47,21 +47,21 @@ from restow.scheduling.framework import (
     unresolvable,
 )
 from restow.scheduling.plugins.plugin_arguments import read_arguments
-from restow.scheduling.plugins.refusals import refused
-from restow.scheduling.plugins.volume_binding_state import Provision, VolumeTaken, VolumeWrites, binding_state
+from restow.scheduling.plugins.refusals import refusals_of
+from restow.scheduling.plugins.volume_binding_state import ClaimToProvision, VolumeTaken, VolumeWrites, binding_state
 from restow.scheduling.plugins.volume_candidates import ClaimsOfPod, claims_of_pod, find_volumes
 from restow.scheduling.writes import Patch, Write
 
-_WANTED = "VolumeBinding.wanted"
+_CLAIMS = "VolumeBinding.claims"
 _RESERVED = "VolumeBinding.reserved"
 
 
-class Arguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+class VolumeBindingArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
     bind_timeout_seconds: int = 600
 
 
-class Reserved(msgspec.Struct):
-    """What Reserve decided for a node."""
+class ReservedVolumes(msgspec.Struct):
+    """The volumes that Reserve chose for a node."""
 
     node: str
     written: VolumeWrites
@@ -74,39 +74,39 @@ class VolumeBinding(FilterPlugin, ReservePlugin, PreBindPlugin, ClassFilter):
     reach: ClassVar[Reach] = Reach.CLUSTER
 
     def __init__(self, arguments: Mapping[str, Any] | None = None) -> None:
-        self._timeout = read_arguments(Arguments, arguments).bind_timeout_seconds
+        self._timeout = read_arguments(VolumeBindingArgs, arguments).bind_timeout_seconds
         if self._timeout < 0:
             raise ArgumentError(["bindTimeoutSeconds: must not be negative"])
 
     def pre_filter(self, cycle: Cycle) -> Verdict:
         if not cycle.pod_class.shape.fields.volumes:
             return SKIP_FOR_CLASS
-        wanted = claims_of_pod(cycle.pod, cycle.snapshot)
-        if isinstance(wanted, Verdict):
-            return wanted
-        if not wanted.bound and not wanted.unbound:
+        claims = claims_of_pod(cycle.pod, cycle.snapshot)
+        if isinstance(claims, Verdict):
+            return claims
+        if not claims.bound and not claims.unbound:
             return SKIP
-        cycle.state[_WANTED] = wanted
+        cycle.state[_CLAIMS] = claims
         return SUCCESS
 
     def filter(self, cycle: Cycle, rows: Which) -> Mask:
-        return find_volumes(cycle.state[_WANTED], cycle.snapshot, rows).accepted
+        return find_volumes(cycle.state[_CLAIMS], cycle.snapshot, rows).accepted
 
     def refusals(self, cycle: Cycle, rows: Which) -> list[Refusal]:
-        found = find_volumes(cycle.state[_WANTED], cycle.snapshot, rows)
-        return [one for reason, mask in found.reasons() for one in refused(reason, mask)]
+        found = find_volumes(cycle.state[_CLAIMS], cycle.snapshot, rows)
+        return [one for reason, mask in found.reasons() for one in refusals_of(reason, mask)]
 
     # --- Reserve ------------------------------------------------------------------------------------------------------
 
     def reserve(self, cycle: Cycle, node: str) -> Verdict:
         if not cycle.pod_class.shape.fields.volumes:
             return SUCCESS
-        wanted = claims_of_pod(cycle.pod, cycle.snapshot)
-        if isinstance(wanted, Verdict):
-            return wanted
-        if not wanted.unbound:
+        claims = claims_of_pod(cycle.pod, cycle.snapshot)
+        if isinstance(claims, Verdict):
+            return claims
+        if not claims.unbound:
             return SUCCESS
-        decided = _decide(wanted, cycle.snapshot, node)
+        decided = _decide(claims, cycle.snapshot, node)
         if isinstance(decided, Verdict):
             return decided
         try:
@@ -144,46 +144,48 @@ class VolumeBinding(FilterPlugin, ReservePlugin, PreBindPlugin, ClassFilter):
         return verdict
 
 
-def _reserved(cycle: Cycle, node: str) -> Reserved | None:
-    reserved: Reserved | None = cycle.state.get(_RESERVED)
+def _reserved(cycle: Cycle, node: str) -> ReservedVolumes | None:
+    reserved: ReservedVolumes | None = cycle.state.get(_RESERVED)
     return reserved if reserved is not None and reserved.node == node else None
 
 
-def _decide(wanted: ClaimsOfPod, snapshot: Snapshot, node: str) -> Reserved | Verdict:
+def _decide(claims: ClaimsOfPod, snapshot: Snapshot, node: str) -> ReservedVolumes | Verdict:
     """The volumes the claims get on this node: the same search as Filter's, for one row, as things are now."""
     row = snapshot.rows.find(node)
     if row is None:
         return unresolvable(f'node "{node}" not found')
-    found = find_volumes(wanted, snapshot, np.array([row], np.intp))
+    found = find_volumes(claims, snapshot, np.array([row], np.intp))
     reasons = [reason for reason, mask in found.reasons() if mask[0]]
     if reasons:
         return unresolvable(*reasons)
     takings: list[VolumeTaken] = []
-    made = [wish.claim for wish in wanted.pinned]
+    made = [wish.claim for wish in claims.pinned]
     for match in found.matches:
         if match.none[0]:
             made.append(match.wish.claim)
         else:
             offer = match.offers[int(match.choice[0])]
             takings.append(_taking(offer.volume, match.wish.claim, snapshot))
-    return Reserved(node, VolumeWrites(tuple(takings), tuple(_provision(claim, node, snapshot) for claim in made)))
+    return ReservedVolumes(
+        node, VolumeWrites(tuple(takings), tuple(_provision(claim, node, snapshot) for claim in made))
+    )
 
 
 def _taking(volume: PersistentVolume, claim: PersistentVolumeClaim, snapshot: Snapshot) -> VolumeTaken:
     """The volume with a reference to this very claim, marked as not the user's idea unless it named it before."""
     before = snapshot.storage.volumes.shown(key_of(volume)) or volume
     after, reference = before, before.spec.claim_ref
-    if reference is None or not volumes.is_meant_for(before, claim) or reference.uid != claim.metadata.uid:
+    if reference is None or not volumes.is_prebound_to(before, claim) or reference.uid != claim.metadata.uid:
         after = replace(before, spec=replace(before.spec, claim_ref=_reference(claim)))
-    if not volumes.is_meant_for(before, claim):
+    if not volumes.is_prebound_to(before, claim):
         after = _annotated(after, volumes.BOUND_BY_CONTROLLER, "yes")
     return VolumeTaken(before, after, claim)
 
 
-def _provision(claim: PersistentVolumeClaim, node: str, snapshot: Snapshot) -> Provision:
+def _provision(claim: PersistentVolumeClaim, node: str, snapshot: Snapshot) -> ClaimToProvision:
     before = snapshot.storage.claims.shown(key_of(claim)) or claim
     same = volumes.selected_node(before) == node
-    return Provision(before, before if same else _annotated(before, volumes.SELECTED_NODE, node))
+    return ClaimToProvision(before, before if same else _annotated(before, volumes.SELECTED_NODE, node))
 
 
 def _reference(claim: PersistentVolumeClaim) -> ObjectReference:
@@ -235,7 +237,7 @@ def _patch_volume(taking: VolumeTaken) -> Patch:
     )
 
 
-def _patch_claim(provision: Provision, node: str) -> Patch:
+def _patch_claim(provision: ClaimToProvision, node: str) -> Patch:
     return Patch(
         kind=PERSISTENT_VOLUME_CLAIM,
         namespace=provision.before.metadata.namespace,

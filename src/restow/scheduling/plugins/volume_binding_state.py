@@ -1,11 +1,11 @@
-"""Settling: whether the volumes that were written for a pod have become its own, and whether they ever will.
+"""Whether the volumes that were written for a pod are bound by now, and whether they ever will be.
 
 Goes in: what was written, and the snapshot as events have changed it since. Comes out: SUCCESS when every claim is
 bound, WAIT while that may still happen, ERROR when it will not:
 
     the pod or the node is gone                          a claim, or a volume that was taken, is gone
     a taken volume was let go again                      a volume cannot be reached from the node after all
-    a claim lost its selected node: nobody could make its volume there
+    a claim lost its selected node: its volume could not be provisioned there
 
 Only what the API shows counts here, never what is assumed. An object that still has the version the write was decided
 on does not show the write yet, so it says nothing.
@@ -35,7 +35,7 @@ class VolumeTaken(msgspec.Struct, frozen=True):
         return self.after is not self.before
 
 
-class Provision(msgspec.Struct, frozen=True):
+class ClaimToProvision(msgspec.Struct, frozen=True):
     """A claim that is to name the node its volume is made for: as the API showed it, and as it shall be."""
 
     before: PersistentVolumeClaim
@@ -47,14 +47,14 @@ class Provision(msgspec.Struct, frozen=True):
 
 
 class VolumeWrites(msgspec.Struct, frozen=True):
-    """What was decided and written for one pod."""
+    """The volume writes for one pod."""
 
     takings: tuple[VolumeTaken, ...]
-    provisions: tuple[Provision, ...]
+    provisions: tuple[ClaimToProvision, ...]
 
 
 def binding_state(cycle: Cycle, name: str, written: VolumeWrites) -> Verdict:
-    """What has become of it on the node of this name."""
+    """Whether the writes for a pod on the node of this name have taken effect."""
     node, storage = cycle.snapshot.node(name), cycle.snapshot.storage
     if node is None:
         return _failed(f'failed to get node "{name}": node "{name}" not found')
@@ -88,7 +88,7 @@ def _taken(taking: VolumeTaken, node: Node, storage: Storage) -> Verdict:
     return SUCCESS if volumes.is_bound(claim) else wait()
 
 
-def _made(provision: Provision, node: Node, storage: Storage) -> Verdict:
+def _made(provision: ClaimToProvision, node: Node, storage: Storage) -> Verdict:
     name = provision.after.metadata.name
     claim = storage.claims.shown(key_of(provision.after))
     if claim is None:

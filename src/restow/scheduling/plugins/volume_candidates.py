@@ -1,16 +1,15 @@
-"""Finding volumes: for each node at once, whether the volumes of a pod could be had there, and which they would be.
+"""Volume candidates: for all nodes at once, whether a pod could get its volumes there, and which.
 
-Goes in: a pod's claims and the snapshot. Comes out: `Wanted`, the claims sorted by how they get their volumes, or the
-verdict that it is hopeless; then `Found`, masks over nodes with a mask per kind of refusal.
+Goes in: a pod's claims and the snapshot. Comes out: `ClaimsOfPod`, the claims sorted by how they get their volumes, or
+the verdict that no node will do; then `VolumeCandidates`, masks over nodes with a mask per kind of refusal.
 
     bound claim                              the nodes that reach its volume
     unbound, class waits for a pod           the smallest available volume that suits, or else one to be made there
     ... and a node was selected before       to be made there and nowhere else
-    unbound otherwise                        hopeless until somebody binds it
+    unbound otherwise                        unresolvable until it is bound
 
-A seat is asked about as the pod that will sit in it, so the claim that will be made for that pod counts as if it were
-there. One that its controller binds by itself is bound by the time its pod comes, nobody knows where: every node will
-do, and the pod asks again.
+For a seat, the claim that will be created for its pod counts as if it existed. A claim that its controller binds by
+itself will be bound by the time the pod comes, but not yet where: every node will do, and the pod is filtered again.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ NO_SPACE = "node(s) did not have enough free storage"
 VOLUME_GONE = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"
 
 
-class Bound(msgspec.Struct, frozen=True):
+class BoundClaim(msgspec.Struct, frozen=True):
     """A claim and its volume, if that is there."""
 
     claim: PersistentVolumeClaim
@@ -50,7 +49,7 @@ class Bound(msgspec.Struct, frozen=True):
 class ClaimsOfPod(msgspec.Struct, frozen=True):
     """The claims of a pod."""
 
-    bound: tuple[Bound, ...] = ()
+    bound: tuple[BoundClaim, ...] = ()
     pinned: tuple[ClaimRequirements, ...] = ()
     """To be made where the claim says."""
     free: tuple[ClaimRequirements, ...] = ()
@@ -61,7 +60,7 @@ class ClaimsOfPod(msgspec.Struct, frozen=True):
         return bool(self.pinned or self.free)
 
 
-class Match(msgspec.Struct, frozen=True):
+class ClaimMatch(msgspec.Struct, frozen=True):
     """Which volume a claim would get on which node: `offers[choice[row]]`, or none where that is NONE."""
 
     wish: ClaimRequirements
@@ -81,7 +80,7 @@ class VolumeCandidates(msgspec.Struct, frozen=True):
     no_volume: Mask
     no_space: Mask
     volume_gone: Mask
-    matches: tuple[Match, ...]
+    matches: tuple[ClaimMatch, ...]
 
     @property
     def accepted(self) -> Mask:
@@ -98,10 +97,10 @@ class VolumeCandidates(msgspec.Struct, frozen=True):
 
 def claims_of_pod(pod: Pod, snapshot: Snapshot) -> ClaimsOfPod | Verdict:
     """The claims of a pod as they are now, assumptions included; or why no node will do."""
-    bound: list[Bound] = []
+    bound: list[BoundClaim] = []
     waiting: list[PersistentVolumeClaim] = []
     immediate = False
-    to_come = volumes.claims_to_come(pod) if is_reserved_pod(pod) else {}
+    to_come = volumes.generated_claims(pod) if is_reserved_pod(pod) else {}
     for use in volumes.claims_used(pod):
         if use.generated and use.name in to_come:
             waiting += [one for one in (_of_its_class(to_come[use.name], snapshot),) if _waits(snapshot, one)]
@@ -111,7 +110,7 @@ def claims_of_pod(pod: Pod, snapshot: Snapshot) -> ClaimsOfPod | Verdict:
         if problem or claim is None:
             return unresolvable(problem)
         if volumes.is_bound(claim):
-            bound.append(Bound(claim, snapshot.storage.volume(claim.spec.volume_name or "")))
+            bound.append(BoundClaim(claim, snapshot.storage.volume(claim.spec.volume_name or "")))
         elif _waits(snapshot, claim):
             waiting.append(claim)
         else:
@@ -129,18 +128,18 @@ def claims_of_pod(pod: Pod, snapshot: Snapshot) -> ClaimsOfPod | Verdict:
     )
 
 
-def find_volumes(wanted: ClaimsOfPod, snapshot: Snapshot, rows: Which) -> VolumeCandidates:
+def find_volumes(claims: ClaimsOfPod, snapshot: Snapshot, rows: Which) -> VolumeCandidates:
     """Whether and how these rows could have the volumes."""
-    not_reached, volume_gone = _check_bound(wanted.bound, snapshot, rows)
-    matches = _match(wanted.free, snapshot, rows)
-    no_volume, no_space = _check_unbound(wanted, matches, snapshot, rows)
+    not_reached, volume_gone = _check_bound(claims.bound, snapshot, rows)
+    matches = _match(claims.free, snapshot, rows)
+    no_volume, no_space = _check_unbound(claims, matches, snapshot, rows)
     return VolumeCandidates(not_reached, no_volume, no_space, volume_gone, tuple(matches))
 
 
 # --- bound claims -----------------------------------------------------------------------------------------------------
 
 
-def _check_bound(bound: Sequence[Bound], snapshot: Snapshot, rows: Which) -> tuple[Mask, Mask]:
+def _check_bound(bound: Sequence[BoundClaim], snapshot: Snapshot, rows: Which) -> tuple[Mask, Mask]:
     """Rows that do not reach some volume, and rows for which one is gone; each row gets its first refusal."""
     left = ~_no(snapshot, rows)
     for one in bound:
@@ -153,23 +152,23 @@ def _check_bound(bound: Sequence[Bound], snapshot: Snapshot, rows: Which) -> tup
 # --- claims to be matched ---------------------------------------------------------------------------------------------
 
 
-def _match(wishes: Sequence[ClaimRequirements], snapshot: Snapshot, rows: Which) -> list[Match]:
+def _match(wishes: Sequence[ClaimRequirements], snapshot: Snapshot, rows: Which) -> list[ClaimMatch]:
     """A volume that names the claim is the one it gets, or none; otherwise the smallest of its class that suits."""
     held = {number: _held(wish, snapshot) for number, wish in enumerate(wishes)}
     by_class: dict[str, list[int]] = {}
-    matches: dict[int, Match] = {}
+    matches: dict[int, ClaimMatch] = {}
     for number, wish in enumerate(wishes):
         offer = held[number]
         if offer is None:
             by_class.setdefault(volumes.class_name(wish.claim), []).append(number)
         else:
             reached = node_filters.selected(snapshot.nodes, offer.node_affinity, rows)
-            matches[number] = Match(wish, [offer], np.where(reached, 0, NONE))
+            matches[number] = ClaimMatch(wish, [offer], np.where(reached, 0, NONE))
     for name, numbers in by_class.items():
         pool = snapshot.storage.offers.pool(name)
         choices = pool.choose_volumes([wishes[number] for number in numbers], rows)
         for number, choice in zip(numbers, choices, strict=True):
-            matches[number] = Match(wishes[number], pool.offers, choice)
+            matches[number] = ClaimMatch(wishes[number], pool.offers, choice)
     return [matches[number] for number in range(len(wishes))]
 
 
@@ -182,18 +181,20 @@ def _held(wish: ClaimRequirements, snapshot: Snapshot) -> OfferedVolume | None:
     return None
 
 
-# --- claims whose volumes must be made --------------------------------------------------------------------------------
+# --- volumes to be provisioned ----------------------------------------------------------------------------------------
 
 
-def _check_unbound(wanted: ClaimsOfPod, matches: Sequence[Match], snapshot: Snapshot, rows: Which) -> tuple[Mask, Mask]:
+def _check_unbound(
+    claims: ClaimsOfPod, matches: Sequence[ClaimMatch], snapshot: Snapshot, rows: Which
+) -> tuple[Mask, Mask]:
     """Rows without a volume for some claim, and rows without space to make one; each row gets its first refusal."""
-    if not wanted.unbound:
+    if not claims.unbound:
         return _no(snapshot, rows), _no(snapshot, rows)
     left = ~_no(snapshot, rows)
-    for wish in wanted.pinned:
+    for wish in claims.pinned:
         left &= snapshot.rows.among([volumes.selected_node(wish.claim) or ""], rows)
     no_volume, no_space = ~left, _no(snapshot, rows)
-    missing = [(wish, left) for wish in wanted.pinned] + [(match.wish, match.none) for match in matches]
+    missing = [(wish, left) for wish in claims.pinned] + [(match.wish, match.none) for match in matches]
     for wish, where in missing:
         asked = left & where
         if not asked.any():
@@ -252,7 +253,7 @@ def _problem(pod: Pod, use: ClaimUse, claim: PersistentVolumeClaim | None) -> st
 
 def not_made_for(pod: Pod, claim: PersistentVolumeClaim) -> str:
     """Why a generated claim is not this pod's, or ""."""
-    if volumes.is_made_for(claim, pod):
+    if volumes.is_generated_for(claim, pod):
         return ""
     namespace = pod.metadata.namespace
     names = f"{namespace}/{claim.metadata.name}", f"{namespace}/{pod.metadata.name}"

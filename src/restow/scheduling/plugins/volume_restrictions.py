@@ -1,4 +1,4 @@
-"""VolumeRestrictions: who may not share a volume.
+"""VolumeRestrictions: pods that may not share a volume.
 
 A disk named in the pod's own spec has one writing user per node; a claim with access mode ReadWriteOncePod has one user
 in the whole cluster.
@@ -26,7 +26,7 @@ from restow.scheduling.framework import (
     Verdict,
     unresolvable,
 )
-from restow.scheduling.plugins.refusals import refused
+from restow.scheduling.plugins.refusals import refusals_of
 
 DISK_IN_USE = "node(s) had no available disk"
 CLAIM_IN_USE = (
@@ -34,8 +34,8 @@ CLAIM_IN_USE = (
 )
 
 
-class Restricted(msgspec.Struct, frozen=True):
-    """What limits the pod of a cycle."""
+class RestrictedVolumes(msgspec.Struct, frozen=True):
+    """The restricted volumes of the pod of a cycle."""
 
     disks: tuple[Disk, ...]
     claim_in_use: bool
@@ -58,19 +58,19 @@ class VolumeRestrictions(FilterPlugin, ClassFilter):
         disks = tuple(disks_used(cycle.pod))
         if not disks and not in_use:
             return SKIP
-        cycle.state[self.name] = Restricted(disks, in_use)
+        cycle.state[self.name] = RestrictedVolumes(disks, in_use)
         return SUCCESS
 
     def filter(self, cycle: Cycle, rows: Which) -> Mask:
-        restricted: Restricted = cycle.state[self.name]
+        restricted: RestrictedVolumes = cycle.state[self.name]
         return ~(_without_disk(cycle, rows) | restricted.claim_in_use)
 
     def refusals(self, cycle: Cycle, rows: Which) -> list[Refusal]:
-        restricted: Restricted = cycle.state[self.name]
+        restricted: RestrictedVolumes = cycle.state[self.name]
         without = _without_disk(cycle, rows)
         return [
-            *refused(DISK_IN_USE, without, resolvable=True),
-            *refused(CLAIM_IN_USE, ~without & restricted.claim_in_use, resolvable=True),
+            *refusals_of(DISK_IN_USE, without, resolvable=True),
+            *refusals_of(CLAIM_IN_USE, ~without & restricted.claim_in_use, resolvable=True),
         ]
 
 
@@ -88,7 +88,7 @@ def _is_used(cycle: Cycle, name: str) -> bool:
 
 def _without_disk(cycle: Cycle, rows: Which) -> Mask:
     """Rows where a disk of the pod is taken."""
-    restricted: Restricted = cycle.state[VolumeRestrictions.name]
+    restricted: RestrictedVolumes = cycle.state[VolumeRestrictions.name]
     taken = np.zeros(cycle.snapshot.rows.size, np.bool_)
     taken[list(cycle.snapshot.mounts.in_conflict(restricted.disks))] = True
     return taken[rows]

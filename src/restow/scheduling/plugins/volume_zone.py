@@ -28,7 +28,7 @@ from restow.scheduling.framework import (
     Verdict,
     unresolvable,
 )
-from restow.scheduling.plugins.refusals import refused
+from restow.scheduling.plugins.refusals import refusals_of
 
 REFUSED = "node(s) had no available volume zone"
 _PRESENT_NAME: Final = {
@@ -39,7 +39,7 @@ _PRESENT_NAME: Final = {
 }
 
 
-class Place(msgspec.Struct, frozen=True, gc=False):
+class VolumeTopology(msgspec.Struct, frozen=True, gc=False):
     """Where a volume is, by one label."""
 
     key: str
@@ -53,7 +53,7 @@ class VolumeZone(FilterPlugin, ClassFilter):
     def pre_filter(self, cycle: Cycle) -> Verdict:
         if not cycle.pod_class.shape.fields.volumes:
             return SKIP_FOR_CLASS
-        places: list[Place] = []
+        places: list[VolumeTopology] = []
         for volume in cycle.pod.spec.volumes or ():
             if volume.persistent_volume_claim is not None:
                 found = _places(cycle, volume.persistent_volume_claim.claim_name)
@@ -72,10 +72,10 @@ class VolumeZone(FilterPlugin, ClassFilter):
         return mask | ~_has_any_place(cycle.snapshot, rows)
 
     def refusals(self, cycle: Cycle, rows: Which) -> list[Refusal]:
-        return refused(REFUSED, ~self.filter(cycle, rows))
+        return refusals_of(REFUSED, ~self.filter(cycle, rows))
 
 
-def _places(cycle: Cycle, name: str) -> list[Place] | Verdict:
+def _places(cycle: Cycle, name: str) -> list[VolumeTopology] | Verdict:
     """Where the volume of a claim is; nowhere yet while its class waits for a pod."""
     storage = cycle.snapshot.storage
     claim = storage.claim(cycle.pod.metadata.namespace or "", name)
@@ -95,13 +95,15 @@ def _places(cycle: Cycle, name: str) -> list[Place] | Verdict:
     return [] if volumes.waits_for_pod(storage_class) else unresolvable("PersistentVolume had no name")
 
 
-def _places_of(volume: PersistentVolume) -> list[Place]:
+def _places_of(volume: PersistentVolume) -> list[VolumeTopology]:
     labels = volume.metadata.labels or {}
     split = {key: [value.strip() for value in labels[key].split("__")] for key in _PRESENT_NAME if key in labels}
-    return [Place(key, tuple(values)) for key, values in split.items() if all(values)]  # an odd label says nothing
+    return [
+        VolumeTopology(key, tuple(values)) for key, values in split.items() if all(values)
+    ]  # an odd label says nothing
 
 
-def _is_in(snapshot: Snapshot, place: Place, rows: Which) -> Mask:
+def _is_in(snapshot: Snapshot, place: VolumeTopology, rows: Which) -> Mask:
     labels, present_name = snapshot.nodes.labels, _PRESENT_NAME[place.key]
     mask = labels.mask(Requirement(place.key, "In", place.values), rows)
     if present_name != place.key:

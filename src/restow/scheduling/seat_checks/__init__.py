@@ -1,1 +1,1 @@
-"""Reservations: what they ask for, who may use them, and how they come and go."""
+"""Checks of seats that ask the filters of the scheduling engine; what needs no engine is in `model.reservations`."""

@@ -1,8 +1,8 @@
-"""Arriving: would a pod that comes now get into a seat?
+"""Admission check: would a pod that comes now be admitted to a seat?
 
-Goes in: seats, a pod as it may come, and those that come before it, each with whom it comes instead of. Comes out: what
-the filters say against it, asked as the scheduler asks them when the pod is there: about the node without what the seat
-holds, and as if whoever is to move counted for nothing but the room that it takes where it is.
+Goes in: seats, the pod that would come, and the pods that come before it, each with the pod that it replaces. Comes
+out: why the filters refuse it. They are asked as the scheduler asks them when the pod is there: about the node without
+what the seat holds, and as if the replaced pods counted for nothing but the room that they take where they are.
 """
 
 from __future__ import annotations
@@ -24,11 +24,13 @@ from restow.scheduling.statement import why_not_seated
 
 
 class IncomingPod(msgspec.Struct, frozen=True):
+    """A pod that does not exist yet, such as the successor of a migrating pod."""
+
     pod: Pod
-    """As it will be made."""
+    """As its controller will create it."""
     queue: str
     replaces: str
-    """The UID of the pod whose place it takes."""
+    """The UID of the pod that it replaces."""
 
 
 def why_not_admitted(
@@ -41,52 +43,59 @@ def why_not_admitted(
     spare_seats: int = 0,
     now: float,
 ) -> dict[SeatName, str]:
-    """What keeps the last one from seats, all of which must be there; empty if nothing does. They are asked in order,
-    while those that come before it sit down, until there is one for each and so many to `spare`."""
+    """Why a pod is not admitted to these seats, which must exist; empty strings for those that admit it.
+
+    The seats are asked in order, and those before it take seats on the way, until there is one for each pod and
+    `spare_seats` more; seats beyond that are not in the answer.
+    """
     answers: dict[SeatName, str] = {}
-    standing, needed = list(pods_before), len(pods_before) + spare_seats + 1
-    with snapshot.counting_only_room_of(*dict.fromkeys(one.replaces for one in (pod, *pods_before))):  # which takes all of it back
+    waiting, needed = list(pods_before), len(pods_before) + spare_seats + 1
+    replaced = dict.fromkeys(one.replaces for one in (pod, *pods_before))
+    with snapshot.counting_only_room_of(*replaced):  # a try: every change below is taken back at its end
         for seat in seats:
-            answers[seat.name] = _why_not(snapshot, engine, seat, pod, now)
+            answers[seat.name] = _why_refused(snapshot, engine, seat, pod, now)
             needed -= not answers[seat.name]
             if not needed:
                 break
             if not answers[seat.name]:
-                _seat_one_of(snapshot, engine, seat, standing, now)
+                _seat_first_admitted(snapshot, engine, seat, waiting, now)
     return answers
 
 
-def _seat_one_of(snapshot: Snapshot, engine: Engine, seat: Seat, standing: list[IncomingPod], now: float) -> None:
-    """Let the first of these sit down that may."""
-    sits = next((one for one in standing if not _why_not(snapshot, engine, seat, one, now)), None)
-    if sits is not None:
-        standing.remove(sits)
-        snapshot.reservations.states.vacate(seat.name)
-        snapshot.assume(_arriving(sits.pod, seat), seat.node, at=now)
-
-
-def _why_not(snapshot: Snapshot, engine: Engine, seat: Seat, comes: IncomingPod, now: float) -> str:
-    taker = snapshot.reservations.consumers.occupant_of(seat.name)
-    if taker is not None:
-        return f"pod {taker.pod.metadata.namespace}/{taker.pod.metadata.name} has taken it"
-    mark = snapshot.mark()
-    try:
-        snapshot.reservations.states.vacate(seat.name)
-        cycle = seat_cycle(Cycle(_arriving(comes.pod, seat), snapshot, now), seat, lambda _: comes.queue)
-        return why_not_seated(engine, cycle, seat)
-    finally:
-        snapshot.undo_to(mark)
-
-
 def seat_cycle(cycle: Cycle, seat: Seat, queue_of: Callable[[Pod], str]) -> Cycle:
-    """The attempt of a pod to sit down. A seat held for its own queue stays its own on a node that was locked since."""
+    """The cycle of a pod that is tried in a seat. A node that was locked for another queue since does not refuse the
+    pods of the seat's own queue."""
     if cycle.pod_class.queue_lock_class is None or queue_of(cycle.pod) != (seat.queue or DEFAULT_QUEUE):
         return cycle
     return Cycle(cycle.pod, cycle.snapshot, cycle.now, cycle.pod_class.unlocked)
 
 
-def _arriving(pod: Pod, seat: Seat) -> Pod:
-    """A pod as it will be once it was made anew, on no node yet. It asks for as much as the seat holds: of a seat that
-    others took a part of nobody knows whether it lasts."""
+def _seat_first_admitted(
+    snapshot: Snapshot, engine: Engine, seat: Seat, waiting: list[IncomingPod], now: float
+) -> None:
+    """Let the first of the waiting pods that a seat admits take it."""
+    admitted = next((one for one in waiting if not _why_refused(snapshot, engine, seat, one, now)), None)
+    if admitted is not None:
+        waiting.remove(admitted)
+        snapshot.reservations.states.vacate(seat.name)
+        snapshot.assume(_as_created(admitted.pod, seat), seat.node, at=now)
+
+
+def _why_refused(snapshot: Snapshot, engine: Engine, seat: Seat, incoming: IncomingPod, now: float) -> str:
+    occupant = snapshot.reservations.consumers.occupant_of(seat.name)
+    if occupant is not None:
+        return f"pod {occupant.pod.metadata.namespace}/{occupant.pod.metadata.name} has consumed it"
+    mark = snapshot.mark()
+    try:
+        snapshot.reservations.states.vacate(seat.name)
+        cycle = Cycle(_as_created(incoming.pod, seat), snapshot, now)
+        return why_not_seated(engine, seat_cycle(cycle, seat, lambda _: incoming.queue), seat)
+    finally:
+        snapshot.undo_to(mark)
+
+
+def _as_created(pod: Pod, seat: Seat) -> Pod:
+    """A pod as its controller will create it, on no node yet. It requests at least as much as the seat: whether a
+    remainder that other pods use lasts until it comes is not known."""
     spec = enlarged(replace(pod.spec, node_name=None), template_requests(seat.reserved_pod.spec))
     return replace(pod, metadata=replace(pod.metadata, uid=str(seat.name)), spec=spec, status=PodStatus())

@@ -1,10 +1,9 @@
-"""Growing: what a reservation that is changed may not have.
+"""Spec increase: the seats that a changed reservation may not have, because they exceed a limit.
 
-Goes in: a reservation whose spec is not the one that was decided about, what its status says it was given, and what its
-queue and its namespace have. Comes out: the open seats without which it asks for no more than those may have, each with
-the limit; the last ones go, except those that would make no difference. What it was given is not asked for again: a
-limit that was lowered since costs no seat. Of several that are changed at once the older one comes first; those behind
-it count as they were.
+Goes in: a reservation with an undecided change, what its status says it was granted, and the limits of its queue and
+its namespace. Comes out: the open seats that exceed a limit, each with the limit. The last seats are given up first,
+except those that would make no difference. What was granted before is not checked again: a limit that was lowered since
+costs no seat. Of several reservations with undecided changes the older one comes first; newer ones count as they were.
 """
 
 from __future__ import annotations
@@ -28,119 +27,127 @@ from restow.scheduling.pod_group_cache import PodGroupCache, requests_of
 from restow.scheduling.queue_shares import NamespaceShare, QueueShares, credit_of_migrating_pod
 
 
-class _Growth(msgspec.Struct, frozen=True):
-    """A change, in amounts."""
+class _Increase(msgspec.Struct, frozen=True):
+    """An undecided change, in amounts."""
 
     namespace: str
     queue: str
-    moves: bool
-    """Whether it was charged to another queue."""
+    changes_queue: bool
+    """Whether the change charges the reservation to another queue."""
     seats: list[Seat]
-    """Those that it keeps, in order."""
+    """The open seats that it keeps, in order."""
     held: Vector
-    """What is held for it now, also in seats that it does not keep."""
-    before: Vector
-    """What it was given."""
+    """What its open seats hold now, also those that it does not keep."""
+    granted: Vector
+    """What the status says that they were granted."""
     more: Vector
-    """What it asks for beyond that."""
+    """What the seats that it keeps request beyond that."""
 
     @property
-    def given_by_queue(self) -> Vector:
-        return {} if self.moves else self.before
+    def granted_by_queue(self) -> Vector:
+        """What its present queue granted: nothing, if the change moves it there."""
+        return {} if self.changes_queue else self.granted
 
 
 def seats_beyond_limits(
-    snapshot: Snapshot, roster: PodGroupCache, reservation: Reservation, namespace_share: int, lost: Container[SeatName] = ()
+    snapshot: Snapshot,
+    roster: PodGroupCache,
+    reservation: Reservation,
+    namespace_share: int,
+    lost: Container[SeatName] = (),
 ) -> dict[SeatName, SeatFault]:
-    """The seats that a reservation may not have any more, because of what it was changed to; besides those that are
-    gone anyway."""
-    growth = _growth(snapshot, reservation, lost)
-    if growth is None:
+    """The open seats of a changed reservation that exceed a limit, besides those that are `lost` anyway."""
+    increase = _increase_of(snapshot, reservation, lost)
+    if increase is None:
         return {}
-    behind = [one for other in _behind(snapshot, reservation) if (one := _growth(snapshot, other)) is not None]
-    limits = _Limits(snapshot, roster, reservation, growth, behind, namespace_share)
-    why = limits.refusal(growth.more)
-    return {name: SeatFault(FaultReason.LIMIT_EXCEEDED, why) for name in _in_the_way(growth, limits)} if why else {}
+    newer = [
+        one for other in _newer_changes(snapshot, reservation) if (one := _increase_of(snapshot, other)) is not None
+    ]
+    limits = _Limits(snapshot, roster, reservation, increase, newer, namespace_share)
+    why = limits.refusal(increase.more)
+    return {name: SeatFault(FaultReason.LIMIT_EXCEEDED, why) for name in _excess(increase, limits)} if why else {}
 
 
-def _in_the_way(growth: _Growth, limits: _Limits) -> list[SeatName]:
-    """The last seats, until the rest may be had; of those, only the ones that could not be had beside the rest."""
-    more, given_up = growth.more, list[Seat]()
-    for seat in reversed(growth.seats):
+def _excess(increase: _Increase, limits: _Limits) -> list[SeatName]:
+    """The last seats, until the limits allow the rest; of those, only the ones that the limits do not allow beside
+    the rest."""
+    more, given_up = increase.more, list[Seat]()
+    for seat in reversed(increase.seats):
         if limits.refusal(more) is None:
             break
         given_up.append(seat)
         more = subtract(more, requests_of(seat.reserved_pod))
-    lost = list[SeatName]()
+    excess = list[SeatName]()
     for seat in reversed(given_up):
-        with_it = add(more, requests_of(seat.reserved_pod))
-        if limits.refusal(with_it) is None:  # it asks for something else, or for little
-            more = with_it
+        with_seat = add(more, requests_of(seat.reserved_pod))
+        if limits.refusal(with_seat) is None:  # it requests other resources, or little
+            more = with_seat
         else:
-            lost.append(seat.name)
-    return lost
+            excess.append(seat.name)
+    return excess
 
 
 class _Limits:
-    """What there is beside what was given."""
+    """What a reservation may have beyond what it was granted."""
 
     def __init__(
         self,
         snapshot: Snapshot,
         roster: PodGroupCache,
         own: Reservation,
-        growth: _Growth,
-        behind: list[_Growth],
+        increase: _Increase,
+        newer: list[_Increase],
         namespace_share: int,
     ) -> None:
-        self._growth = growth
-        self._shares = QueueShares(roster, snapshot)
-        self._share = NamespaceShare(snapshot, growth.namespace, namespace_share)
-        self._shares.discharge(growth.queue, credit_of_migrating_pod(snapshot, roster, own, growth.queue))
-        for one in (growth, *behind):
-            self._shares.discharge(one.queue, subtract(one.held, one.given_by_queue))
-            if one.namespace == growth.namespace:
-                self._share.release(subtract(one.held, one.before))
+        self._increase = increase
+        self._queues = QueueShares(roster, snapshot)
+        self._namespace = NamespaceShare(snapshot, increase.namespace, namespace_share)
+        # The snapshot counts changed seats in their new size. Here they count as granted, also those of newer changes.
+        self._queues.discharge(increase.queue, credit_of_migrating_pod(snapshot, roster, own, increase.queue))
+        for one in (increase, *newer):
+            self._queues.discharge(one.queue, subtract(one.held, one.granted_by_queue))
+            if one.namespace == increase.namespace:
+                self._namespace.release(subtract(one.held, one.granted))
 
     def refusal(self, more: Vector) -> str | None:
-        """Why a reservation may not have so much beyond what it was given."""
-        of_queue = add(more, self._growth.before) if self._growth.moves else more
-        why = self._share.why_exceeded(more)
+        """Why the reservation may not have so much beyond what it was granted; None if it may."""
+        of_queue = add(more, self._increase.granted) if self._increase.changes_queue else more
+        why = self._namespace.why_exceeded(more)
         if why is None and any(amount > 0 for amount in of_queue.values()):
-            why = self._shares.why_exceeded(self._growth.queue, of_queue)
+            why = self._queues.why_exceeded(self._increase.queue, of_queue)
         return why
 
 
-def _growth(snapshot: Snapshot, reservation: Reservation, gone: Container[SeatName] = ()) -> _Growth | None:
-    """How a reservation was changed; None if it was not, or if nobody can tell, which makes it invalid."""
+def _increase_of(snapshot: Snapshot, reservation: Reservation, lost: Container[SeatName] = ()) -> _Increase | None:
+    """The undecided change of a reservation; None without one, or if observedRequests are unreadable."""
     if is_ended(reservation) or not has_undecided_change(reservation):
         return None
-    status, book, wants = reservation.status, snapshot.reservations, seats_per_task(reservation)
-    key, given, before = key_of(reservation), status.observed_requests or {}, dict[str, int]()
+    status, index, wanted = reservation.status, snapshot.reservations, seats_per_task(reservation)
+    key, observed, granted = key_of(reservation), status.observed_requests or {}, dict[str, int]()
     shown = {SeatName.of(key, one) for one in status.placements or () if one.pod_ref is None}
     try:
         for name in sorted(shown):
-            if book.consumers.occupant_of(name) is None:  # else a pod has it, or is on its way there, and counts itself
-                before = add(before, {**amounts(given.get(name.task)), PODS: 1})
+            if index.consumers.occupant_of(name) is None:  # else the pod in the seat, or on its way, is charged itself
+                granted = add(granted, {**amounts(observed.get(name.task)), PODS: 1})
     except QuantityError:
         return None
-    held, now, kept = dict[str, int](), dict[str, int](), list[Seat]()
-    for seat in book.seats(*key):
-        name, asked = seat.name, requests_of(seat.reserved_pod)
-        if name not in book.reserved_pods or name not in shown:
+    held, kept_requests, kept = dict[str, int](), dict[str, int](), list[Seat]()
+    for seat in index.seats(*key):
+        name, requests = seat.name, requests_of(seat.reserved_pod)
+        if name not in index.reserved_pods or name not in shown:
             continue
-        held = add(held, asked)
-        if name.index < wants.get(name.task, 0) and name not in gone:
+        held = add(held, requests)
+        if name.index < wanted.get(name.task, 0) and name not in lost:
             kept.append(seat)
-            now = add(now, asked)
-    queue, was = reservation.spec.queue or DEFAULT_QUEUE, status.observed_queue or DEFAULT_QUEUE
-    return _Growth(key[0], queue, queue != was, kept, held, before, subtract(now, before))
+            kept_requests = add(kept_requests, requests)
+    queue, queue_before = reservation.spec.queue or DEFAULT_QUEUE, status.observed_queue or DEFAULT_QUEUE
+    return _Increase(key[0], queue, queue != queue_before, kept, held, granted, subtract(kept_requests, granted))
 
 
-def _behind(snapshot: Snapshot, reservation: Reservation) -> list[Reservation]:
-    """The changed ones that are newer."""
-    book = snapshot.reservations
-    known = (book.get(*key) for key in book.names())
+def _newer_changes(snapshot: Snapshot, reservation: Reservation) -> list[Reservation]:
+    """The reservations with undecided changes that are newer than this one."""
+    index = snapshot.reservations
+    known = (index.get(*key) for key in index.names())
     changed = (one for one in known if one is not None and has_undecided_change(one))
     return [one for one in changed if _age(one) > _age(reservation)]
 

@@ -191,7 +191,9 @@ class _BalanceRun:
         improved = gains > RATE_TOLERANCE
         rows, gains = rows[improved], gains[improved]
         if not len(rows):
-            return f"{counted_noun(with_room, 'other node', 'have')} room for it, but it would lower the imbalance of none"
+            return (
+                f"{counted_noun(with_room, 'other node', 'have')} room for it, but it would lower the imbalance of none"
+            )
         best = rows[gains >= gains.max() - RATE_TOLERANCE]
         target = int(best[self._name_ranks[best].argmin()])
         # 3. Each move is a wave of its own here: the pod leaves at once, so that later pods see its node without it.

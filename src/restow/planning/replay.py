@@ -166,5 +166,7 @@ def _limit_defects(wave: int, moving: Counter[str], limits: dict[str, int]) -> I
     """Budgets and workloads of which a wave moves more pods at once than they allow."""
     for name in sorted(moving):
         if moving[name] > limits[name]:
-            reason = f"wave {wave} moves {counted_noun(moving[name], 'pod')} of {name}, which allows {limits[name]} at once"
+            reason = (
+                f"wave {wave} moves {counted_noun(moving[name], 'pod')} of {name}, which allows {limits[name]} at once"
+            )
             yield PlanDefect(0, wave, "", "", reason)

@@ -1,12 +1,30 @@
-"""The market: what each node could gain by selling its room at given prices, and the bound that follows from it.
+"""The Lagrangian bound: an upper bound on the value of every solution, from prices of what nodes compete for.
 
-Goes in: a problem, and prices of waiting pods and of places for leavers. Comes out: a worth that no answer exceeds, and
-openings that bring more than they cost. Whatever the prices are, what everything on offer costs and the most that each
-node could gain are together a bound; for the price of a move the best one is taken.
+Goes in: a problem, the enumerated departures of its nodes, and prices (mostly the duals of the master problem). Comes
+out: a value that no solution exceeds. The same computation finds patterns with positive reduced cost for column
+generation.
 
-What a node could gain is never taken for less than it is. Of a few leavers every combination is looked at, with what
-their room brings by the resource, or mixture of resources, that brings least. Of more leavers their number says how
-much room they make at most, and how little they cost. Bounds hold for every plan where the problem is `relaxed`.
+Lagrangian relaxation. Nodes depend on each other by three kinds of constraints. Each is relaxed at a price >= 0:
+
+    demands    no more pods of a demand are placed than are pending               price per placed pod
+    places     each departing pod needs a place on another node                   price per place, by class
+    moves      at most `max_moves` pods depart                                    price per move
+
+Then each node is on its own: it chooses departures and what takes the freed room, and gains value minus prices. For any
+prices,
+
+    sum over nodes of the best gain  +  demand prices * pending pods  +  move price * max_moves
+
+is an upper bound: a feasible solution pays no more for demands and moves than the last two terms, pays and receives
+equal amounts for places, and cannot gain more on a node than the best. Gangs and quotas are ignored, which only raises
+the bound. For a bound that holds for every plan, the problem has to be a `relaxation`.
+
+The best gain of a node is a vector knapsack. It is relaxed further, always upwards:
+
+    few departures     every combination is looked at. Its room is filled by a knapsack over a single resource, or over
+                       a weighted sum of resources (a surrogate constraint); the lowest of these gains counts
+    more departures    only their number counts: they free at most the largest amounts, cost at least the lowest prices,
+                       and the room gains at most the best density (gain per unit)
 """
 
 from __future__ import annotations
@@ -25,230 +43,249 @@ from restow.planning.optimal.packing_problem import UNLIMITED, Ints, PackingProb
 from restow.planning.optimal.pricing import DualPrices
 from restow.planning.optimal.solver import UNBOUNDED
 
-_LEAST = 1e-6
-_HALVINGS = 50
-_SHARE = 64
-"""Resources of which a waiting pod takes less than such a part of the largest node are not mixed with others."""
-_FINE = 10**7
-"""In how many units a mixture counts the largest room of each resource."""
-_MASKED = 2_000
-"""Up to how many nodes the places of leavers are told apart by node; on more, a class may go anywhere."""
+_TOLERANCE = 1e-6
+_BISECTIONS = 50
+_NEGLIGIBLE = 64
+"""A resource of which a pending pod requests less than this fraction of the largest node is not combined with
+others."""
+_SURROGATE_UNITS = 10**7
+"""How many units the largest room of each resource counts in a surrogate constraint."""
+_MAX_NODES_WITH_MASKS = 2_000
+"""Up to how many nodes the allowed nodes of a class are respected; on more nodes a class may go anywhere, which is
+faster and only raises the bound."""
 
 
 class _KnapsackItems(msgspec.Struct, frozen=True, eq=False):
-    """What takes room: waiting pods first, then leavers of classes for whose places somebody pays."""
+    """What can take room: pending pods first, then departing pods of other nodes whose place has a price."""
 
     size: Ints
+    """[item, resource or surrogate]."""
     gain: Floats
-    """What one of them brings, its price considered."""
+    """The value less the price of one; for a departing pod, the price that is paid for its place."""
     number: RowIndex
-    """The demand, or the class."""
-    demands: int
-    """How many of them are waiting pods."""
-    supply: Ints
-    kind: RowIndex
-    """Per node, its type: what may be there is the same on all nodes of a type."""
+    """The index of the demand, or of the class."""
+    demand_count: int
+    """How many of the items are demands."""
+    max_count: Ints
+    node_type: RowIndex
+    """Per node: nodes of one type allow the same items."""
     allowed: Mask
-    """[item, type]."""
+    """[item, node type]."""
 
 
 class LagrangianBound:
-    def __init__(self, problem: PackingProblem, some: DepartureSets) -> None:
-        """With these leavers; for a bound they have to be as `lines` says they are."""
+    def __init__(self, problem: PackingProblem, departures: DepartureSets) -> None:
         self._problem = problem
-        self._node, self._leavers, self._complete = some.node, some.departing_classes, some.complete_up_to
-        self._number: Ints = (some.departing_classes >= 0).sum(axis=1)
-        self._mix = _mixtures(problem)
-        self._room = self._mixed(some.free_after)
-        self._largest = self._mixed(max_free(problem)).max(axis=0, initial=0)
+        self._node, self._departing = departures.node, departures.departing_classes
+        self._complete_up_to = departures.complete_up_to
+        self._number: Ints = (departures.departing_classes >= 0).sum(axis=1)
+        self._surrogate_weights = _surrogate_weights(problem)
+        self._room = self._with_surrogates(departures.free_after)
+        self._largest_room = self._with_surrogates(max_free(problem)).max(axis=0, initial=0)
 
     @cached_property
-    def _crowds(self) -> _LargeDepartures:
+    def _large_departures(self) -> _LargeDepartures:
         problem = self._problem
-        return _LargeDepartures(
-            problem, self._mixed(padded_class_sizes(problem)), self._mixed(np.maximum(problem.free, 0)), self._complete
-        )
+        requested = self._with_surrogates(padded_class_sizes(problem))
+        free = self._with_surrogates(np.maximum(problem.free, 0))
+        return _LargeDepartures(problem, requested, free, self._complete_up_to)
 
     def bound(self, prices: DualPrices) -> float:
-        """The bound of these prices, or of the same ones with places for nothing, whichever is less."""
-        nothing = np.zeros_like(prices.class_places)
-        bound = self._bound(prices.demands, nothing)
+        """The bound at these prices, or at the same ones with free places, whichever is lower."""
+        bound = self._bound(prices.demands, np.zeros_like(prices.class_places))
         return min(bound, self._bound(prices.demands, prices.class_places)) if prices.class_places.any() else bound
 
     def patterns(self, prices: DualPrices, per_node: int = 2) -> list[NodePattern]:
-        """Openings that bring more than they cost at these prices, for each node some of the best."""
-        goods = self._goods(prices.demands, prices.class_places)
-        tables = self._tables(goods)
-        costs = self._costs(prices.class_places) + prices.move * self._number + prices.nodes[self._node]
-        surplus = self._brings(goods, tables) - costs
-        best = _top(self._node, surplus, per_node)
-        found: dict[NodePattern, None] = {}
-        for resource, one in tables.items():
-            counts = np.zeros((len(best), len(goods.gain)), np.int64)
-            for item, used in one.item_counts(goods.kind[self._node[best]], self._room[best, resource]):
+        """Patterns with positive reduced cost at these prices, some of the best for each node. The knapsacks look at
+        one resource each, so a pattern counts only if it also fits in all others."""
+        items = self._knapsack_items(prices.demands, prices.class_places)
+        tables = self._tables(items)
+        costs = self._place_costs(prices.class_places) + prices.move * self._number + prices.nodes[self._node]
+        best = _best_lines(self._node, self._max_gains(items, tables) - costs, per_node)
+        patterns: dict[NodePattern, None] = {}
+        for resource, table in tables.items():
+            counts = np.zeros((len(best), len(items.gain)), np.int64)
+            for item, used in table.item_counts(items.node_type[self._node[best]], self._room[best, resource]):
                 counts[:, item] = used
-            fits = (counts @ goods.size <= self._room[best]).all(axis=1) & (counts <= goods.supply).all(axis=1)
-            fits &= counts @ goods.gain > costs[best] + _LEAST
+            fits = (counts @ items.size <= self._room[best]).all(axis=1) & (counts <= items.max_count).all(axis=1)
+            fits &= counts @ items.gain > costs[best] + _TOLERANCE
             for place in np.flatnonzero(fits).tolist():
-                found[self._opening(int(best[place]), goods, counts[place])] = None
-        return list(found)
+                patterns[self._pattern(int(best[place]), items, counts[place])] = None
+        return list(patterns)
 
     # ------------------------------------------------------------------------------------------------------------------
 
-    def _bound(self, demands: Floats, places: Floats) -> float:
+    def _bound(self, demand_prices: Floats, place_prices: Floats) -> float:
         problem = self._problem
-        supply = np.array([demand.count for demand in problem.demands], np.float64)
-        if (supply[demands > 0] >= UNLIMITED).any():
+        pending = np.array([demand.count for demand in problem.demands], np.float64)
+        if (pending[demand_prices > 0] >= UNLIMITED).any():
             return UNBOUNDED
-        goods = self._goods(demands, places)
-        tables = self._tables(goods)
-        gains = self._brings(goods, tables) - self._costs(places)
-        best = np.full((problem.node_count, self._crowds.width), -np.inf)
+        items = self._knapsack_items(demand_prices, place_prices)
+        tables = self._tables(items)
+        gains = self._max_gains(items, tables) - self._place_costs(place_prices)
+        # [node, number of departures]: from the enumerated combinations, or by the number only where some are missing.
+        best = np.full((problem.node_count, self._large_departures.width), -np.inf)
         np.maximum.at(best, (self._node, self._number), gains)
-        best = np.where(self._crowds.unseen, self._crowds.gains(goods.kind, tables, places), best)
-        total = _with_moves(best, problem.max_moves) + float(np.maximum(demands, 0.0) @ supply)
+        by_number = self._large_departures.max_gains(items.node_type, tables, place_prices)
+        best = np.where(self._large_departures.not_enumerated, by_number, best)
+        total = _lowest_over_move_prices(best, problem.max_moves) + float(np.maximum(demand_prices, 0.0) @ pending)
         return round_down_value(problem, total)
 
-    def _goods(self, demands: Floats, places: Floats) -> _KnapsackItems:
+    def _knapsack_items(self, demand_prices: Floats, place_prices: Floats) -> _KnapsackItems:
         problem = self._problem
-        gain = np.array([one.value / problem.unit for one in problem.demands]) - demands
-        wanted = [which for which in np.flatnonzero(gain > _LEAST).tolist() if problem.demands[which].count > 0]
-        coming = np.flatnonzero(places > _LEAST)
+        demands = problem.demands
+        gain = np.array([demand.value / problem.unit for demand in demands]) - demand_prices
+        wanted = [index for index in np.flatnonzero(gain > _TOLERANCE).tolist() if demands[index].count > 0]
+        arriving = np.flatnonzero(place_prices > _TOLERANCE)
         nowhere = np.zeros((0, problem.node_count), np.bool_)
         masks = np.vstack(
-            [nowhere, *(problem.demands[one].allowed_nodes for one in wanted), *map(self._suits, coming.tolist())]
+            [nowhere, *(demands[index].allowed_nodes for index in wanted), *map(self._allowed, arriving.tolist())]
         )
-        _, first, kind = np.unique(np.packbits(masks, axis=0), axis=1, return_index=True, return_inverse=True)
+        # Nodes that allow the same items are one type: one column of a table serves all of them.
+        _, first, node_type = np.unique(np.packbits(masks, axis=0), axis=1, return_index=True, return_inverse=True)
         nothing = np.zeros((0, problem.free.shape[1]), np.int64)
-        size = np.vstack([nothing, *(problem.demands[one].size for one in wanted), problem.class_sizes[coming]])
-        most = np.where(problem.one_per_node[coming], 1, UNLIMITED)
+        size = np.vstack([nothing, *(demands[index].size for index in wanted), problem.class_sizes[arriving]])
+        max_arrivals = np.where(problem.one_per_node[arriving], 1, UNLIMITED)
         return _KnapsackItems(
-            size=self._mixed(size),
-            gain=np.concatenate([gain[wanted], places[coming]]),
-            number=np.array([*wanted, *coming.tolist()], np.intp),
-            demands=len(wanted),
-            supply=np.array([*(problem.demands[one].max_per_node for one in wanted), *most.tolist()], np.int64),
-            kind=kind.reshape(-1),
+            size=self._with_surrogates(size),
+            gain=np.concatenate([gain[wanted], place_prices[arriving]]),
+            number=np.array([*wanted, *arriving.tolist()], np.intp),
+            demand_count=len(wanted),
+            max_count=np.array([*(demands[index].max_per_node for index in wanted), *max_arrivals.tolist()], np.int64),
+            node_type=node_type.reshape(-1),
             allowed=masks[:, first],
         )
 
-    def _suits(self, which: int) -> Mask:
-        return (
-            self._problem.allowed_nodes(which)
-            if self._problem.node_count <= _MASKED
-            else np.ones(self._problem.node_count, np.bool_)
-        )
+    def _allowed(self, class_index: int) -> Mask:
+        problem = self._problem
+        if problem.node_count > _MAX_NODES_WITH_MASKS:
+            return np.ones(problem.node_count, np.bool_)
+        return problem.allowed_nodes(class_index)
 
-    def _tables(self, goods: _KnapsackItems) -> dict[int, KnapsackTable]:
-        """By resource or mixture; those left out of which somebody needs nothing."""
-        found = {}
-        for resource, largest in enumerate(self._largest.tolist()):
-            one = build_knapsack_table(goods.size[:, resource], goods.gain, goods.allowed, largest)
-            if one is not None:
-                found[resource] = one
-        return found
+    def _tables(self, items: _KnapsackItems) -> dict[int, KnapsackTable]:
+        """By resource or surrogate; without those of which some item requests nothing."""
+        tables = {}
+        for resource, largest_room in enumerate(self._largest_room.tolist()):
+            table = build_knapsack_table(items.size[:, resource], items.gain, items.allowed, largest_room)
+            if table is not None:
+                tables[resource] = table
+        return tables
 
-    def _brings(self, goods: _KnapsackItems, tables: dict[int, KnapsackTable]) -> Floats:
-        """Per line what its room brings at most."""
-        least = np.full(len(self._node), np.inf if tables else 0.0)
-        for resource, one in tables.items():
-            least = np.minimum(least, one.best_gains(goods.kind[self._node], self._room[:, resource]))
-        return least
+    def _max_gains(self, items: _KnapsackItems, tables: dict[int, KnapsackTable]) -> Floats:
+        """Per line an upper bound on the gain of its room: the lowest one over the resources."""
+        lowest = np.full(len(self._node), np.inf if tables else 0.0)
+        for resource, table in tables.items():
+            gains = table.best_gains(items.node_type[self._node], self._room[:, resource])
+            lowest = np.minimum(lowest, gains)
+        return lowest
 
-    def _costs(self, places: Floats) -> Floats:
-        costs: Floats = np.append(places, 0.0)[self._leavers].sum(axis=1)
+    def _place_costs(self, place_prices: Floats) -> Floats:
+        """Per line the price of the places of its departing pods."""
+        costs: Floats = np.append(place_prices, 0.0)[self._departing].sum(axis=1)
         return costs
 
-    def _mixed(self, amounts: Ints) -> Ints:
-        """Amounts of resources, and of mixtures of them after those."""
-        return np.concatenate([amounts, amounts @ self._mix], axis=1)
+    def _with_surrogates(self, amounts: Ints) -> Ints:
+        """The amounts of resources, followed by those of the surrogate constraints."""
+        return np.concatenate([amounts, amounts @ self._surrogate_weights], axis=1)
 
-    def _opening(self, line: int, goods: _KnapsackItems, counts: Ints) -> NodePattern:
-        taken = [(int(goods.number[item]), int(counts[item])) for item in np.flatnonzero(counts).tolist()]
-        waiting = int(np.count_nonzero(counts[: goods.demands]))
+    def _pattern(self, line: int, items: _KnapsackItems, counts: Ints) -> NodePattern:
+        taken = [(int(items.number[item]), int(counts[item])) for item in np.flatnonzero(counts).tolist()]
+        placed = int(np.count_nonzero(counts[: items.demand_count]))
         return NodePattern(
             node=int(self._node[line]),
-            departing_classes=tuple(which for which in self._leavers[line].tolist() if which >= 0),
-            placements=tuple(taken[:waiting]),
-            arrivals=tuple(taken[waiting:]),
-            value=sum(self._problem.demands[which].value * number for which, number in taken[:waiting]),
+            departing_classes=tuple(each for each in self._departing[line].tolist() if each >= 0),
+            placements=tuple(taken[:placed]),
+            arrivals=tuple(taken[placed:]),
+            value=sum(self._problem.demands[demand].value * number for demand, number in taken[:placed]),
         )
 
 
 class _LargeDepartures:
-    """Leavers by their number only."""
+    """Upper bounds for departures of which only the number is known, for numbers that are not fully enumerated."""
 
-    def __init__(self, problem: PackingProblem, asked: Ints, free: Ints, complete: Ints) -> None:
-        self._pods = _pods_of(problem)
+    def __init__(self, problem: PackingProblem, requested: Ints, free: Ints, complete_up_to: Ints) -> None:
+        self._pods = _movable_classes(problem)
         self._free = free
-        self._asked = asked[self._pods]
-        largest = np.cumsum(-np.sort(-self._asked, axis=1), axis=1)
+        self._requested = requested[self._pods]
+        largest = np.cumsum(-np.sort(-self._requested, axis=1), axis=1)
         self._room = np.concatenate([free[:, None, :], free[:, None, :] + largest], axis=1)
-        """[node, number, resource]: as much as so many make free at most."""
+        """[node, number, resource]: the most that so many departing pods can free."""
         self.width = self._pods.shape[1] + 1
         count = np.minimum((self._pods >= 0).sum(axis=1), problem.max_moves)
         numbers = np.arange(self.width)
-        self.unseen: Mask = (numbers > complete[:, None]) & (numbers <= count[:, None])
-        """[node, number]: where not every combination was looked at."""
+        self.not_enumerated: Mask = (numbers > complete_up_to[:, None]) & (numbers <= count[:, None])
+        """[node, number]: where some combinations are not listed."""
 
-    def gains(self, kind: RowIndex, tables: dict[int, KnapsackTable], places: Floats) -> Floats:
-        """[node, number]: what so many leavers could bring, less what they cost at least."""
-        cost = np.where(self._pods >= 0, np.append(places, 0.0)[self._pods], np.inf)
-        cheapest = _sums(np.sort(cost, axis=1))
-        most = np.full(self.unseen.shape, np.inf if tables else 0.0)
-        for resource, one in tables.items():
-            room = one.best_gains(np.broadcast_to(kind[:, None], self.unseen.shape), self._room[:, :, resource])
-            dense = one.density[kind][:, None]
-            each = np.where(self._pods >= 0, dense * self._asked[:, :, resource] - cost, -np.inf)
-            by_density = dense * self._free[:, resource, None] + _sums(-np.sort(-each, axis=1))
-            most = np.minimum(most, np.minimum(room - cheapest, np.maximum(by_density, -cheapest)))
-        return most
+    def max_gains(self, node_type: RowIndex, tables: dict[int, KnapsackTable], place_prices: Floats) -> Floats:
+        """[node, number]: the gain of so many departures at most, less the price of their places at least."""
+        cost = np.where(self._pods >= 0, np.append(place_prices, 0.0)[self._pods], np.inf)
+        cheapest = _sums_of_first(np.sort(cost, axis=1))
+        highest = np.full(self.not_enumerated.shape, np.inf if tables else 0.0)
+        for resource, table in tables.items():
+            types = np.broadcast_to(node_type[:, None], self.not_enumerated.shape)
+            # Two bounds, of which the lower one counts. First: the best use of the most room, less the lowest costs.
+            by_room = table.best_gains(types, self._room[:, :, resource]) - cheapest
+            # Second: each pod frees its own amount at the best density and costs its own price; the best pods count.
+            density = table.density[node_type][:, None]
+            each = np.where(self._pods >= 0, density * self._requested[:, :, resource] - cost, -np.inf)
+            by_density = density * self._free[:, resource, None] + _sums_of_first(-np.sort(-each, axis=1))
+            highest = np.minimum(highest, np.minimum(by_room, np.maximum(by_density, -cheapest)))
+        return highest
 
 
-def _sums(numbers: Floats) -> Floats:
-    """Of none, of the first, of the first two, and so on."""
+def _sums_of_first(numbers: Floats) -> Floats:
+    """[line, k]: the sum of the first k numbers, from k = 0."""
     return np.concatenate([np.zeros((len(numbers), 1)), np.cumsum(numbers, axis=1)], axis=1)
 
 
-def _with_moves(best: Floats, limit: int) -> float:
-    """What nodes gain together by [node, number of leavers], at the price of a move at which that is least."""
+def _lowest_over_move_prices(best: Floats, max_moves: int) -> float:
+    """The lowest bound over all prices of a move, from the gains [node, number of departures] without that price.
+
+    As a function of the price the bound is convex and piecewise linear; its slope is `max_moves` less the moves that
+    the nodes choose. So bisection finds the lowest point. Each price that is tried gives a valid bound, however exact
+    it is.
+    """
     numbers = np.arange(best.shape[1])
     low, high = 0.0, max(float(best.max(initial=0.0)), 0.0) + 1.0
-    for _ in range(_HALVINGS):
+    for _ in range(_BISECTIONS):
         middle = (low + high) / 2
-        if int((best - middle * numbers).argmax(axis=1).sum()) > limit:
+        if int((best - middle * numbers).argmax(axis=1).sum()) > max_moves:
             low = middle
         else:
             high = middle
-    return min(price * limit + float((best - price * numbers).max(axis=1).sum()) for price in (0.0, low, high))
+    return min(price * max_moves + float((best - price * numbers).max(axis=1).sum()) for price in (0.0, low, high))
 
 
-def _mixtures(problem: PackingProblem) -> Ints:
-    """[resource, mixture]: how much of each resource is in one, such that the largest rooms of all count the same."""
+def _surrogate_weights(problem: PackingProblem) -> Ints:
+    """[resource, surrogate]: the weights of each surrogate constraint, such that the largest rooms of all its resources
+    count the same. A weighted sum of valid constraints is valid, too, and sees pods that take much of several
+    resources."""
     largest = max_free(problem).max(axis=0, initial=0)
-    asked = (
-        np.max([one.size for one in problem.demands], axis=0, initial=0) if len(problem.demands) > 1 else largest * 0
-    )
-    mixed = np.flatnonzero((largest > 0) & (asked * _SHARE > largest)).tolist()
-    sets: list[Sequence[int]] = [*combinations(mixed, 2), *([mixed] if len(mixed) > 2 else [])]
-    mix = np.zeros((len(largest), len(sets)), np.int64)
-    for number, one in enumerate(sets):
-        mix[list(one), number] = _FINE // largest[list(one)]
-    return mix
+    several = len(problem.demands) > 1
+    requested = np.max([demand.size for demand in problem.demands], axis=0, initial=0) if several else largest * 0
+    resources = np.flatnonzero((largest > 0) & (requested * _NEGLIGIBLE > largest)).tolist()
+    sets: list[Sequence[int]] = [*combinations(resources, 2), *([resources] if len(resources) > 2 else [])]
+    weights = np.zeros((len(largest), len(sets)), np.int64)
+    for surrogate, members in enumerate(sets):
+        weights[list(members), surrogate] = _SURROGATE_UNITS // largest[list(members)]
+    return weights
 
 
-def _pods_of(problem: PackingProblem) -> RowIndex:
-    """[node, pod]: the classes of pods that may leave; -1 where there are fewer."""
-    pods = [[which for which, count in sorted(held.items()) for _ in range(count)] for held in problem.movable_pods]
-    found = np.full((len(pods), max(map(len, pods), default=0)), -1, np.intp)
+def _movable_classes(problem: PackingProblem) -> RowIndex:
+    """[node, pod]: the classes of the movable pods; -1 where a node has fewer."""
+    pods = [
+        [class_index for class_index, count in sorted(counts.items()) for _ in range(count)]
+        for counts in problem.movable_pods
+    ]
+    classes = np.full((len(pods), max(map(len, pods), default=0)), -1, np.intp)
     for node, some in enumerate(pods):
-        found[node, : len(some)] = some
-    return found
+        classes[node, : len(some)] = some
+    return classes
 
 
-def _top(node: RowIndex, surplus: Floats, per_node: int) -> RowIndex:
-    """The lines of the largest surpluses of each node."""
-    good = np.flatnonzero(surplus > _LEAST)
-    order = good[np.lexsort((-surplus[good], node[good]))]
+def _best_lines(node: RowIndex, reduced_costs: Floats, per_node: int) -> RowIndex:
+    """The lines with the highest positive reduced costs of each node."""
+    positive = np.flatnonzero(reduced_costs > _TOLERANCE)
+    order = positive[np.lexsort((-reduced_costs[positive], node[positive]))]
     starts = np.searchsorted(node[order], node[order], side="left")
     return order[np.arange(len(order)) - starts < per_node]

@@ -20,7 +20,7 @@ from restow.migration.conditions import is_job_ended
 from restow.model.guarantees import ClusterCapacity
 from restow.model.kinds import CONFIG_MAP, DEPLOYMENT, NODE, QUEUE
 from restow.model.objects import Document, JobPhase, Pod, Queue
-from restow.model.pods import condition
+from restow.model.pods import find_condition
 from restow.ports import MERGE_PATCH, Forbidden, Invalid, Request
 from restow.queues.admission_parameters import AcceptedGuarantee, admission_parameters
 from restow.queues.admission_policies import CEILINGS_NAME
@@ -71,7 +71,7 @@ def locked(queues: Informer[Queue], name: str) -> list[str]:
 
 def stands(queues: Informer[Queue], name: str) -> str:
     found = queues.get(name)
-    said = condition(found.status.conditions, "GuaranteeSatisfied") if found else None
+    said = find_condition(found.status.conditions, "GuaranteeSatisfied") if found else None
     return said.status if said else ""
 
 

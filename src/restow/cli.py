@@ -110,7 +110,7 @@ def dev(port: int, nodes: int) -> None:
     The first line on stdout is the path of its kubeconfig."""
     from restow import app
     from restow.commands import progress
-    from restow.model.words import number_of
+    from restow.model.counted_nouns import counted_noun
     from restow.running.embedded_cluster import UnexpectedStop
     from restow.running.logs import log_to_stderr
 
@@ -123,7 +123,7 @@ def dev(port: int, nodes: int) -> None:
 
     try:
         progress_context.enter_context(progress.progress_line()).begin(
-            f"starting a cluster of {number_of(nodes, 'node')}"
+            f"starting a cluster of {counted_noun(nodes, 'node')}"
         )
         work = app.serve_embedded(port=port, nodes=nodes, announce=announce)
         asyncio.run(app.until_stopped(work, _print_end))

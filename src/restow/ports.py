@@ -17,7 +17,7 @@ Errors are one tree, grouped by what the caller should do:
       TooManyRequests        back off for `retry_after` seconds; nothing was written
       OutcomeUnknown         time-out, 5xx or a broken connection: the write may have taken effect; read before retrying
       NotKubernetes          something else than an API server answered: another address is needed
-      Fenced                 refused by `client.leader_election` before it was sent: another process may lead, stop
+      Fenced                 refused by `client.fenced_api` before it was sent: another process may lead, stop
 """
 
 from __future__ import annotations

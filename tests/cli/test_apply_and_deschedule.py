@@ -26,7 +26,7 @@ from restow.defaults import HOME
 from restow.model.kinds import DEPLOYMENT, POD, POD_MIGRATION_JOB
 from restow.planning.replay import PlanDefect
 from restow.running import embedded_cluster, one_shot_run
-from tests.sim.stage import pod, ready, template, workload
+from tests.sim.simulated_cluster import pod, is_pod_ready, template, workload
 
 MANIFEST = Path(__file__).parents[2] / "examples" / "reservation.yaml"
 
@@ -45,7 +45,7 @@ async def scattered(tmp_path: Path) -> AsyncIterator[tuple[Client, Path]]:
         try:
             await client.create(POD, pod("anchor", "5900m", nodeName="node-1"))
             await client.create(DEPLOYMENT, workload("web", 2, pods=template("400m", app="web")))
-            await until(client, lambda pods: len(pods) == 3 and all(map(ready, pods)))
+            await until(client, lambda pods: len(pods) == 3 and all(map(is_pod_ready, pods)))
             yield client, write_kubeconfig(tmp_path / "kubeconfig", server.url)
         finally:
             await server.close()
@@ -105,7 +105,7 @@ async def test_changed_cluster_repairs_the_plan_or_fails_with_strict(tmp_path: P
         plan.write_text((await invoke(kubeconfig, "deschedule", "--now", "--dry-run", "-o", "json")).stdout)
         gone = json.loads(plan.read_text())["moves"][0]["pod"]
         await client.delete(POD, gone, "default")
-        await until(client, lambda pods: gone not in {each.metadata.name for each in pods} and all(map(ready, pods)))
+        await until(client, lambda pods: gone not in {each.metadata.name for each in pods} and all(map(is_pod_ready, pods)))
         strict = await invoke(kubeconfig, "apply", "--strict", str(plan))
         assert (strict.exit_code, "wave 1 does not begin: move 1" in strict.output) == (1, True), strict.output
         done = await invoke(kubeconfig, "apply", str(plan))

@@ -13,7 +13,7 @@ from restow.cli import restow
 from restow.model.kinds import NAMESPACE, POD, POD_MIGRATION_JOB
 from restow.running import move_pod, one_shot_client
 from tests.cli.test_apply_and_deschedule import invoke, scattered
-from tests.sim.stage import pod
+from tests.sim.simulated_cluster import pod
 
 BAD_INPUT = [
     (["default/nobody"], "pod default/nobody not found"),

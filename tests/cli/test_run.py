@@ -27,7 +27,7 @@ from restow.model.crds import custom_resource_definitions
 from restow.model.kinds import CUSTOM_RESOURCE_DEFINITION, LEASE, NODE, POD
 from restow.running.components import COMPONENTS
 from tests.cli.conftest import Run, Start
-from tests.sim.stage import node, pod
+from tests.sim.simulated_cluster import node, pod
 
 _PORT = re.compile(r"serving /healthz, /readyz and /metrics host='127.0.0.1' port=(\d+)")
 

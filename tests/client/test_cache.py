@@ -1,4 +1,4 @@
-"""When news change the cache, and when they are old."""
+"""The cache: which lists and events change it, and which are outdated."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from restow.client.verbs import EventType, WatchEvent
 from restow.model.object_key import key_of
 from restow.model.objects import Pod
 from restow.model.wire import convert
-from tests.client.script import pod
+from tests.client.scripted_api import pod
 
 
 def make(name: str, version: int, uid: str | None = None, node: str | None = None) -> Pod:
@@ -33,7 +33,7 @@ def told(changes: list[Change[Pod]]) -> list[tuple[str, str, str]]:
         pytest.param("1", None, True, False, id="nothing is older than nothing"),
     ],
 )
-def test_versions(version: str, than: str | None, or_same: bool, older: bool) -> None:
+def test_is_older_compares_versions_as_numbers(version: str, than: str | None, or_same: bool, older: bool) -> None:
     assert is_older(version, than, or_same=or_same) is older
 
 
@@ -60,13 +60,13 @@ NEWS = [
 
 
 @pytest.mark.parametrize(("type_", "item", "expected"), NEWS)
-def test_news_after_a_listing_at_version_5(type_: EventType, item: Pod, expected: list[tuple[str, str, str]]) -> None:
+def test_event_after_a_list_at_version_5(type_: EventType, item: Pod, expected: list[tuple[str, str, str]]) -> None:
     cache: Cache[Pod] = Cache()
     cache.replace([make("a", 5)], "5")
     assert told(cache.apply(WatchEvent(type_, item))) == expected
 
 
-def test_a_late_replay_does_not_resurrect() -> None:
+def test_late_event_does_not_resurrect_a_deleted_object() -> None:
     cache: Cache[Pod] = Cache()
     cache.replace([], "1")
     events: list[tuple[EventType, int]] = [("ADDED", 2), ("DELETED", 3), ("ADDED", 2)]
@@ -75,21 +75,21 @@ def test_a_late_replay_does_not_resurrect() -> None:
     assert len(cache) == 0
 
 
-def test_what_left_a_selection_may_come_back() -> None:
+def test_object_that_left_a_selection_may_come_back() -> None:
     cache: Cache[Pod] = Cache()
     cache.replace([make("a", 1)], "1")
     cache.apply(WatchEvent("DELETED", make("a", 3)))
     assert told(cache.apply(WatchEvent("ADDED", make("a", 4)))) == [("ADDED", "uid-a", "4")]
 
 
-def test_a_relisting_announces_what_vanished_and_what_changed() -> None:
+def test_list_returns_deleted_and_changed_objects() -> None:
     cache: Cache[Pod] = Cache()
     cache.replace([make("a", 1), make("b", 2), make("c", 3)], "3")
     changes = cache.replace([make("a", 1), make("b", 7), make("d", 8)], "9")
     assert told(changes) == [("MODIFIED", "uid-b", "7"), ("ADDED", "uid-d", "8"), ("DELETED", "uid-c", "3")]
 
 
-def test_a_stale_listing_neither_resurrects_nor_rewinds() -> None:
+def test_stale_list_does_not_resurrect_or_rewind() -> None:
     cache: Cache[Pod] = Cache()
     cache.replace([make("a", 1), make("b", 2)], "2")
     cache.apply(WatchEvent("DELETED", make("a", 5)))
@@ -99,7 +99,7 @@ def test_a_stale_listing_neither_resurrects_nor_rewinds() -> None:
     assert sorted((p.metadata.name, p.metadata.resource_version) for p in cache) == [("b", "6"), ("c", "7")]
 
 
-def test_a_reset_believes_the_listing_whatever_its_version() -> None:
+def test_reset_takes_the_list_whatever_its_version() -> None:
     cache: Cache[Pod] = Cache()
     cache.replace([make("a", 100), make("b", 101)], "200")
     assert told(cache.replace([make("a", 3)], "5", reset=True)) == [
@@ -109,7 +109,7 @@ def test_a_reset_believes_the_listing_whatever_its_version() -> None:
     assert cache.version == "5"
 
 
-def test_unreadable_objects_keep_their_last_form() -> None:
+def test_unreadable_object_keeps_its_last_form() -> None:
     cache: Cache[Pod] = Cache()
     cache.replace([make("a", 1)], "1")
     assert cache.replace([], "2", keep=[("shop", "a")]) == []

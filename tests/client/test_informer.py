@@ -1,4 +1,4 @@
-"""How the informer starts, follows, falls back and recovers; time is virtual."""
+"""Informer: start, follow, fallbacks and recovery; on virtual time."""
 
 from __future__ import annotations
 
@@ -11,13 +11,15 @@ from typing import Any
 import pytest
 
 from restow.client.cache import Change, by_node
-from restow.client.informer import STALE_LISTS, Informer, Pace
+from restow.client.informer import Informer
+from restow.client.informer_settings import InformerSettings
+from restow.client.reflector import STALE_LISTS
 from restow.client.verbs import Client
 from restow.model.kinds import POD
 from restow.model.objects import Pod
 from restow.ports import Forbidden, Gone, Invalid, OutcomeUnknown, Request, StatusDetails, TooManyRequests
 from restow.sim.loop import run_virtual
-from tests.client.script import OPEN, ScriptedApi, bookmark, error, event, page, pod
+from tests.client.scripted_api import OPEN, ScriptedApi, bookmark, error, event, page, pod
 from tests.narrowing import present
 
 UNAVAILABLE = OutcomeUnknown.because(503, "ServiceUnavailable", "connection refused")
@@ -80,9 +82,9 @@ def test_watch_list_reads_the_state_and_follows_the_same_stream() -> None:
         pytest.param([event("ADDED", pod("a", 3))], id="ignored: the stream just ends"),
     ],
 )
-def test_servers_without_watch_list_are_listed_in_pages(stream: list[Any]) -> None:
+def test_server_without_watch_list_is_listed_in_pages(stream: list[Any]) -> None:
     api = ScriptedApi(page(pod("a", 3), version=9, token="t"), page(pod("b", 4), version=9), streams=[stream, [OPEN]])
-    informer, seen = follow(api, page_size=1)
+    informer, seen = follow(api, settings=InformerSettings(page_size=1))
     assert (names(informer), [s[0] for s in seen]) == (["a", "b"], ["ADDED", "ADDED"])
     assert versions_asked(api) == [("watch", None), ("list", None), ("list", None), ("watch", "9")]
     assert api.requests[1].query == {"limit": "1"}
@@ -91,12 +93,14 @@ def test_servers_without_watch_list_are_listed_in_pages(stream: list[Any]) -> No
 @pytest.mark.parametrize(
     ("refusal", "watch_lists"),
     [
-        pytest.param([NO_WATCH_LIST], 1, id="a refusal is for good"),
-        pytest.param([event("ADDED", pod("a", 3))], 2, id="an unmarked end might have been an accident, once"),
-        pytest.param([error(500, "InternalError")], 2, id="an internal error, too; an old etcd makes it last"),
+        pytest.param([NO_WATCH_LIST], 1, id="one refusal"),
+        pytest.param([event("ADDED", pod("a", 3))], 2, id="two streams without an end of the initial events"),
+        pytest.param([error(500, "InternalError")], 2, id="two internal errors, as with an old etcd"),
     ],
 )
-def test_watch_list_is_given_up(refusal: list[Invalid | dict[str, dict[str, Any] | str]], watch_lists: int) -> None:
+def test_watch_list_is_no_longer_tried_after(
+    refusal: list[Invalid | dict[str, dict[str, Any] | str]], watch_lists: int
+) -> None:
     class Forgetful(ScriptedApi):
         async def watch(self, request: Request) -> AsyncIterator[bytes]:
             if "sendInitialEvents" not in request.query:
@@ -119,12 +123,14 @@ START = [event("ADDED", pod("a", 3)), event("ADDED", pod("b", 4)), bookmark(5, i
         pytest.param([], "5", id="the server ends the stream"),
         pytest.param([UNAVAILABLE], "5", id="the connection breaks"),
         pytest.param([error(500, "InternalError")], "5", id="an error event"),
-        pytest.param([bookmark(50)], "50", id="bookmarks move the version"),
-        pytest.param([event("MODIFIED", pod("a", 8))], "8", id="so do events"),
-        pytest.param([bookmark(50), event("MODIFIED", pod("a", 8))], "50", id="never backwards"),
+        pytest.param([bookmark(50)], "50", id="after a bookmark"),
+        pytest.param([event("MODIFIED", pod("a", 8))], "8", id="after an event"),
+        pytest.param(
+            [bookmark(50), event("MODIFIED", pod("a", 8))], "50", id="an older event does not move the version back"
+        ),
     ],
 )
-def test_a_broken_watch_resumes_from_the_last_version(
+def test_interrupted_watch_resumes_from_the_last_version(
     end: list[OutcomeUnknown | dict[str, dict[str, Any] | str]], resumed_from: str
 ) -> None:
     api = ScriptedApi(streams=[START + end, [event("MODIFIED", pod("b", 60)), OPEN]])
@@ -136,7 +142,9 @@ def test_a_broken_watch_resumes_from_the_last_version(
 @pytest.mark.parametrize(
     "gone", [pytest.param([error(410, "Expired")], id="as an event"), pytest.param([GONE], id="as a refusal")]
 )
-def test_410_lists_again_and_announces_what_vanished(gone: list[Gone | dict[str, dict[str, int | str] | str]]) -> None:
+def test_410_lists_again_and_announces_deleted_objects(
+    gone: list[Gone | dict[str, dict[str, int | str] | str]],
+) -> None:
     again = [event("ADDED", pod("b", 9)), event("ADDED", pod("c", 10)), bookmark(20, initial_end=True), OPEN]
     api = ScriptedApi(streams=[START, gone, again])
     informer, seen = follow(api)
@@ -144,49 +152,49 @@ def test_410_lists_again_and_announces_what_vanished(gone: list[Gone | dict[str,
     assert (names(informer), versions_asked(api)[-1]) == (["b", "c"], ("watch", None))
 
 
-def test_a_paged_list_that_expires_is_read_again_in_one() -> None:
+def test_expired_list_is_read_again_without_pages() -> None:
     first, whole = page(pod("a", 1), version=5, token="t"), page(pod("a", 1), pod("b", 2), version=9)
     api = ScriptedApi(UNAVAILABLE, first, GONE, whole, streams=[[NO_WATCH_LIST], [OPEN]])
-    informer, _ = follow(api, page_size=1)
+    informer, _ = follow(api, settings=InformerSettings(page_size=1))
     limits = [request.query.get("limit") for request in api.requests[1:5]]
     assert (names(informer), limits) == (["a", "b"], ["1", "1", "1", None])
 
 
-def test_the_idle_watch_is_given_up_and_resumed() -> None:
+def test_idle_watch_is_resumed() -> None:
     api = ScriptedApi(streams=[[*START, OPEN], [OPEN]])
-    follow(api, pace=Pace(idle=60), seconds=100)
+    follow(api, settings=InformerSettings(idle_timeout=60), seconds=100)
     assert versions_asked(api) == [("watch", None), ("watch", "5")]
 
 
-def test_watches_that_stay_silent_make_it_look_again() -> None:
+def test_silent_watches_cause_a_list() -> None:
     again = [event("ADDED", pod("a", 3)), bookmark(9, initial_end=True), OPEN]
     api = ScriptedApi(streams=[START, [OPEN], [OPEN], again])
-    informer, _ = follow(api, pace=Pace(idle=60), seconds=150)
+    informer, _ = follow(api, settings=InformerSettings(idle_timeout=60), seconds=150)
     assert (names(informer), versions_asked(api)) == (["a"], [("watch", None), *[("watch", "5")] * 2, ("watch", None)])
 
 
 @pytest.mark.parametrize("line", [b"{not json", b'{"type":"ADDED"}', b"[]"])
-def test_nonsense_on_the_line_is_survived(line: bytes) -> None:
+def test_invalid_event_is_survived(line: bytes) -> None:
     api = ScriptedApi(streams=[[*START, line], [event("ADDED", pod("c", 8)), OPEN]])
     informer, _ = follow(api)
     assert names(informer) == ["a", "b", "c"]
 
 
-def test_an_unreachable_server_is_asked_less_and_less() -> None:
+def test_unreachable_server_is_retried_with_backoff() -> None:
     api = ScriptedApi(streams=[[UNAVAILABLE] for _ in range(1000)])
     informer, _ = follow(api, seconds=3600)
     assert 3600 / 30 < len(api.requests) < 3600 / 30 * 2.5
     assert (informer.is_synced, informer.failure) == (False, UNAVAILABLE)
 
 
-def test_a_server_that_ends_every_watch_at_once_is_not_hammered() -> None:
+def test_watches_that_end_at_once_are_retried_with_backoff() -> None:
     api = ScriptedApi(streams=[START] + [[] for _ in range(1000)])
     follow(api, seconds=600)
     assert len(api.requests) < 100
 
 
 @pytest.mark.parametrize("old", [event("ADDED", pod("a", 2)), bookmark(5)], ids=["an event", "a bookmark"])
-def test_a_server_that_repeats_itself_and_ends_is_not_hammered(
+def test_watches_that_repeat_old_events_are_retried_with_backoff(
     old: dict[str, dict[str, dict[str, str] | str] | str],
 ) -> None:
     api = ScriptedApi(streams=[START] + [[old] for _ in range(1000)])
@@ -194,7 +202,7 @@ def test_a_server_that_repeats_itself_and_ends_is_not_hammered(
     assert len(api.requests) < 100
 
 
-def test_a_version_of_thousands_of_digits_is_survived() -> None:
+def test_very_long_version_is_survived() -> None:
     odd = pod("c", 8)
     odd["metadata"]["resourceVersion"] = "9" * 5000
     api = ScriptedApi(streams=[START, [event("ADDED", odd), event("ADDED", pod("d", 9)), OPEN]])
@@ -202,7 +210,7 @@ def test_a_version_of_thousands_of_digits_is_survived() -> None:
     assert names(informer) == ["a", "b", "c", "d"]
 
 
-def test_a_server_that_forgets_at_once_is_not_hammered() -> None:
+def test_repeated_410_is_retried_with_backoff() -> None:
     api = ScriptedApi(streams=[START, [GONE]] * 500)
     follow(api, seconds=600)
     assert len(api.requests) < 200
@@ -222,13 +230,13 @@ FORBIDDEN = Forbidden.because(403, "Forbidden", "pods is forbidden")
 @pytest.mark.parametrize(
     ("streams", "failure"),
     [
-        pytest.param([[FORBIDDEN]] * 50, FORBIDDEN, id="told"),
-        pytest.param([[FORBIDDEN], [*START, OPEN]], None, id="forgotten once a list is in"),
-        pytest.param([[*START, FORBIDDEN], [bookmark(6), OPEN]], None, id="forgotten once there is news"),
-        pytest.param([START, *[[FORBIDDEN]] * 50], FORBIDDEN, id="told of a watch that cannot go on from the list"),
+        pytest.param([[FORBIDDEN]] * 50, FORBIDDEN, id="forbidden"),
+        pytest.param([[FORBIDDEN], [*START, OPEN]], None, id="cleared by a list"),
+        pytest.param([[*START, FORBIDDEN], [bookmark(6), OPEN]], None, id="cleared by an event"),
+        pytest.param([START, *[[FORBIDDEN]] * 50], FORBIDDEN, id="watch forbidden after the list"),
     ],
 )
-def test_failure_is_told_and_forgotten_when_things_go_well(streams: list[list[Any]], failure: Forbidden | None) -> None:
+def test_failure_is_set_while_it_lasts(streams: list[list[Any]], failure: Forbidden | None) -> None:
     informer, _ = follow(ScriptedApi(streams=streams), seconds=5)
     assert informer.failure is failure
 
@@ -237,35 +245,35 @@ def stale_start(version: int) -> list[Any]:
     return [event("ADDED", pod("a", 2)), bookmark(version, initial_end=True)]
 
 
-def test_stale_lists_are_not_believed() -> None:
+def test_stale_lists_are_ignored() -> None:
     streams = [[*START, event("DELETED", pod("a", 9))], [GONE], stale_start(4), [*stale_start(8), OPEN]]
     fresh = [event("ADDED", pod("b", 4)), bookmark(12, initial_end=True), OPEN]
     informer, seen = follow(ScriptedApi(streams=[*streams, fresh]))
     assert (names(informer), seen[-1]) == (["b"], ("DELETED", "a", "9"))
 
 
-def test_a_server_whose_history_was_reset_is_believed_in_the_end() -> None:
+def test_older_history_is_accepted_after_repeated_stale_lists() -> None:
     streams = [START, [GONE]] + [stale_start(3)] * STALE_LISTS
     informer, seen = follow(ScriptedApi(streams=streams), seconds=300)
     assert (names(informer), informer.version) == (["a"], "3")
     assert seen[-1][0] == "DELETED"
 
 
-def test_one_unreadable_object_does_not_stop_the_others() -> None:
+def test_unreadable_object_does_not_stop_the_others() -> None:
     odd = {"metadata": {"name": "odd", "namespace": "shop"}, "spec": 3}
     stream = [*START, event("MODIFIED", odd), event("ADDED", pod("c", 8)), OPEN]
     informer, _ = follow(ScriptedApi(streams=[stream]))
     assert (names(informer), list(informer.unreadable)) == (["a", "b", "c"], [("shop", "odd")])
 
 
-def test_relisting_on_a_schedule_heals_lost_events() -> None:
+def test_relist_interval_heals_lost_events() -> None:
     again = [event("ADDED", pod("a", 3)), bookmark(9, initial_end=True), OPEN]
     api = ScriptedApi(streams=[START, [OPEN], [OPEN], again])
-    informer, seen = follow(api, pace=Pace(idle=50, relist=100), seconds=200)
+    informer, seen = follow(api, settings=InformerSettings(idle_timeout=50, relist_interval=100), seconds=200)
     assert (names(informer), seen[-1]) == (["a"], ("DELETED", "b", "4"))
 
 
-def test_unchanged_objects_are_not_replaced_and_equal_parts_are_shared() -> None:
+def test_unchanged_objects_are_kept_and_equal_parts_shared() -> None:
     async def play(informer: Informer[Pod]) -> None:
         await informer.synced()
         first = present(informer.get("a", "shop"))
@@ -290,7 +298,7 @@ def story(play: Callable[[Informer[Pod]], Awaitable[Any]], *streams: list[Any]) 
     return run_virtual(whole())
 
 
-def test_late_subscribers_are_told_what_is_there() -> None:
+def test_late_subscriber_gets_existing_objects() -> None:
     async def play(informer: Informer[Pod]) -> list[str]:
         await informer.synced()
         seen: list[str] = []
@@ -301,7 +309,7 @@ def test_late_subscribers_are_told_what_is_there() -> None:
     assert story(play, [*START, OPEN]) == ["a", "b"]
 
 
-def test_reading_by_name_and_by_index() -> None:
+def test_get_and_find() -> None:
     async def play(informer: Informer[Pod]) -> None:
         await informer.synced()
         assert present(informer.get("a", "shop")).spec.node_name == "n1"
@@ -315,7 +323,7 @@ def divide_by_zero(change: Change[Pod]) -> None:
     raise ZeroDivisionError
 
 
-def test_a_handler_that_raises_ends_the_run() -> None:
+def test_failing_handler_ends_the_run() -> None:
     async def play() -> None:
         informer = Informer(Client(ScriptedApi(streams=[START])), POD, rng=Random(1))
         informer.subscribe(divide_by_zero)

@@ -1,4 +1,4 @@
-"""Whatever goes wrong on the way, in the end the cache is what the server holds, and the handlers were told so."""
+"""Informers under injected faults: in the end the cache and the handlers have what the server has."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from restow.adapters.memory import MemoryApi, ServerSettings
 from restow.client.cache import Change, by_namespace
 from restow.client.informer import Informer
+from restow.client.informer_settings import InformerSettings
 from restow.client.verbs import Client
 from restow.model.kinds import POD
 from restow.model.object_key import key_of
@@ -19,8 +20,9 @@ from restow.model.objects import Pod
 from restow.ports import NotFound
 from restow.sim.faults import FaultPlan, FaultyApi
 from restow.sim.loop import VirtualClock
-from tests.client.world import play, workload
+from tests.client.virtual_server import run_with_server, shop_pod
 
+PAGES_OF_TWO = InformerSettings(page_size=2)
 rates = st.sampled_from((0.0, 0.05, 0.3))
 plans = st.builds(
     FaultPlan, dropped=rates, repeated=rates, late=rates, busy=rates, refused=rates, stale_consistent=rates
@@ -28,7 +30,7 @@ plans = st.builds(
 
 
 class Mirror:
-    """What somebody knows who only listens."""
+    """The objects as known from the changes alone."""
 
     def __init__(self, informer: Informer[Pod]) -> None:
         self.pods: dict[tuple[str, str], Pod] = {}
@@ -45,8 +47,8 @@ class Mirror:
 
 
 async def disturb(api: MemoryApi, informer: Informer[Pod], rng: Random, steps: int) -> list[asyncio.Event]:
-    """Create, change and delete a few pods again and again; now and then the server forgets its history, and somebody
-    wants a list, to be told when it is in."""
+    """Create, change and delete a few pods; sometimes compact the history of the server, or request a refresh. Returns
+    the events of the refreshes."""
     client, wanted = Client(api), list[asyncio.Event]()
     for _ in range(steps):
         name = f"p{rng.randrange(6)}"
@@ -58,7 +60,7 @@ async def disturb(api: MemoryApi, informer: Informer[Pod], rng: Random, steps: i
                 status = {"phase": rng.choice(("Pending", "Running")), "message": str(rng.random())}
                 await client.patch(POD, name, {"status": status}, "shop", subresource="status")
         except NotFound:
-            await client.create(POD, workload(name))
+            await client.create(POD, shop_pod(name))
         if rng.random() < 0.05:
             api.compact()
         if rng.random() < 0.2:
@@ -75,7 +77,7 @@ def check(seed: int, plan: FaultPlan, fields: str | None, steps: int) -> None:
     async def story(api: MemoryApi, clock: VirtualClock) -> None:
         faulty = FaultyApi(api, Random(seed), plan)
         informer = Informer(
-            Client(faulty), POD, rng=Random(seed), fields=fields, indexes={"ns": by_namespace}, page_size=2
+            Client(faulty), POD, rng=Random(seed), fields=fields, indexes={"ns": by_namespace}, settings=PAGES_OF_TWO
         )
         mirror = Mirror(informer)
         task = asyncio.create_task(informer.run())
@@ -90,16 +92,16 @@ def check(seed: int, plan: FaultPlan, fields: str | None, steps: int) -> None:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
 
-    play(story, ServerSettings(history=50))
+    run_with_server(story, ServerSettings(history=50))
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.integers(0, 2**32), plans, st.sampled_from((None, "status.phase=Running")))
-def test_the_cache_is_the_truth_in_the_end(seed: int, plan: FaultPlan, fields: str | None) -> None:
+def test_cache_equals_the_server_after_faults(seed: int, plan: FaultPlan, fields: str | None) -> None:
     check(seed, plan, fields, steps=40)
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_a_long_bad_day(seed: int) -> None:
+def test_cache_equals_the_server_after_many_faults(seed: int) -> None:
     plan = FaultPlan(dropped=0.1, repeated=0.1, late=0.1, busy=0.1, refused=0.1, stale_consistent=0.2)
     check(seed, plan, None, steps=600)

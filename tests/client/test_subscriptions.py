@@ -1,4 +1,4 @@
-"""Components that share informers: one list and one watch for all, and everybody knows what a lone one would know."""
+"""Subscriptions: controllers that share informers have one list and one watch, and know what they would know alone."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from restow.model.kinds import CUSTOM_RESOURCE_DEFINITION, POD, POD_UNAVAILABLE_
 from restow.model.objects import Pod
 from restow.ports import Api
 from restow.sim.loop import VirtualClock
-from tests.client.wire import Wire
-from tests.client.world import play, workload
+from tests.client.counting_api import CountingApi
+from tests.client.virtual_server import run_with_server, shop_pod
 
 
 class PodSubscriber:
@@ -51,24 +51,24 @@ def shared(api: Api) -> SharedInformers:
     return SharedInformers(Client(api), Random(1))
 
 
-def test_all_read_through_one_watch_and_hold_the_same_objects() -> None:
+def test_subscribers_share_one_watch_and_its_objects() -> None:
     async def story(api: MemoryApi, clock: VirtualClock) -> None:
-        wire, client = Wire(api), Client(api)
-        await client.create(POD, workload("a"))
+        wire, client = CountingApi(api), Client(api)
+        await client.create(POD, shop_pod("a"))
         informers = shared(wire)
         one, two = PodSubscriber(informers), PodSubscriber(informers)
         async with one.at_work(), two.at_work():
-            await client.create(POD, workload("b"))
+            await client.create(POD, shop_pod("b"))
             await asyncio.sleep(1)
             assert one.heard == two.heard == ["ADDED a", "ADDED b"]
             assert (wire.open.total(), one.pods.get("b", "shop") is two.pods.get("b", "shop")) == (1, True)
 
-    play(story)
+    run_with_server(story)
 
 
-def test_those_who_start_together_are_served_by_one_list() -> None:
+def test_subscribers_that_start_together_share_one_list() -> None:
     async def story(api: MemoryApi, clock: VirtualClock) -> None:
-        wire = Wire(api)
+        wire = CountingApi(api)
         informers = shared(wire)
         components = [PodSubscriber(informers) for _ in range(4)]
         running = [asyncio.create_task(one.reader.run()) for one in components]
@@ -78,36 +78,36 @@ def test_those_who_start_together_are_served_by_one_list() -> None:
             task.cancel()
         await asyncio.wait(running)
 
-    play(story)
+    run_with_server(story)
 
 
-def test_a_newcomer_sees_what_was_written_before_it_came_although_the_watch_of_the_others_lags() -> None:
+def test_later_subscriber_sees_earlier_writes_although_the_watch_lags() -> None:
     async def story(api: MemoryApi, clock: VirtualClock) -> None:
-        wire, client = Wire(api), Client(api)
+        wire, client = CountingApi(api), Client(api)
         informers = shared(wire)
         one, two = PodSubscriber(informers), PodSubscriber(informers)
         async with one.at_work():
             await asyncio.sleep(700)  # it follows by a watch of its own, which does not begin with a list
             wire.flowing.clear()
-            await client.create(POD, workload("a"))
+            await client.create(POD, shop_pod("a"))
             await asyncio.sleep(1)
             assert one.heard == []
             async with two.at_work():
                 assert (one.heard, two.heard) == (["ADDED a"], ["ADDED a"])
 
-    play(story)
+    run_with_server(story)
 
 
-def test_a_list_that_was_begun_before_a_newcomer_came_does_not_do_for_it() -> None:
+def test_list_that_began_earlier_does_not_sync_a_later_subscriber() -> None:
     async def story(api: MemoryApi, clock: VirtualClock) -> None:
-        wire, client = Wire(api), Client(api)
+        wire, client = CountingApi(api), Client(api)
         informers = shared(wire)
         one, two = PodSubscriber(informers), PodSubscriber(informers)
-        await client.create(POD, workload("a"))
+        await client.create(POD, shop_pod("a"))
         wire.listing.clear()
         first = asyncio.create_task(one.reader.run())
         await asyncio.sleep(1)
-        await client.create(POD, workload("b"))
+        await client.create(POD, shop_pod("b"))
         second = asyncio.create_task(two.reader.run())
         await asyncio.sleep(1)
         wire.listing.set()
@@ -118,22 +118,22 @@ def test_a_list_that_was_begun_before_a_newcomer_came_does_not_do_for_it() -> No
             task.cancel()
         await asyncio.wait((first, second))
 
-    play(story)
+    run_with_server(story)
 
 
-def test_the_others_hear_news_while_a_newcomer_waits_for_its_list() -> None:
+def test_events_continue_while_a_later_subscriber_waits_for_its_list() -> None:
     async def story(api: MemoryApi, clock: VirtualClock) -> None:
-        wire, client = Wire(api), Client(api)
+        wire, client = CountingApi(api), Client(api)
         informers = shared(wire)
         one, two = PodSubscriber(informers), PodSubscriber(informers)
         for name in ("a", "b"):
-            await client.create(POD, workload(name))
+            await client.create(POD, shop_pod(name))
         async with one.at_work():
             await asyncio.sleep(700)  # as above
             wire.listing.clear()
             second = asyncio.create_task(two.reader.run())
             await asyncio.sleep(1)
-            await client.create(POD, workload("c"))
+            await client.create(POD, shop_pod("c"))
             await client.patch(POD, "a", {"metadata": {"labels": {"app": "web"}}}, "shop")
             await asyncio.sleep(1)
             assert one.heard[2:] == two.heard[2:] == ["ADDED c", "MODIFIED a"]
@@ -144,28 +144,28 @@ def test_the_others_hear_news_while_a_newcomer_waits_for_its_list() -> None:
             second.cancel()
             await asyncio.wait((second,))
 
-    play(story)
+    run_with_server(story)
 
 
-def test_a_newcomer_is_not_put_off_by_news_that_comes_just_then() -> None:
+def test_refresh_completes_although_an_event_arrives() -> None:
     async def story(api: MemoryApi, clock: VirtualClock) -> None:
         one, listed = PodSubscriber(shared(api)), asyncio.Event()
         async with one.at_work():
             await asyncio.sleep(10)
-            await Client(api).create(POD, workload("a"))
+            await Client(api).create(POD, shop_pod("a"))
             one.pods.refresh(listed)
             async with asyncio.timeout(5):
                 await listed.wait()
 
-    play(story)
+    run_with_server(story)
 
 
-def test_a_newcomer_is_not_put_off_by_a_watch_that_is_given_up_just_then() -> None:
+def test_refresh_completes_although_the_watch_expires() -> None:
     async def story(api: MemoryApi, clock: VirtualClock) -> None:
         one, listed = PodSubscriber(shared(api)), asyncio.Event()
         async with one.at_work():
             await asyncio.sleep(10)
-            idle = one.pods._following
+            idle = one.pods._reflector._stream_timeout
             assert idle is not None
             idle.reschedule(asyncio.get_running_loop().time())
             await asyncio.sleep(0)
@@ -173,11 +173,11 @@ def test_a_newcomer_is_not_put_off_by_a_watch_that_is_given_up_just_then() -> No
             async with asyncio.timeout(5):
                 await listed.wait()
 
-    play(story)
+    run_with_server(story)
 
 
 @pytest.mark.parametrize("ticks", range(6))
-def test_a_kind_that_was_installed_meanwhile_is_not_missing_to_a_newcomer(ticks: int) -> None:
+def test_kind_installed_meanwhile_is_not_missing_for_a_later_subscriber(ticks: int) -> None:
     async def story(api: MemoryApi, clock: VirtualClock) -> None:
         client, informers = Client(api), shared(api)
         readers = [Subscriptions(informers), Subscriptions(informers)]
@@ -197,31 +197,31 @@ def test_a_kind_that_was_installed_meanwhile_is_not_missing_to_a_newcomer(ticks:
             task.cancel()
         await asyncio.wait(running)
 
-    play(story)
+    run_with_server(story)
 
 
-def test_who_has_left_is_told_nothing_and_when_all_have_nothing_is_read() -> None:
+def test_informer_stops_after_its_last_subscriber() -> None:
     async def story(api: MemoryApi, clock: VirtualClock) -> None:
-        wire, client = Wire(api), Client(api)
+        wire, client = CountingApi(api), Client(api)
         informers = shared(wire)
         one, two = PodSubscriber(informers), PodSubscriber(informers)
         async with one.at_work():
             async with two.at_work():
                 pass
-            await client.create(POD, workload("a"))
+            await client.create(POD, shop_pod("a"))
             await asyncio.sleep(1)
             assert (one.heard, two.heard, wire.open.total()) == (["ADDED a"], [], 1)
         assert wire.open.total() == 0
-        await client.create(POD, workload("b"))
+        await client.create(POD, shop_pod("b"))
         three = PodSubscriber(informers)
-        assert three.pods is not one.pods, "what was known is let go of"
+        assert three.pods is not one.pods, "the cache was thrown away"
         async with three.at_work():
             assert (one.heard, sorted(three.heard)) == (["ADDED a"], ["ADDED a", "ADDED b"])
 
-    play(story)
+    run_with_server(story)
 
 
-def test_an_informer_that_breaks_breaks_everybody_who_reads_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failing_informer_fails_all_its_subscribers(monkeypatch: pytest.MonkeyPatch) -> None:
     async def broken(self: Informer[Pod]) -> None:
         await asyncio.sleep(1)
         raise RuntimeError("out of ideas")
@@ -233,10 +233,10 @@ def test_an_informer_that_breaks_breaks_everybody_who_reads_it(monkeypatch: pyte
         ends = await asyncio.gather(*(reader.run() for reader in readers), return_exceptions=True)
         assert all(isinstance(end, ExceptionGroup) for end in ends)
 
-    play(story)
+    run_with_server(story)
 
 
-def test_a_kind_that_is_not_installed_is_told_once_for_all(caplog: pytest.LogCaptureFixture) -> None:
+def test_missing_kind_is_logged_once_for_all_subscribers(caplog: pytest.LogCaptureFixture) -> None:
     async def story(api: MemoryApi, clock: VirtualClock) -> None:
         informers = shared(api)
         for _ in range(3):
@@ -251,11 +251,11 @@ def test_a_kind_that_is_not_installed_is_told_once_for_all(caplog: pytest.LogCap
 
     tasks: list[asyncio.Task[None]] = []
     with caplog.at_level(logging.INFO):
-        play(story)
-    assert [record.getMessage() for record in caplog.records] == ["kind not installed, so there are none"]
+        run_with_server(story)
+    assert [record.getMessage() for record in caplog.records] == ["kind not installed, assuming no objects"]
 
 
-def test_handlers_are_told_in_order_and_one_that_fails_is_the_last() -> None:
+def test_handlers_run_in_order_until_one_fails() -> None:
     async def story(api: MemoryApi, clock: VirtualClock) -> None:
         one = PodSubscriber(shared(api), after="after event")
 
@@ -263,24 +263,24 @@ def test_handlers_are_told_in_order_and_one_that_fails_is_the_last() -> None:
             raise ValueError("unreadable")
 
         one.reader.subscribe(POD, fail, lambda change: one.heard.append("never"))
-        await Client(api).create(POD, workload("a"))
+        await Client(api).create(POD, shop_pod("a"))
         async with one.at_work():
             assert one.heard == ["ADDED a", "after event"]
 
-    play(story)
+    run_with_server(story)
 
 
-def test_an_index_that_comes_later_knows_what_came_before() -> None:
+def test_index_added_later_has_earlier_objects() -> None:
     async def story(api: MemoryApi, clock: VirtualClock) -> None:
         client, informers = Client(api), shared(api)
-        await client.create(POD, workload("a"))
+        await client.create(POD, shop_pod("a"))
         one, two = PodSubscriber(informers), Subscriptions(informers)
         async with one.at_work():
             pods = two.subscribe(POD, indexes={"namespace": by_namespace})
-            await client.create(POD, workload("b"))
+            await client.create(POD, shop_pod("b"))
             await asyncio.sleep(1)
             assert [pod.metadata.name for pod in pods.find("namespace", "shop")] == ["a", "b"]
             with pytest.raises(ValueError, match="index namespace is another one"):
                 two.subscribe(POD, indexes={"namespace": lambda pod: ()})
 
-    play(story)
+    run_with_server(story)

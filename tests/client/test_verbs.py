@@ -1,4 +1,4 @@
-"""What each verb sends, and how each reply is read."""
+"""The client: the request of each verb, and how responses are decoded."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from restow.client.verbs import Client
 from restow.model.kinds import NODE, POD, POD_MIGRATION_JOB
 from restow.model.wire import WireError
 from restow.ports import JSON_PATCH, MERGE_PATCH, Gone, NotFound, Resource
-from tests.client.script import ScriptedApi, bookmark, error, event, page, pod
+from tests.client.scripted_api import ScriptedApi, bookmark, error, event, page, pod
 
 PODS = Resource("", "v1", "pods")
 
@@ -18,14 +18,14 @@ PODS = Resource("", "v1", "pods")
 @pytest.mark.parametrize(
     ("selector", "text"),
     [
-        pytest.param(None, None, id="none selects everything"),
-        pytest.param("", None, id="so does an empty text"),
-        pytest.param({}, None, id="and an empty mapping"),
-        pytest.param({"b": "2", "a": "1"}, "a=1,b=2", id="a mapping is equality, ordered"),
-        pytest.param("a in (b, c)", "a in (b, c)", id="a text is the server's own notation"),
+        pytest.param(None, None, id="None selects everything"),
+        pytest.param("", None, id="empty text"),
+        pytest.param({}, None, id="empty mapping"),
+        pytest.param({"b": "2", "a": "1"}, "a=1,b=2", id="mapping"),
+        pytest.param("a in (b, c)", "a in (b, c)", id="text is passed on"),
     ],
 )
-def test_selectors(selector: dict[str, str] | str | None, text: str | None) -> None:
+def test_selector_text(selector: dict[str, str] | str | None, text: str | None) -> None:
     assert selector_text(selector) == text
 
 
@@ -40,12 +40,12 @@ async def test_get_reads_typed() -> None:
     )
 
 
-async def test_get_document_keeps_what_no_type_knows() -> None:
+async def test_get_document_keeps_unknown_fields() -> None:
     api = ScriptedApi(pod("web", 7) | {"odd": {"x": 1}})
     assert (await Client(api).get_document(POD, "web", "shop"))["odd"] == {"x": 1}
 
 
-async def test_a_reply_of_the_wrong_form_names_the_field() -> None:
+async def test_response_of_the_wrong_type_names_the_field() -> None:
     api = ScriptedApi({"metadata": {"name": 3}})
     with pytest.raises(WireError, match=r"metadata\.name"):
         await Client(api).get(POD, "web", "shop")
@@ -59,14 +59,14 @@ async def test_list_reads_all_pages_at_one_version() -> None:
     assert [request.query for request in api.requests] == [asked, asked | {"continue": "t1"}]
 
 
-async def test_a_list_that_expires_half_way_is_read_again_in_one() -> None:
+async def test_expired_list_is_read_again_without_pages() -> None:
     gone = Gone.because(410, "Expired", "too old")
     api = ScriptedApi(page(pod("a", 1), version=9, token="t"), gone, page(pod("a", 1), pod("b", 2), version=12))
     listing = await Client(api).list(POD, limit=1)
     assert (len(listing.items), listing.resource_version, api.requests[2].query) == (2, "12", {})
 
 
-async def test_pages_leave_out_what_cannot_be_read() -> None:
+async def test_pages_leave_out_unreadable_objects() -> None:
     odd: list[Unreadable] = []
     api = ScriptedApi(page(pod("a", 1), {"metadata": {"name": "odd", "namespace": "shop"}, "spec": 3}, version=9))
     names = [item.metadata.name async for p in Client(api).pages(POD, unreadable=odd.append) for item in p.items or ()]
@@ -85,13 +85,13 @@ async def test_watch_decodes_events_and_raises_errors() -> None:
     assert api.requests[0].query == {"resourceVersion": "2", "allowWatchBookmarks": "true", "timeoutSeconds": "300"}
 
 
-async def test_an_error_event_without_a_status_is_still_an_error() -> None:
+async def test_error_event_without_a_status_is_an_error() -> None:
     api = ScriptedApi(streams=[[event("ERROR", {"oops": 1})]])
     with pytest.raises(Exception, match="oops"):
         [item async for item in Client(api).watch(POD)]
 
 
-async def test_create_completes_the_document() -> None:
+async def test_create_adds_kind_and_api_version() -> None:
     api = ScriptedApi(pod("a", 1))
     await Client(api, manager="me").create(POD, {"metadata": {"name": "a", "namespace": "shop"}}, dry_run=True)
     assert (api.body["kind"], api.body["apiVersion"], api.requests[0].namespace) == ("Pod", "v1", "shop")
@@ -118,7 +118,7 @@ async def test_create_completes_the_document() -> None:
         ),
     ],
 )
-async def test_patch_guarded_by_version(
+async def test_patch_carries_the_resource_version(
     type_: str,
     patch: dict[str, dict[str, dict[str, str]]] | list[dict[str, str]],
     sent: dict[str, dict[str, dict[str, str] | str]] | list[dict[str, str]],
@@ -128,7 +128,7 @@ async def test_patch_guarded_by_version(
     assert (api.body, api.requests[0].content_type, api.requests[0].subresource) == (sent, type_, "status")
 
 
-async def test_replace_puts_the_document_back() -> None:
+async def test_replace_sends_the_whole_document() -> None:
     api = ScriptedApi({"metadata": {"name": "n1", "resourceVersion": "9"}})
     await Client(api).replace(NODE, {"metadata": {"name": "n1", "resourceVersion": "8"}, "odd": 1})
     assert (api.requests[0].verb, api.requests[0].namespace, api.body["odd"]) == ("replace", None, 1)
@@ -141,7 +141,7 @@ async def test_delete_sends_its_preconditions() -> None:
     assert api.body == {"apiVersion": "v1", "kind": "DeleteOptions"} | options
 
 
-async def test_bind_names_the_very_pod_and_takes_a_status_for_an_answer() -> None:
+async def test_bind_carries_uid_and_annotations_and_accepts_a_status() -> None:
     api = ScriptedApi({"kind": "Status", "status": "Success", "code": 201})
     await Client(api).bind("shop", "web", uid="u1", node="n1", annotations={"a": "b"})
     meta = {"name": "web", "namespace": "shop", "uid": "u1", "annotations": {"a": "b"}}
@@ -156,13 +156,13 @@ async def test_evict_carries_the_uid() -> None:
     assert (api.requests[0].subresource, api.requests[0].query["dryRun"]) == ("eviction", "All")
 
 
-async def test_refusals_are_raised_as_they_are() -> None:
+async def test_refusal_is_raised() -> None:
     api = ScriptedApi(NotFound.because(404, "NotFound", "no such pod"))
     with pytest.raises(NotFound, match="no such pod"):
         await Client(api).get(POD, "web", "shop")
 
 
-async def test_bookmarks_need_none_of_what_objects_of_their_kind_must_have() -> None:
+async def test_bookmark_needs_no_spec() -> None:
     api = ScriptedApi(streams=[[bookmark(7)]])
-    [seen] = [one async for one in Client(api).watch(POD_MIGRATION_JOB)]
+    [seen] = [event async for event in Client(api).watch(POD_MIGRATION_JOB)]
     assert (seen.type, seen.object.metadata.resource_version) == ("BOOKMARK", "7")

@@ -14,14 +14,14 @@ async def drain(queue: WorkQueue[str]) -> list[str]:
     return [await queue.get() for _ in range(len(queue))]
 
 
-async def test_a_key_waits_once_and_order_is_kept() -> None:
+async def test_key_is_queued_once_in_order() -> None:
     queue: WorkQueue[str] = WorkQueue()
     for key in "abacb":
         queue.add(key)
     assert await drain(queue) == ["a", "b", "c"]
 
 
-async def test_a_key_that_is_being_worked_on_comes_back_only_when_done() -> None:
+async def test_key_added_while_processing_comes_back_after_done() -> None:
     queue: WorkQueue[str] = WorkQueue()
     queue.add("a")
     async with queue.next() as key:
@@ -31,7 +31,7 @@ async def test_a_key_that_is_being_worked_on_comes_back_only_when_done() -> None
     assert await drain(queue) == ["a"]
 
 
-async def test_the_key_is_done_even_if_its_work_fails() -> None:
+async def test_key_is_done_if_its_work_fails() -> None:
     queue: WorkQueue[str] = WorkQueue()
     queue.add("a")
     with pytest.raises(ZeroDivisionError):
@@ -41,7 +41,7 @@ async def test_the_key_is_done_even_if_its_work_fails() -> None:
     assert await drain(queue) == ["a"]
 
 
-def test_delays_keep_the_earliest() -> None:
+def test_earliest_delay_wins() -> None:
     async def story() -> list[tuple[float, str]]:
         loop = asyncio.get_running_loop()
         queue: WorkQueue[str] = WorkQueue()
@@ -59,7 +59,7 @@ def test_delays_keep_the_earliest() -> None:
     assert run_virtual(story()) == [(0.0, "now"), (2.0, "twice"), (9.0, "late")]
 
 
-def test_failures_wait_longer_and_longer_until_forgotten() -> None:
+def test_retry_delay_grows_until_forget() -> None:
     async def story() -> list[float]:
         queue: WorkQueue[str] = WorkQueue(base=1, cap=5)
         delays = [queue.retry("a") for _ in range(5)]
@@ -70,7 +70,7 @@ def test_failures_wait_longer_and_longer_until_forgotten() -> None:
     assert run_virtual(story()) == [1, 2, 4, 5, 5, 1]
 
 
-async def test_a_closed_queue_hands_out_what_it_has_and_then_sends_workers_home() -> None:
+async def test_closed_queue_is_drained_and_then_raises() -> None:
     queue: WorkQueue[str] = WorkQueue()
     workers = [asyncio.create_task(queue.get()) for _ in range(3)]
     await asyncio.sleep(0)
@@ -82,7 +82,7 @@ async def test_a_closed_queue_hands_out_what_it_has_and_then_sends_workers_home(
     assert [r if isinstance(r, str) else type(r) for r in results] == ["a", QueueClosed, QueueClosed]
 
 
-async def test_a_cancelled_worker_loses_no_key() -> None:
+async def test_cancelled_worker_loses_no_key() -> None:
     queue: WorkQueue[str] = WorkQueue()
     worker = asyncio.create_task(queue.get())
     await asyncio.sleep(0)

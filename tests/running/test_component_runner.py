@@ -23,8 +23,8 @@ from restow.running.component_runner import (
 )
 from restow.running.configuration import Configuration
 from restow.sim.loop import VirtualClock
-from tests.client.test_election import Cut
-from tests.sim.stage import virtual
+from tests.client.test_leader_election import UnreliableApi
+from tests.sim.simulated_cluster import on_virtual_time
 
 
 class Worker:
@@ -86,7 +86,7 @@ def runner_without_election(component: WorkerComponent, **scheduler: Any) -> Com
     return ComponentRunner(component, SharedDependencies(api, clock, Random(1), None), configured(**scheduler))
 
 
-@virtual
+@on_virtual_time
 async def test_state_is_starting_then_running() -> None:
     runner = runner_without_election(WorkerComponent())
     running = asyncio.create_task(runner.run())
@@ -109,7 +109,7 @@ async def test_state_is_starting_then_running() -> None:
 def test_new_configuration_reconfigures_or_rebuilds_the_controller(is_reconfigurable: bool, log: list[str]) -> None:
     component = WorkerComponent(is_reconfigurable)
 
-    @virtual
+    @on_virtual_time
     async def story() -> None:
         runner = runner_without_election(component, a=1)
         running = asyncio.create_task(runner.run())
@@ -127,7 +127,7 @@ def test_new_configuration_reconfigures_or_rebuilds_the_controller(is_reconfigur
     story()
 
 
-@virtual
+@on_virtual_time
 async def test_first_controller_is_built_with_the_newest_configuration() -> None:
     component = WorkerComponent()
     runner = runner_without_election(component, a=1)
@@ -139,7 +139,7 @@ async def test_first_controller_is_built_with_the_newest_configuration() -> None
     await asyncio.wait([running])
 
 
-@virtual
+@on_virtual_time
 async def test_failing_component_stops_the_others_and_is_named() -> None:
     healthy, failing = WorkerComponent(), WorkerComponent()
     with pytest.raises(ComponentFailed, match="component worker stopped: out of ideas"):
@@ -156,11 +156,11 @@ def test_root_cause_is_the_innermost_error(error: BaseException | None, text: st
     assert root_cause(error) == text
 
 
-@virtual
+@on_virtual_time
 async def test_lease_lost_stops_the_controller_and_the_other_process_takes_over() -> None:
     clock = VirtualClock()
     api = MemoryApi(clock, Random(1))
-    cuts = [Cut(api), Cut(api)]
+    cuts = [UnreliableApi(api), UnreliableApi(api)]
     components = [WorkerComponent(), WorkerComponent()]
 
     def candidate(number: int) -> ComponentRunner:

@@ -14,8 +14,8 @@ from restow.running.component_runner import Component, ComponentRunner, SharedDe
 from restow.running.components import COMPONENTS
 from restow.running.configuration import Configuration
 from restow.sim.loop import VirtualClock
-from tests.client.wire import Wire
-from tests.sim.stage import virtual
+from tests.client.counting_api import CountingApi
+from tests.sim.simulated_cluster import on_virtual_time
 
 
 def component(name: str) -> Component:
@@ -30,10 +30,10 @@ def component(name: str) -> Component:
     ids=["all components", "two components", "a component that reads no pods", "no component"],
 )
 def test_each_kind_is_watched_at_most_once(names: tuple[str, ...], pods: int) -> None:
-    @virtual
+    @on_virtual_time
     async def story() -> None:
         clock = VirtualClock()
-        wire = Wire(MemoryApi(clock, Random(1)))
+        wire = CountingApi(MemoryApi(clock, Random(1)))
         shared = SharedDependencies(wire, clock, Random(1), None)
         runners = [ComponentRunner(component(name), shared, Configuration()) for name in names]
         running = [asyncio.create_task(runner.run()) for runner in runners]
@@ -48,10 +48,10 @@ def test_each_kind_is_watched_at_most_once(names: tuple[str, ...], pods: int) ->
     story()
 
 
-@virtual
+@on_virtual_time
 async def test_rebuilt_component_leaves_the_others_running() -> None:
     clock = VirtualClock()
-    wire = Wire(MemoryApi(clock, Random(1)))
+    wire = CountingApi(MemoryApi(clock, Random(1)))
     shared = SharedDependencies(wire, clock, Random(1), None)
     runners = [ComponentRunner(component(name), shared, Configuration()) for name in COMPONENTS]
     running = [asyncio.create_task(runner.run()) for runner in runners]

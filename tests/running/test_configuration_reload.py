@@ -8,7 +8,7 @@ from typing import Any
 
 from restow.running.configuration import Configuration
 from restow.running.configuration_file import ConfigurationFile
-from tests.sim.stage import virtual
+from tests.sim.simulated_cluster import on_virtual_time
 
 
 class Recorder:
@@ -21,7 +21,7 @@ class Recorder:
         self.received.append(configuration.migration)
 
 
-@virtual
+@on_virtual_time
 async def test_valid_change_reaches_every_user_once_and_invalid_ones_none(tmp_path: Path) -> None:
     path, users = tmp_path / "c.yaml", [Recorder(), Recorder()]
     path.write_text("migration: {evictBurst: 1}\n")

@@ -14,7 +14,7 @@ from restow.running.component_runner import ComponentDependencies
 from restow.running.components import COMPONENTS
 from restow.running.configuration import Configuration
 from tests.control.migrations.migration_cluster import cluster_with_stub_scheduler
-from tests.sim.stage import pass_time, pod, running, virtual
+from tests.sim.simulated_cluster import pass_time, pod, running_component, on_virtual_time
 
 FREE = {
     "schedulerNames": ["default-scheduler"],
@@ -24,14 +24,14 @@ FREE = {
 OFF, ON = Configuration(migration={**FREE, "enabled": False}), Configuration(migration=FREE)
 
 
-@virtual
+@on_virtual_time
 async def test_reconfigured_controller_starts_jobs_once_it_is_enabled() -> None:
     async with cluster_with_stub_scheduler() as it:
         component, rng = COMPONENTS["migrations"](CollectorRegistry(), "restow-system"), random.Random(1)
         controller = component.build(
             ComponentDependencies(it.api, it.clock, rng, SharedInformers(Client(it.api), rng)), OFF
         )
-        async with running(controller):
+        async with running_component(controller):
             await it.move((await it.start())[0])
             await pass_time(20)
             assert await it.told() == (None, None, None)
@@ -52,7 +52,7 @@ CARELESS = Configuration(migration=FREE, scheduler=NO_PORTS)
         pytest.param(CARELESS, CARELESS, "Succeed", id="profile that ignores ports from the start"),
     ],
 )
-@virtual
+@on_virtual_time
 async def test_seats_are_checked_with_the_filters_of_the_current_profile(
     first: Configuration, then: Configuration, phase: str
 ) -> None:
@@ -62,7 +62,7 @@ async def test_seats_are_checked_with_the_filters_of_the_current_profile(
         controller = component.build(
             ComponentDependencies(it.api, it.clock, rng, SharedInformers(Client(it.api), rng)), first
         )
-        async with running(controller):
+        async with running_component(controller):
             [old] = await it.start(1, containers=PORT)
             it.seats.places = min({"n1", "n2", "n3"} - {old.spec.node_name})
             await it.create(kinds.POD, pod("loud", app="loud", nodeName=it.seats.places, containers=PORT))

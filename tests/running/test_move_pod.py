@@ -13,7 +13,7 @@ from restow.model.kinds import POD, POD_MIGRATION_JOB
 from restow.ports import Api, ApiError, Forbidden, OutcomeUnknown, Request, Response
 from restow.running.move_pod import JobDeleted, JobNotReadable, MoveRequest, MoveResult, move_pod
 from tests.control.stage import Answering, world
-from tests.sim.stage import Stage, pass_time, pod, virtual
+from tests.sim.simulated_cluster import SimulatedCluster, pass_time, pod, on_virtual_time
 
 LOST = OutcomeUnknown.because(503, "ServiceUnavailable", "cut off")
 WAITING = "waiting for the API server: cut off"
@@ -37,7 +37,7 @@ def start_move(api: Api, reports: Reports) -> asyncio.Task[MoveResult]:
     return asyncio.create_task(move_pod(Client(api), random.Random(1), WEB, reports))
 
 
-async def finish_job(it: Stage, reports: Reports) -> None:
+async def finish_job(it: SimulatedCluster, reports: Reports) -> None:
     """Mark the one job that exists as succeeded."""
     [job] = (await it.client.list(POD_MIGRATION_JOB)).items
     assert reports.jobs == {job.metadata.name}
@@ -45,7 +45,7 @@ async def finish_job(it: Stage, reports: Reports) -> None:
     await it.client.patch(POD_MIGRATION_JOB, job.metadata.name, {"status": status}, subresource="status")
 
 
-@virtual
+@on_virtual_time
 async def test_job_without_a_controller_is_reported_and_deleting_it_ends_the_move() -> None:
     reports = Reports()
     async with world(nodes=1) as it:
@@ -66,7 +66,7 @@ def creates(request: Request) -> bool:
     return (request.verb, request.resource.plural) == ("create", "podmigrationjobs")
 
 
-@virtual
+@on_virtual_time
 async def test_failing_create_is_retried_under_the_same_name() -> None:
     reports = Reports()
     async with world(nodes=1) as it:
@@ -98,7 +98,7 @@ class LosesFirstAnswer:
         return response
 
 
-@virtual
+@on_virtual_time
 async def test_create_whose_answer_is_lost_makes_one_job() -> None:
     reports = Reports()
     async with world(nodes=1) as it:
@@ -129,7 +129,7 @@ class HidesJobs:
 
 
 async def move_with_hidden_job(
-    it: Stage, reports: Reports, error: ApiError
+    it: SimulatedCluster, reports: Reports, error: ApiError
 ) -> tuple[HidesJobs, asyncio.Task[MoveResult]]:
     """A move whose job becomes unreadable and then Running."""
     await it.create(POD, pod("web", nodeName="n1"))
@@ -144,7 +144,7 @@ async def move_with_hidden_job(
     return api, task
 
 
-@virtual
+@on_virtual_time
 async def test_unreadable_job_is_read_again_until_it_can_be() -> None:
     reports = Reports()
     async with world(nodes=1) as it:
@@ -157,7 +157,7 @@ async def test_unreadable_job_is_read_again_until_it_can_be() -> None:
         assert (await task).succeeded
 
 
-@virtual
+@on_virtual_time
 async def test_forbidden_read_ends_with_how_to_follow_the_job() -> None:
     reports = Reports()
     async with world(nodes=1) as it:
@@ -167,7 +167,7 @@ async def test_forbidden_read_ends_with_how_to_follow_the_job() -> None:
             await task
 
 
-@virtual
+@on_virtual_time
 async def test_job_is_watched_and_not_polled() -> None:
     reports, requests = Reports(), list[Request]()
 
@@ -203,7 +203,7 @@ NOT_ADMITTED = {"type": "Admitted", "status": "False", "reason": "Budget"}
         pytest.param("Failed", [], False, True, id="refused, deletion forbidden: kept"),
     ],
 )
-@virtual
+@on_virtual_time
 async def test_job_that_was_never_admitted_is_deleted(
     phase: str, conditions: list[dict[str, str]], deletable: bool, is_kept: bool
 ) -> None:

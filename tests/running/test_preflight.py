@@ -20,7 +20,7 @@ from restow.ports import Forbidden, NotFound, NotKubernetes, OutcomeUnknown, Una
 from restow.running import preflight
 from restow.running.preflight import CannotRun, ensure_namespace, missing_kinds, wait_for_api_server
 from restow.running.process import Process, ProcessOptions
-from tests.client.script import ScriptedApi
+from tests.client.scripted_api import ScriptedApi
 
 FLAGS: dict[str, Any] = {
     "embedded": False,

@@ -13,7 +13,7 @@ from restow.running.component_runner import ComponentDependencies
 from restow.running.components import COMPONENTS
 from restow.running.configuration import Configuration
 from restow.sim.loop import VirtualClock
-from tests.sim.stage import virtual
+from tests.sim.simulated_cluster import on_virtual_time
 
 SMALLER = Configuration(queues={"maxGuaranteed": 10})
 
@@ -29,7 +29,7 @@ def test_relevant_configuration_has_queues_and_migration_only() -> None:
     )
 
 
-@virtual
+@on_virtual_time
 async def test_reconfigured_without_a_restart() -> None:
     clock = VirtualClock()
     component = COMPONENTS["queues"](CollectorRegistry(), "restow-system")

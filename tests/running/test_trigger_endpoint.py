@@ -25,7 +25,7 @@ from restow.running.components import DeschedulerComponent
 from restow.running.configuration import Configuration
 from restow.running.trigger_endpoint import TriggerEndpoint
 from tests.control.descheduler.descheduler_fixture import scattered
-from tests.sim.stage import pass_time, virtual
+from tests.sim.simulated_cluster import pass_time, on_virtual_time
 
 SCHEDULER = {"schedulerNames": ["restow", "default-scheduler"]}
 
@@ -112,7 +112,7 @@ async def endpoint(
         await asyncio.gather(running, return_exceptions=True)
 
 
-@virtual
+@on_virtual_time
 async def test_user_that_may_create_jobs_may_run_a_profile() -> None:
     async with scattered() as it, endpoint(it) as (trigger, reviews, _):
         answer = await trigger.handle(PostedRequest("secret", {"dryRun": "true"}))
@@ -146,7 +146,7 @@ async def test_user_that_may_create_jobs_may_run_a_profile() -> None:
         ),
     ],
 )
-@virtual
+@on_virtual_time
 async def test_refused_request_creates_no_job(
     token: str, query: dict[str, str], allowed: bool, status: int, message: str
 ) -> None:
@@ -157,7 +157,7 @@ async def test_refused_request_creates_no_job(
 
 
 @pytest.mark.parametrize(("seconds", "status"), [(590, 200), (610, 401)], ids=["just before expiry", "expired"])
-@virtual
+@on_virtual_time
 async def test_token_is_accepted_until_it_expires(seconds: float, status: int) -> None:
     """With the TokenReviews of the embedded cluster."""
     async with scattered() as it, endpoint(it) as (_, _, runner):
@@ -169,7 +169,7 @@ async def test_token_is_accepted_until_it_expires(seconds: float, status: int) -
 
 
 @pytest.mark.parametrize("jobs", [0, 2], ids=lambda count: f"after {count} jobs")
-@virtual
+@on_virtual_time
 async def test_process_killed_during_a_run_does_not_block_the_next_run(jobs: int) -> None:
     async with scattered() as it:
         async with endpoint(it, api=HangsAfterJobs(it.api, jobs)) as (trigger, *_):
@@ -185,7 +185,7 @@ async def test_process_killed_during_a_run_does_not_block_the_next_run(jobs: int
             assert (answer.status, len(answer.document["jobs"])) == (200, 4 - jobs)
 
 
-@virtual
+@on_virtual_time
 async def test_run_ends_when_its_descheduler_is_rebuilt_and_the_next_waits_for_its_jobs() -> None:
     """A new configuration during a run: the run with the old one must not continue beside the new descheduler."""
     async with scattered(migrating=False) as it, endpoint(it, api=HangsAfterJobs(it.api, 2)) as (trigger, _, runner):
@@ -200,7 +200,7 @@ async def test_run_ends_when_its_descheduler_is_rebuilt_and_the_next_waits_for_i
         assert answer.status == 409 and "is under way: 2 of its 2 jobs have not ended" in answer.document["message"]
 
 
-@virtual
+@on_virtual_time
 async def test_lease_lost_during_a_run_creates_no_more_jobs() -> None:
     async with (
         scattered(migrating=False) as it,
@@ -221,7 +221,7 @@ async def test_lease_lost_during_a_run_creates_no_more_jobs() -> None:
 
 
 @pytest.mark.parametrize("down", ["tokenreviews", "subjectaccessreviews"])
-@virtual
+@on_virtual_time
 async def test_failing_review_refuses_the_request(down: str) -> None:
     async with scattered() as it, endpoint(it) as (trigger, reviews, _):
         reviews.down = down
@@ -230,7 +230,7 @@ async def test_failing_review_refuses_the_request(down: str) -> None:
         assert await it.jobs() == []
 
 
-@virtual
+@on_virtual_time
 async def test_descheduler_that_does_not_run_answers_503() -> None:
     async with scattered() as it:
         component = DeschedulerComponent(CollectorRegistry(), "restow-system")

@@ -1,1 +1,1 @@
-"""What is written once over the Api port: typed verbs, informers, work queue, leader election, event recording."""
+"""The Kubernetes client over the Api port: typed verbs, informers, work queue, leader election, event recorder."""

@@ -1,9 +1,10 @@
-"""What an informer knows: the objects of one kind, their indexes, and the rules by which news may change them.
+"""The cache of an informer: the objects of one kind with their indexes, and the rules by which lists and events change
+it.
 
-In go listings and watch events, out come the changes they really made. The cache never goes back in time: news that are
-older than what it holds, that speak of an object known to be deleted, or that an earlier listing already settled are
-ignored. Versions are compared as numbers, which Kubernetes guarantees for its own API server; versions that are
-not numbers cannot be compared and are taken as newer.
+Takes lists and watch events, returns the changes that they really made. The cache never goes back in time: an event is
+ignored if it is older than the cached object, if the object is known to be deleted since, or if a list is newer.
+Versions are compared as numbers, which Kubernetes guarantees for its own API server; versions that are not numbers
+cannot be compared and count as newer.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ IndexFunction = Callable[[T], Iterable[str]]
 
 
 class Change(msgspec.Struct, Generic[T], frozen=True):
-    """What became of one object: `object` as it is now (as last seen, if DELETED) and `old` as it was before."""
+    """A change of one object: `object` is the present form (the last known one if DELETED), `old` the one before."""
 
     type: ChangeType
     object: T
@@ -41,12 +42,12 @@ def by_namespace(item: Object) -> Iterable[str]:
 
 
 def by_node(pod: Pod) -> Iterable[str]:
-    """The node a pod is bound to; the empty name holds those that are not."""
+    """The node of a pod; the empty name for pods that are not bound."""
     return (pod.spec.node_name or "",)
 
 
 def is_older(version: str | None, than: str | None, *, or_same: bool = False) -> bool:
-    """Whether one resourceVersion certainly precedes another."""
+    """Whether `version` is certainly older than `than`; False if they cannot be compared."""
     if version is None or than is None:
         return False
     if or_same and version == than:
@@ -56,7 +57,7 @@ def is_older(version: str | None, than: str | None, *, or_same: bool = False) ->
 
 
 class Cache(Generic[T]):
-    """Objects by (namespace, name) and by any number of indexes; see the module for when news are believed."""
+    """Objects by (namespace, name) and by any number of indexes. The module describes which events are ignored."""
 
     def __init__(self, indexes: Mapping[str, IndexFunction[T]] | None = None) -> None:
         self.version: str | None = None
@@ -64,7 +65,9 @@ class Cache(Generic[T]):
         self._functions: dict[str, IndexFunction[T]] = dict(indexes or {})
         self._indexes: dict[str, dict[str, dict[Key, None]]] = {name: {} for name in self._functions}
         self._deleted: OrderedDict[str, str | None] = OrderedDict()
+        """Versions at which objects were deleted, by UID; the oldest are forgotten."""
         self._listed: str | None = None
+        """The version of the last list."""
 
     # ---- reading
 
@@ -81,27 +84,27 @@ class Cache(Generic[T]):
         return self._objects.get(key)
 
     def find(self, index: str, value: str) -> list[T]:
-        """The objects that an index files under a value, in the order in which they came to be there."""
+        """The objects that an index has under a value, in the order in which they were added to it."""
         return [self._objects[key] for key in self._indexes[index].get(value, ())]
 
     def index(self, name: str, function: IndexFunction[T]) -> None:
-        """File everything, also what is there already, under what `function` says of it."""
+        """Add an index over all objects, present and future; `function` returns the values for an object."""
         if self._functions.setdefault(name, function) is not function:
             raise ValueError(f"index {name} is another one")
         if name not in self._indexes:
             entries = self._indexes[name] = {}
             for key, item in self._objects.items():
-                _file(entries, key, function(item))
+                _add_to_index(entries, key, function(item))
 
-    # ---- news
+    # ---- changing
 
     def replace(
         self, items: Iterable[T], version: str | None, *, keep: Collection[Key] = (), reset: bool = False
     ) -> list[Change[T]]:
-        """Make the cache what a listing says it is; `keep` names listed objects whose present form is unreadable.
+        """Make the cache equal to a list; `keep` has the keys of listed objects that could not be decoded.
 
-        What the cache holds in a newer version than the listing's stays, listed or not; except with `reset`, when the
-        server's own history started anew and what was seen before means nothing.
+        Objects that are cached in a version newer than the list stay, listed or not. With `reset` they do not: the
+        history of the server started anew, and versions from before mean nothing.
         """
         if reset:
             self.version = self._listed = None
@@ -113,24 +116,28 @@ class Cache(Generic[T]):
             if not is_older(version, self._deleted.get(item.metadata.uid)):
                 changes += self._put(item, reset=reset)
         for key in [key for key in self._objects if key not in listed]:
-            gone = self._objects[key]
-            if reset or not is_older(version, gone.metadata.resource_version):
-                changes.append(self._remove(key, gone, version))
+            vanished = self._objects[key]
+            # A cached object that is newer than the list was created after the list began.
+            if reset or not is_older(version, vanished.metadata.resource_version):
+                changes.append(self._remove(key, vanished, version))
         self._listed = version
         self.advance(version)
         return changes
 
     def apply(self, event: WatchEvent[T]) -> list[Change[T]]:
-        """What a watch event changes: nothing if it is old news, two things if a namesake took an object's place."""
+        """The changes by a watch event: none if it is outdated, two if another object has taken the name of a cached
+        one."""
         meta = event.object.metadata
-        old_news = is_older(meta.resource_version, self._listed, or_same=True)
+        is_outdated = is_older(meta.resource_version, self._listed, or_same=True)
         self.advance(meta.resource_version)
         if event.type == "BOOKMARK":
             return []
         if event.type == "DELETED":
             return self._delete(event.object)
-        left = self._deleted.get(meta.uid)
-        return [] if old_news or is_older(meta.resource_version, left, or_same=True) else self._put(event.object)
+        deleted_at = self._deleted.get(meta.uid)
+        if is_outdated or is_older(meta.resource_version, deleted_at, or_same=True):
+            return []
+        return self._put(event.object)
 
     def advance(self, version: str | None) -> None:
         """Note that everything up to `version` has been seen."""
@@ -158,7 +165,7 @@ class Cache(Generic[T]):
 
     def _delete(self, item: T) -> list[Change[T]]:
         version = item.metadata.resource_version
-        self._bury(item.metadata.uid, version)
+        self._note_deletion(item.metadata.uid, version)
         key = key_of(item)
         old = self._objects.get(key)
         if old is None or is_older(version, old.metadata.resource_version):
@@ -169,11 +176,12 @@ class Cache(Generic[T]):
     def _remove(self, key: Key, old: T, version: str | None) -> Change[T]:
         del self._objects[key]
         self._unindex(key, old)
-        self._bury(old.metadata.uid, version)
+        self._note_deletion(old.metadata.uid, version)
         return Change("DELETED", old, old)
 
-    def _bury(self, uid: str | None, version: str | None) -> None:
-        """Remember at which version an object left. It may come back later: into a selection, if not into being."""
+    def _note_deletion(self, uid: str | None, version: str | None) -> None:
+        """Remember at which version an object was deleted, or left the selection. It may enter the selection again
+        later."""
         if not uid or is_older(version, self._deleted.get(uid)):
             return
         self._deleted[uid] = version
@@ -186,7 +194,7 @@ class Cache(Generic[T]):
         if old is not None:
             self._unindex(key, old)
         for name, function in self._functions.items():
-            _file(self._indexes[name], key, function(item))
+            _add_to_index(self._indexes[name], key, function(item))
 
     def _unindex(self, key: Key, old: T) -> None:
         for name, function in self._functions.items():
@@ -200,6 +208,6 @@ class Cache(Generic[T]):
                     del index[value]
 
 
-def _file(index: dict[str, dict[Key, None]], key: Key, values: Iterable[str]) -> None:
+def _add_to_index(index: dict[str, dict[Key, None]], key: Key, values: Iterable[str]) -> None:
     for value in values:
         index.setdefault(value, {})[key] = None

@@ -1,8 +1,8 @@
-"""Learning from events: one object that cannot be read must not stop the news of all others.
+"""Calls handlers with changes so that one broken object does not stop all others.
 
-Goes in: a change, and who makes something of it. What that raises is told once about each object, however often the
-object changes, until it can be read again. While somebody decides (`held`) news waits, so that a decision is about one
-state of the cluster.
+Users can write anything into objects, and a handler may raise on it. The exception is logged once for each object,
+until a change of the object is handled again. While `paused`, changes wait, so that a decision sees one state of the
+cluster.
 """
 
 from __future__ import annotations
@@ -22,49 +22,49 @@ Handler = Callable[[Change[Any]], None]
 
 class ChangeDispatcher:
     def __init__(self) -> None:
-        self._unread: set[str] = set()
-        self._holders = 0
+        self._failing: set[str] = set()
+        self._pauses = 0
         self._waiting: deque[tuple[Handler, Change[Any]]] = deque()
 
     @property
     def has_delivered_all(self) -> bool:
-        """Whether no news waits."""
+        """Whether no change waits."""
         return not self._waiting
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """News waits until this ends."""
-        self._holders += 1
+        """Let changes wait until the context ends. Contexts may be nested."""
+        self._pauses += 1
         try:
             yield
         finally:
-            self._holders -= 1
-            while self._waiting and not self._holders:
-                self._learn(*self._waiting.popleft())
+            self._pauses -= 1
+            while self._waiting and not self._pauses:
+                self._call(*self._waiting.popleft())
 
     def dispatch(self, handler: Handler, change: Change[Any]) -> None:
-        if self._holders:
+        if self._pauses:
             self._waiting.append((handler, change))
         else:
-            self._learn(handler, change)
+            self._call(handler, change)
 
-    def _learn(self, handler: Handler, change: Change[Any]) -> None:
+    def _call(self, handler: Handler, change: Change[Any]) -> None:
         meta = change.object.metadata
         try:
             handler(change)
-        except Exception as error:  # whatever somebody may write into an object
-            if meta.uid not in self._unread:
-                self._unread.add(meta.uid)
+        except Exception as error:  # any exception: objects contain whatever users write
+            if meta.uid not in self._failing:
+                self._failing.add(meta.uid)
                 facts = {"namespace": meta.namespace, "object": meta.name, "err": f"{type(error).__name__}: {error}"}
                 log.error("object cannot be read", extra=facts)
         else:
-            self._unread.discard(meta.uid)
+            self._failing.discard(meta.uid)
         if change.type == "DELETED":
-            self._unread.discard(meta.uid)
+            self._failing.discard(meta.uid)
 
 
 def upsert_or_delete(change: Change[Any], put: Callable[[Any], object], drop: Callable[[Any], object]) -> None:
-    """Hand an object to whoever keeps it, or to whoever lets go of it."""
+    """Pass the object to `put`, or to `drop` if it was deleted."""
     if change.type == "DELETED":
         drop(change.object)
     else:

@@ -1,7 +1,7 @@
-"""Creating things whose names say which they are: whoever creates one twice has it once.
+"""Creates an object exactly once, although the answer to a create may be lost.
 
-Goes in: a document with a name. Comes out: the object. Where nobody knows whether an attempt took effect, one more is
-made, and what is there by then is what was made.
+For objects whose name identifies them, so that an object of that name is the one that was meant. If the outcome of a
+try is unknown, it is tried again; AlreadyExists then means that the first try took effect.
 """
 
 from __future__ import annotations
@@ -18,40 +18,42 @@ from restow.ports import AlreadyExists, ApiError, NotFound, OutcomeUnknown, TooM
 
 T = TypeVar("T")
 
-TRIES: Final = 3
-PAUSE: Final = 1.0
-"""Seconds between two of them."""
+MAX_TRIES: Final = 3
+RETRY_SECONDS: Final = 1.0
+"""Seconds between two tries."""
 
 
 async def create_once(
-    client: Client, kind: Kind[T], document: Mapping[str, Any], *, tries: int | None = TRIES, adopt: bool = True
+    client: Client, kind: Kind[T], document: Mapping[str, Any], *, tries: int | None = MAX_TRIES, adopt: bool = True
 ) -> T:
-    """Create an object; one that was there before is the same one, or AlreadyExists where it is not to be adopted.
-    Without `tries` it goes on until it is known. Raises ApiError; OutcomeUnknown where it may be there or not."""
-    doubt: OutcomeUnknown | None = None
+    """Create an object and return it. With `adopt`, an existing object of the name is returned, else raises
+    AlreadyExists. With `tries` None, tries until the outcome is known. Raises ApiError; OutcomeUnknown if the object
+    may exist."""
+    unknown: OutcomeUnknown | None = None
     for attempt in count(1):
         problem: ApiError
         try:
-            return await _created(client, kind, document, adopt=adopt or doubt is not None)
+            return await _create_or_get(client, kind, document, adopt=adopt or unknown is not None)
         except OutcomeUnknown as error:
-            doubt = problem = error
+            unknown = problem = error
         except TooManyRequests:
-            if doubt is None:
+            # Nothing was written by this try. But after an unknown outcome, an earlier one may have been.
+            if unknown is None:
                 raise
-            problem = doubt
-        except _JustGone as error:
+            problem = unknown
+        except _JustDeleted as error:
             problem = error
         if attempt == tries:
             raise problem
-        await asyncio.sleep(PAUSE)
+        await asyncio.sleep(RETRY_SECONDS)
     raise AssertionError("the last attempt returns or raises")
 
 
-class _JustGone(AlreadyExists):
-    """It was there, and is not any more."""
+class _JustDeleted(AlreadyExists):
+    """The object existed at the create, and not any more at the read."""
 
 
-async def _created(client: Client, kind: Kind[T], document: Mapping[str, Any], *, adopt: bool) -> T:
+async def _create_or_get(client: Client, kind: Kind[T], document: Mapping[str, Any], *, adopt: bool) -> T:
     try:
         return await client.create(kind, document)
     except AlreadyExists as error:
@@ -60,4 +62,4 @@ async def _created(client: Client, kind: Kind[T], document: Mapping[str, Any], *
         meta = document["metadata"]
         with suppress(NotFound):
             return await client.get(kind, meta["name"], meta.get("namespace"))
-        raise _JustGone(error.status) from error
+        raise _JustDeleted(error.status) from error

@@ -1,15 +1,15 @@
-"""Recording Kubernetes Events (core/v1): what happened to an object, for `kubectl describe` and for people.
+"""The event recorder: writes Kubernetes Events (core/v1), as client-go's, for `kubectl describe`.
 
-In go an object reference, a reason and a message; out go Event objects, best effort, never in the way of the work:
+Takes an object reference, a reason and a message. Events are best effort and never delay the caller:
 
-- the same (object, type, reason, message) again raises `count` of the Event that is there, and repetitions that come
-  before it is written cost nothing;
+- an Event with the same object, type, reason and message increases `count` of the existing one, and repetitions before
+  it is written cause no extra write;
 - more than `SIMILAR` different messages of one (object, type, reason) within ten minutes become one combined Event;
 - one object may cause `BURST` writes at once and one per five minutes after that; more are dropped, as are writes
-  while `MOST_WAITING` others wait. `dropped` counts them.
+  while `MAX_WAITING` others wait. `dropped` counts them.
 
-Timestamps have whole seconds, and kubectl leaves Events of one second in the order of their names: names begin with the
-time, so that a story that takes less than a second is told in the order in which it happened.
+Timestamps have whole seconds, and kubectl sorts the Events of one second by name. So names begin with the time in
+nanoseconds, which keeps the order of Events that follow each other quickly.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ SIMILAR = 10
 SIMILAR_WINDOW = 600.0
 BURST = 25
 REFILL = 1 / 300
-REMEMBERED = 4096
-MOST_WAITING = 50_000
+MAX_REMEMBERED = 4096
+MAX_WAITING = 50_000
 MESSAGE_LIMIT = 1024  # the API server refuses longer ones
 ATTEMPTS = 3
 COMBINED = "(combined from similar events)"
@@ -70,17 +70,17 @@ class _Similar(msgspec.Struct):
 
 
 class _Recent(OrderedDict[K, V], Generic[K, V]):
-    """A mapping that forgets what was added longest ago."""
+    """A mapping that drops its oldest entries."""
 
     def __setitem__(self, key: K, value: V) -> None:
         super().__setitem__(key, value)
         self.move_to_end(key)
-        if len(self) > REMEMBERED:
+        if len(self) > MAX_REMEMBERED:
             self.popitem(last=False)
 
 
 class EventRecorder:
-    """Collects what is recorded and writes it in the background, while `run` runs."""
+    """Collects Events, and writes them while `run` runs."""
 
     def __init__(self, client: Client, clock: Clock, rng: Random, *, component: str = "restow") -> None:
         self._client = client
@@ -104,10 +104,10 @@ class EventRecorder:
         *,
         type: Literal["Normal", "Warning"] = "Normal",
     ) -> None:
-        """Note that something happened. Never waits and never fails."""
+        """Record an Event. Never waits and never fails."""
         now = self._clock.now()
         about = (reference.api_version, reference.kind, reference.namespace, reference.name, reference.uid)
-        if self._too_many((about, type, reason), message, now):
+        if self._is_similar_limit_reached((about, type, reason), message, now):
             key, message = _Key(about, type, reason, COMBINED), f"{COMBINED}: {message}"
         else:
             key = _Key(about, type, reason, message)
@@ -125,7 +125,7 @@ class EventRecorder:
         self._queue.add(key)
 
     async def run(self) -> None:
-        """Write until closed."""
+        """Write Events until `close`."""
         while True:
             try:
                 async with self._queue.next() as key:
@@ -134,12 +134,12 @@ class EventRecorder:
                 return
 
     def close(self) -> None:
-        """`run` returns once everything recorded so far was tried."""
+        """Let `run` return after it has tried to write everything recorded so far."""
         self._queue.close()
 
     def _admit(self, about: tuple[object, ...], now: float) -> bool:
-        """Whether one more write may wait, and this object cause it."""
-        return len(self._waiting) < MOST_WAITING and self._bucket(about).try_take(now)
+        """Whether the queue and the rate limit of the object allow one more write."""
+        return len(self._waiting) < MAX_WAITING and self._bucket(about).try_take(now)
 
     def _bucket(self, about: tuple[object, ...]) -> TokenBucket:
         bucket = self._buckets.get(about)
@@ -147,8 +147,8 @@ class EventRecorder:
             bucket = self._buckets[about] = TokenBucket(REFILL, BURST)
         return bucket
 
-    def _too_many(self, group: tuple[object, ...], message: str, now: float) -> bool:
-        """Whether this is one more message than a reader wants to see of one reason on one object."""
+    def _is_similar_limit_reached(self, group: tuple[object, ...], message: str, now: float) -> bool:
+        """Whether this would be one message too many of this reason on this object."""
         similar = self._similar.get(group)
         if similar is None or now - similar.since > SIMILAR_WINDOW:
             similar = self._similar[group] = _Similar(now, set())
@@ -158,7 +158,7 @@ class EventRecorder:
         return False
 
     def _name(self, reference: ObjectReference, now: float) -> str:
-        """Later names of one object sort behind earlier ones; the end keeps recorders apart."""
+        """A name that sorts behind all earlier ones of the object. The random end differs between recorders."""
         self._last_named = max(self._last_named + 1, round(now * 1e9))
         return f"{(reference.name or '')[:230]}.{self._last_named:016x}{self._rng.getrandbits(16):04x}"
 
@@ -189,9 +189,9 @@ class EventRecorder:
             try:
                 await self._client.patch(EVENT, record.name, changes, namespace)
                 return
-            except NotFound:  # its time to live ran out: tell it again, as a new Event
+            except NotFound:  # it has expired: create a new one
                 record.name = self._name(record.reference, record.last)
-        with suppress(AlreadyExists):  # an earlier try took effect although it seemed to fail
+        with suppress(AlreadyExists):  # an earlier try took effect although it failed
             await self._client.create(EVENT, self._document(key, record, namespace))
         record.written = True
 
@@ -212,7 +212,7 @@ class EventRecorder:
 
 
 def about(kind: Kind[Any], meta: ObjectMeta) -> ObjectReference:
-    """The object that an Event is about."""
+    """A reference to the object that an Event is about."""
     return ObjectReference(
         api_version=kind.api_version,
         kind=kind.kind,

@@ -1,42 +1,28 @@
-"""Leader election on a Lease, and the fence that keeps a leader who may have lost it from writing.
+"""Leader election on a Lease: at most one candidate leads at a time.
 
-    follower ──the Lease is free, or has not moved for its own duration──> leader
-    leader   ──no renewal within renew_deadline──> follower (LeadershipLost)
-    leader   ──its work ends, or it is cancelled──> the Lease is released
+    candidate ──the Lease is free, or unchanged for its own duration──> leader
+    leader ──no renewal within renew_deadline──> candidate (LeadershipLost)
+    leader ──its work ends, or it is cancelled──> the Lease is released
 
-Nobody compares clocks: a contender measures on its own loop how long it has seen the Lease unchanged. A leader counts
-from the moment it sent its last successful renewal, which is before anyone can have seen it; so it stops
-(renew_deadline) before anyone may take over (lease_duration). `FencedApi` refuses writes that could still be under way
-at that moment.
+Why two processes never lead at once: a leader counts `renew_deadline` from the moment at which it *sent* its last
+successful renewal. Others see the renewal later than that, and wait for `lease_duration`, which is longer, from when
+they saw it. So the leader has stopped before another one may start, whatever the network delays. `FencedApi` extends
+this to requests that are still under way at that moment.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from random import Random
-from typing import Any
 
 import msgspec
 
+from restow.client.lease_lock import LeaseLock
 from restow.client.verbs import Client
-from restow.model.kinds import LEASE
-from restow.model.objects import Document
-from restow.model.times import format_micro_time
 from restow.model.wire import WireError
-from restow.ports import (
-    AlreadyExists,
-    Api,
-    ApiError,
-    Clock,
-    Conflict,
-    NotFound,
-    OutcomeUnknown,
-    Request,
-    Response,
-    TooManyRequests,
-)
+from restow.ports import ApiError, Clock, Conflict, OutcomeUnknown, TooManyRequests
 
 log = logging.getLogger(__name__)
 
@@ -44,19 +30,15 @@ JITTER = 1.2  # the longest wait between tries, as a multiple of retry_period
 
 
 class LeadershipLost(Exception):
-    """The Lease was not renewed in time: whatever ran as the leader has been stopped."""
+    """The Lease was not renewed in time; the work of the leader has been stopped."""
 
 
 class LeaseHeld(Exception):
-    """Somebody else keeps the Lease; the message is who."""
-
-
-class Fenced(ApiError):
-    """Refused on our side, nothing was sent: we do not lead, or may stop leading before the answer."""
+    """Another candidate keeps the Lease; the message is its identity."""
 
 
 class LeaseTiming(msgspec.Struct, frozen=True, kw_only=True):
-    """In seconds. A Lease is written in whole seconds, so `lease_duration` is rounded up there."""
+    """In seconds. A Lease has whole seconds, so `lease_duration` is rounded up there."""
 
     lease_duration: float = 15.0
     renew_deadline: float = 10.0
@@ -71,7 +53,7 @@ class LeaseTiming(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LeaderElection:
-    """One contender, `identity`, for the Lease `namespace/name`. Identities must differ between processes."""
+    """One candidate, `identity`, for the Lease `namespace/name`. Identities must differ between processes."""
 
     def __init__(
         self,
@@ -86,14 +68,12 @@ class LeaderElection:
     ) -> None:
         self.identity = identity
         self.timing = timing or LeaseTiming()
-        self._client = client
-        self._namespace = namespace
-        self._name = name
-        self._clock = clock
+        self._lock = LeaseLock(
+            client, namespace, name, identity=identity, duration=self.timing.lease_duration, clock=clock
+        )
         self._rng = rng
-        self._observed: Document | None = None
-        self._observed_at = 0.0
         self._renewed_at: float | None = None
+        """When, on the event loop, the last successful renewal was sent; None for a candidate that does not lead."""
 
     @property
     def is_leader(self) -> bool:
@@ -101,19 +81,19 @@ class LeaderElection:
 
     @property
     def holder(self) -> str | None:
-        """Who held the Lease when it was last looked at."""
-        return _spec(self._observed).get("holderIdentity") or None if self._observed else None
+        """The holder of the Lease when it was last read."""
+        return self._lock.holder
 
     def deadline(self) -> float:
-        """The loop time at which leadership ends unless it is renewed before; -inf for a follower."""
+        """The loop time at which leadership ends unless it is renewed before; -inf without leadership."""
         return float("-inf") if self._renewed_at is None else self._renewed_at + self.timing.renew_deadline
 
     def write_deadline(self) -> float:
-        """The loop time after which no write may be sent: its answer could come after the deadline."""
+        """The loop time after which no write may be sent, because its answer could come after the deadline."""
         return self.deadline() - self.timing.request_timeout
 
     async def run(self, lead: Callable[[], Awaitable[object]]) -> None:
-        """Wait for leadership and run `lead` while it lasts. Returns when `lead` does; raises LeadershipLost when the
+        """Wait for leadership and run `lead` while it lasts. Returns when `lead` does. Raises LeadershipLost if the
         Lease could not be kept, after `lead` has been cancelled and has ended."""
         try:
             await self._acquire()
@@ -122,33 +102,43 @@ class LeaderElection:
             await self._release()
 
     async def run_if_free(self, lead: Callable[[], Awaitable[object]]) -> None:
-        """The same for those who do not want to wait until somebody else has ended: a Lease that moves is kept, and one
-        that does not move for its duration has been left. Raises Held and ApiError, too."""
+        """Run `lead` as leader without waiting for another leader to end. Raises also LeaseHeld and ApiError.
+
+        Whether the holder is alive shows in time: a Lease that changes is kept, and raises LeaseHeld; one that does not
+        change for its duration was left by a process that died, and is taken."""
         try:
             await self._acquire_if_free()
             await self._lead(lead)
         finally:
             await self._release()
 
+    # ---- acquiring
+
+    async def _acquire(self) -> None:
+        while not await self._renew_once():
+            await self._pause()
+        log.info("became leader", extra={"lease": self._lock.name, "identity": self.identity})
+
     async def _acquire_if_free(self) -> None:
         loop, timing = asyncio.get_running_loop(), self.timing
-        until, first = loop.time() + timing.lease_duration + timing.renew_deadline, None
-        while (trouble := await self._take_or_say()) is not None:
-            seen = _version(self._observed) if self._observed else None
-            if isinstance(trouble, LeaseHeld) and first not in (None, seen):
-                raise trouble
-            if loop.time() >= until:
-                raise trouble
-            first = first or seen
-            await asyncio.sleep(timing.retry_period * self._rng.uniform(1.0, JITTER))
+        give_up_at = loop.time() + timing.lease_duration + timing.renew_deadline
+        first_version: str | None = None
+        while (obstacle := await self._find_obstacle()) is not None:
+            version = self._lock.version
+            is_renewed = first_version is not None and version != first_version
+            if (isinstance(obstacle, LeaseHeld) and is_renewed) or loop.time() >= give_up_at:
+                raise obstacle
+            first_version = first_version or version
+            await self._pause()
 
-    async def _take_or_say(self) -> LeaseHeld | ApiError | None:
-        """Try once to take the Lease; what was in the way, if time may change it. Raises ApiError otherwise."""
+    async def _find_obstacle(self) -> LeaseHeld | ApiError | None:
+        """Try once to take the Lease. Returns an obstacle that time may remove, None if there was none; raises ApiError
+        for others."""
         sent_at = asyncio.get_running_loop().time()
         try:
             async with asyncio.timeout(self.timing.request_timeout):
-                if not await self._take():
-                    return LeaseHeld(self.holder or "somebody")
+                if not await self._lock.try_take():
+                    return LeaseHeld(self.holder or "unknown")
         except (Conflict, TooManyRequests, OutcomeUnknown) as error:
             return error
         except TimeoutError:
@@ -156,165 +146,60 @@ class LeaderElection:
         self._renewed_at = sent_at
         return None
 
-    async def _acquire(self) -> None:
-        taken = await self._attempt()
-        while not taken:
-            await asyncio.sleep(self.timing.retry_period * self._rng.uniform(1.0, JITTER))
-            taken = await self._attempt()
-        log.info("became leader", extra={"lease": self._name, "identity": self.identity})
+    async def _pause(self) -> None:
+        await asyncio.sleep(self.timing.retry_period * self._rng.uniform(1.0, JITTER))
+
+    # ---- leading
 
     async def _lead(self, lead: Callable[[], Awaitable[object]]) -> None:
         work = asyncio.ensure_future(lead())
-        renewal = asyncio.ensure_future(self._renew())
+        renewal = asyncio.ensure_future(self._keep_renewing())
         try:
             await asyncio.wait((work, renewal), return_when=asyncio.FIRST_COMPLETED)
             if not work.done():
-                raise LeadershipLost(f"{self.identity} lost the lease {self._namespace}/{self._name}")
+                raise LeadershipLost(f"{self.identity} lost the lease {self._lock.namespace}/{self._lock.name}")
         finally:
             for task in (renewal, work):
                 task.cancel()
             await asyncio.wait((renewal, work))
         work.result()
 
-    async def _renew(self) -> None:
-        """Returns when the deadline has passed, or when the Lease is seen in other hands."""
+    async def _keep_renewing(self) -> None:
+        """Returns when the deadline has passed, or when the Lease has another holder."""
         loop = asyncio.get_running_loop()
         try:
             while self.is_leader:
                 await asyncio.sleep(min(self.timing.retry_period, max(0.0, self.deadline() - loop.time())))
                 async with asyncio.timeout_at(self.deadline()):
-                    await self._attempt()
+                    await self._renew_once()
                 if self.holder != self.identity:
                     break
         except TimeoutError:
             pass
         self._renewed_at = None
-        log.warning("lost leadership", extra={"lease": self._name, "identity": self.identity, "holder": self.holder})
+        fields = {"lease": self._lock.name, "identity": self.identity, "holder": self.holder}
+        log.warning("lost leadership", extra=fields)
 
-    async def _attempt(self) -> bool:
-        """Try once to take or renew the Lease; failures of the server count as not getting it."""
+    async def _renew_once(self) -> bool:
+        """Try once to take or renew the Lease. Errors of the server count as not getting it."""
+        # The time before the request is what counts: others may have seen the renewal right after it was sent.
         sent_at = asyncio.get_running_loop().time()
         try:
             async with asyncio.timeout(self.timing.request_timeout):
-                taken = await self._take()
+                is_ours = await self._lock.try_take()
         except (ApiError, WireError, TimeoutError) as error:
-            log.info("lease not taken", extra={"lease": self._name, "identity": self.identity, "err": str(error)})
+            fields = {"lease": self._lock.name, "identity": self.identity, "err": str(error)}
+            log.info("lease not acquired", extra=fields)
             return False
-        if taken:
+        if is_ours:
             self._renewed_at = sent_at
-        return taken
-
-    async def _take(self) -> bool:
-        lease = await self._look()
-        if lease is None:
-            return await self._create()
-        if not self._may_take(lease):
-            return False
-        spec = _spec(lease)
-        mine = spec.get("holderIdentity") == self.identity
-        transitions = int(spec.get("leaseTransitions") or 0)
-        acquired = spec.get("acquireTime") if mine else None
-        await self._write(lease, self._claim(acquired, transitions if mine else transitions + 1))
-        return True
-
-    async def _look(self) -> Document | None:
-        """The Lease as it is now; notes on our own loop when it was first seen like this."""
-        try:
-            lease = await self._client.get_document(LEASE, self._name, self._namespace)
-        except NotFound:
-            self._observed = None
-            return None
-        if self._observed is None or _version(lease) != _version(self._observed):
-            self._observe(lease)
-        return lease
-
-    def _may_take(self, lease: Document) -> bool:
-        spec = _spec(lease)
-        holder = spec.get("holderIdentity")
-        if not holder or holder == self.identity:
-            return True
-        duration = float(spec.get("leaseDurationSeconds") or self.timing.lease_duration)
-        return asyncio.get_running_loop().time() >= self._observed_at + duration
-
-    async def _create(self) -> bool:
-        document = {
-            "metadata": {"name": self._name, "namespace": self._namespace},
-            "spec": self._claim(None, 0),
-        }
-        try:
-            await self._client.create(LEASE, document)
-        except AlreadyExists:
-            return False
-        return await self._look() is not None and self.holder == self.identity
-
-    def _claim(self, acquired: str | None, transitions: int) -> Document:
-        now = format_micro_time(self._clock.now())
-        return {
-            "holderIdentity": self.identity,
-            "leaseDurationSeconds": -int(-self.timing.lease_duration // 1),
-            "acquireTime": acquired or now,
-            "renewTime": now,
-            "leaseTransitions": transitions,
-        }
-
-    async def _write(self, lease: Document, spec: Document) -> None:
-        """Replace the Lease, which its resourceVersion allows only if nobody else did so meanwhile."""
-        changed = {key: value for key, value in {**_spec(lease), **spec}.items() if value is not None}
-        document = {**lease, "spec": changed}
-        written = await self._client.replace(LEASE, document)
-        version = written.metadata.resource_version
-        self._observe({**document, "metadata": {**document["metadata"], "resourceVersion": version}})
-
-    def _observe(self, lease: Document) -> None:
-        self._observed = lease
-        self._observed_at = asyncio.get_running_loop().time()
+        return is_ours
 
     async def _release(self) -> None:
-        """Hand the Lease back so that nobody has to wait for it to run out; best effort. A renewal that was under way
-        may have been written without our hearing of it: then another version is handed back."""
-        lease, self._renewed_at = self._observed, None
-        now = format_micro_time(self._clock.now())
-        # Without a holder, not with an empty one: newer API servers refuse the latter.
-        empty = {"holderIdentity": None, "leaseDurationSeconds": 1, "acquireTime": now, "renewTime": now}
+        """Release the Lease, so that others need not wait until it runs out; best effort."""
+        self._renewed_at = None
         try:
             async with asyncio.timeout(self.timing.request_timeout):
-                while lease is not None and self.holder == self.identity:
-                    try:
-                        return await self._write(lease, empty)
-                    except Conflict:
-                        lease = await self._look()
+                await self._lock.release()
         except (ApiError, WireError, TimeoutError) as error:
-            log.info("lease not released", extra={"lease": self._name, "err": str(error)})
-
-
-class FencedApi:
-    """An Api whose writes are refused unless `election` will still hold when they are answered. Reads always pass."""
-
-    def __init__(self, api: Api, election: LeaderElection) -> None:
-        self._api = api
-        self._election = election
-
-    async def call(self, request: Request) -> Response:
-        if request.verb in ("get", "list"):
-            return await self._api.call(request)
-        what = f"{request.verb} {request.resource.plural}"
-        if asyncio.get_running_loop().time() > self._election.write_deadline():
-            raise Fenced.because(403, "Fenced", f"{what} not sent: {self._election.identity} may not lead any more")
-        limit = self._election.timing.request_timeout
-        try:
-            async with asyncio.timeout(limit):
-                return await self._api.call(request)
-        except TimeoutError:
-            raise OutcomeUnknown.because(504, "Timeout", f"{what}: no answer within {limit:g}s") from None
-
-    def watch(self, request: Request) -> AsyncIterator[bytes]:
-        return self._api.watch(request)
-
-
-def _spec(lease: Document) -> Document:
-    spec: Document = lease.get("spec") or {}
-    return spec
-
-
-def _version(lease: Document) -> Any:
-    return lease["metadata"].get("resourceVersion")
+            log.info("lease not released", extra={"lease": self._lock.name, "err": str(error)})

@@ -1,6 +1,6 @@
-"""How fast and how often: a token bucket for steady rates, exponential back-off with full jitter for failures.
+"""A token bucket for steady rates, and exponential back-off with full jitter for failures.
 
-Both are told the time or the randomness by their caller; waiting is asyncio's.
+Time and randomness are arguments; waiting uses asyncio.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ import asyncio
 from random import Random
 
 _ROUNDING = 1e-7
-"""Tokens: who has waited for one must not find that a trifle of it is missing."""
+"""In tokens. After waiting for the returned delay, rounding errors must not make a token unavailable."""
 
 
 class TokenBucket:
-    """Lets `burst` through at once and `rate` per second after that."""
+    """Allows `burst` tokens at once and `rate` per second after that."""
 
     def __init__(self, rate: float, burst: int) -> None:
         self.rate = rate
@@ -22,18 +22,18 @@ class TokenBucket:
         self._at: float | None = None
 
     def configure(self, rate: float, burst: int) -> None:
-        """Go by other numbers from now on; what was taken stays taken."""
+        """Change rate and burst; tokens that were taken stay taken."""
         self._tokens += burst - self.burst
         self.rate, self.burst = rate, burst
 
     def take(self, now: float) -> float:
-        """Take one token; the seconds to wait until it is really there (0 when it is there already)."""
+        """Take one token in advance; returns the seconds to wait until it is available, 0 if it is now."""
         self._refill(now)
         self._tokens -= 1
         return max(0.0, -self._tokens / self.rate)
 
     def try_take(self, now: float) -> bool:
-        """Take one token if there is one."""
+        """Take one token if one is available."""
         self._refill(now)
         if self._tokens < 1 - _ROUNDING:
             return False
@@ -41,13 +41,13 @@ class TokenBucket:
         return True
 
     def delay(self, now: float) -> float:
-        """The seconds until there is a token, if nobody takes one before."""
+        """The seconds until a token is available, if none is taken before."""
         self._refill(now)
         missing = 1 - self._tokens
         return missing / self.rate if missing > _ROUNDING else 0.0
 
     async def wait(self) -> None:
-        """Wait for one's turn."""
+        """Take one token and wait until it is available."""
         delay = self.take(asyncio.get_running_loop().time())
         if delay > 0:
             await asyncio.sleep(delay)
@@ -59,7 +59,7 @@ class TokenBucket:
 
 
 class JitteredBackoff:
-    """Delays drawn from [0, min(cap, base * 2^failures)]: spread out, so that clients do not come back together."""
+    """Random delays from [0, min(cap, base * 2^failures)], so that clients do not retry at the same moment."""
 
     def __init__(self, rng: Random, *, base: float = 1.0, cap: float = 30.0) -> None:
         self.base = base
@@ -67,7 +67,7 @@ class JitteredBackoff:
         self.failures = 0
         self._rng = rng
 
-    def next(self) -> float:
+    def next_delay(self) -> float:
         ceiling = min(self.cap, self.base * 2.0 ** min(self.failures, 60))
         self.failures += 1
         return self._rng.uniform(0.0, ceiling)

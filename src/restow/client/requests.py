@@ -1,4 +1,4 @@
-"""What requests are made of: where a kind lives, selectors, query parameters, and the documents of writes."""
+"""The parts of requests: resource paths, selectors, query parameters, and bodies of writes."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ def resource_of(kind: Kind[Any]) -> Resource:
 
 
 def selector_text(selector: Selector) -> str | None:
-    """A selector in the server's notation; a mapping means equality of every entry."""
+    """A selector as text; a mapping means equality of every entry."""
     if selector is None or isinstance(selector, str):
         return selector or None
     return ",".join(f"{key}={value}" for key, value in sorted(selector.items())) or None
 
 
 def query_of(**parameters: str | int | bool | None) -> dict[str, str]:
-    """Query parameters as strings; None and False are left out."""
+    """Query parameters as strings, without those that are None or False."""
     texts: dict[str, str] = {}
     for key, value in parameters.items():
         if value is None or value is False:
@@ -39,7 +39,7 @@ def dry(dry_run: bool) -> str | None:
 
 
 def complete(kind: Kind[Any], document: Mapping[str, Any]) -> Document:
-    """The document with apiVersion and kind, which callers need not repeat."""
+    """The document with apiVersion and kind added."""
     return {"apiVersion": kind.api_version, "kind": kind.kind, **document}
 
 
@@ -67,7 +67,7 @@ def delete_options(
 def guarded(
     patch: Mapping[str, Any] | Sequence[Mapping[str, Any]], type: str, resource_version: str | None
 ) -> Mapping[str, Any] | Sequence[Mapping[str, Any]]:
-    """The patch with the resourceVersion it may be applied to; servers answer Conflict when it is another."""
+    """The patch with a precondition on the resourceVersion; the server answers Conflict if the object has another."""
     if resource_version is None:
         return patch
     if type == JSON_PATCH:

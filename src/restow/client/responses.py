@@ -1,4 +1,4 @@
-"""Reading what servers answer when it is not simply one object: pages of lists, odd objects, failures."""
+"""Decoding responses that are not a single object: pages of lists, objects that do not fit their kind, failures."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ D = TypeVar("D")
 
 
 class Unreadable(msgspec.Struct, frozen=True):
-    """An object, by (namespace, name), whose form is not what its kind promises, and why."""
+    """An object, by (namespace, name), that cannot be decoded as its kind, and the error."""
 
     key: tuple[str, str]
     error: str
 
 
 def read_page(type_: type[D], body: bytes, what: str, unreadable: Callable[[Unreadable], None] | None) -> ObjectList[D]:
-    """One page of a list. Odd objects are told to `unreadable` and left out; without it they are a WireError."""
+    """One page of a list. Objects that cannot be decoded are reported to `unreadable` and left out; without it, raises
+    WireError."""
     page_type = cast("type[ObjectList[D]]", ObjectList[type_])  # type: ignore[valid-type]
     try:
         return decode(page_type, body, what)
@@ -40,7 +41,7 @@ def read_page(type_: type[D], body: bytes, what: str, unreadable: Callable[[Unre
 
 
 def unreadable_of(item: msgspec.Raw, error: WireError) -> Unreadable:
-    """Name an odd object as well as its metadata allows."""
+    """The name of an object that cannot be decoded, as far as its metadata can be."""
     try:
         meta = decode(MetadataOnly, item).metadata
     except WireError:
@@ -49,7 +50,7 @@ def unreadable_of(item: msgspec.Raw, error: WireError) -> Unreadable:
 
 
 def read_status(body: bytes, code: int) -> Status:
-    """The Status in a failure's body; whatever else a server or proxy sent becomes the message of one."""
+    """The Status in the body of a failure. Other text, as proxies send it, becomes the message of a Status."""
     try:
         return decode(Status, body)
     except WireError:

@@ -1,9 +1,10 @@
-"""A reader: what one component wants to know of the cluster, and whom it tells there.
+"""The subscriptions of one controller: which kinds it reads, and the handlers that are called with their changes.
 
-Goes in: the informers of the process, and handlers for the kinds that are read. While it runs, every change is told to
-the handlers of its kind, in the order in which they were named; while somebody decides (`held`) news waits. Nothing is
-told before it runs, or after. Whatever informers knew before, a reader knows the cluster (`synced`) once everything was
-listed since it came: so it sees at least what was written before, by whoever led then.
+Takes the shared informers of the process. While it runs, every change is passed to the handlers of its kind in the
+order in which they were subscribed; while paused, changes wait. Before and after it runs, no handler is called.
+
+An informer may have run for other controllers before. `synced` therefore waits for a list that began after this
+controller came: so a new leader sees at least what its predecessor wrote.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from typing import Any, Final, TypeVar
 
 from restow.client.cache import Change, IndexFunction
 from restow.client.change_dispatcher import ChangeDispatcher
-from restow.client.informer import Handler, Informer
+from restow.client.informer import Informer
+from restow.client.informer_store import Handler
 from restow.client.shared_informers import SharedInformers
 from restow.model.kinds import OPTIONAL_KINDS, Kind
 from restow.model.objects import Object
@@ -27,18 +29,18 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T", bound=Object)
 
-_LOOK_AGAIN: Final = 0.2
-_LOOKS_UNTIL_TOLD: Final = 50
+_CHECK_SECONDS: Final = 0.2
+_CHECKS_PER_WARNING: Final = 50
 
 
 class Subscriptions:
-    """`after_event` is called after every change that handlers were told of."""
+    """`after_event` is called after the handlers of every change."""
 
     def __init__(self, informers: SharedInformers, *, after_event: Callable[[], None] = lambda: None) -> None:
         self._after_event = after_event
         self._informers = informers
-        self._learner = ChangeDispatcher()
-        self._lines: dict[Informer[Any], _Line] = {}
+        self._dispatcher = ChangeDispatcher()
+        self._subscribed: dict[Informer[Any], _Subscription] = {}
 
     def subscribe(
         self,
@@ -48,70 +50,72 @@ class Subscriptions:
         fields: str | None = None,
         indexes: Mapping[str, IndexFunction[T]] | None = None,
     ) -> Informer[T]:
-        """Read a kind, or what is in one namespace, or what the field selector picks; who is told, if anybody."""
-        informer = self._informers.of(kind, namespace=namespace, fields=fields)
+        """Read a kind, all of it, or in one namespace, or what matches a field selector, and call handlers with
+        changes."""
+        informer = self._informers.get(kind, namespace=namespace, fields=fields)
         for name, function in (indexes or {}).items():
             informer.index(name, function)
-        self._lines.setdefault(informer, _Line()).handlers.extend(handlers)
+        self._subscribed.setdefault(informer, _Subscription()).handlers.extend(handlers)
         return informer
 
     # --- running ------------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Keep up with the API, until cancelled."""
+        """Run the informers and pass their changes to the handlers, until cancelled."""
         async with asyncio.TaskGroup() as tasks:
-            for informer, line in self._lines.items():
-                tasks.create_task(self._follow(informer, line), name=f"reader of {informer.kind.kind}")
+            for informer, subscription in self._subscribed.items():
+                tasks.create_task(self._follow(informer, subscription), name=f"subscription to {informer.kind.kind}")
 
     async def synced(self) -> None:
-        """Wait until everything that exists was seen; of kinds that are not installed, there are none."""
-        for informer, line in self._lines.items():
-            looks = 0
-            while not line.fresh.is_set() and not (line.asked and _is_missing(informer)):
+        """Wait until everything that exists has been passed to the handlers. Optional kinds that are not installed have
+        no objects."""
+        for informer, subscription in self._subscribed.items():
+            checks = 0
+            while not subscription.listed.is_set() and not (subscription.is_requested and _is_missing(informer)):
                 with suppress(TimeoutError):
-                    async with asyncio.timeout(_LOOK_AGAIN):
-                        await line.fresh.wait()
-                looks += 1
-                if looks % _LOOKS_UNTIL_TOLD == 0:
+                    async with asyncio.timeout(_CHECK_SECONDS):
+                        await subscription.listed.wait()
+                checks += 1
+                if checks % _CHECKS_PER_WARNING == 0:
                     log.warning("kind not listed yet", extra={"kind": informer.kind.kind, "err": str(informer.failure)})
 
-    async def _follow(self, informer: Informer[Any], line: _Line) -> None:
-        informer.refresh(line.fresh)
-        line.asked = True
-        unsubscribe = informer.subscribe(partial(self._learner.dispatch, partial(self._tell, line)))
+    async def _follow(self, informer: Informer[Any], subscription: _Subscription) -> None:
+        informer.refresh(subscription.listed)
+        subscription.is_requested = True
+        unsubscribe = informer.subscribe(partial(self._dispatcher.dispatch, partial(self._handle, subscription)))
         try:
             await self._informers.run_while_used(informer)
         finally:
             unsubscribe()
 
-    def _tell(self, line: _Line, change: Change[Any]) -> None:
+    def _handle(self, subscription: _Subscription, change: Change[Any]) -> None:
         try:
-            for handler in line.handlers:
+            for handler in subscription.handlers:
                 handler(change)
         finally:
             self._after_event()
 
-    # --- news that waits ----------------------------------------------------------------------------------------------
+    # --- pausing ------------------------------------------------------------------------------------------------------
 
     @property
     def has_delivered_all(self) -> bool:
-        """Whether no news waits."""
-        return self._learner.has_delivered_all
+        """Whether no change waits."""
+        return self._dispatcher.has_delivered_all
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """News waits until this ends."""
-        with self._learner.paused():
+        """Let changes wait until the context ends."""
+        with self._dispatcher.paused():
             yield
 
 
-class _Line:
-    """One informer: who is told, whether it was asked for everything, and whether that has come."""
+class _Subscription:
+    """The handlers for one informer, and whether the first list was requested and has come."""
 
     def __init__(self) -> None:
         self.handlers: list[Handler[Any]] = []
-        self.asked = False
-        self.fresh = asyncio.Event()
+        self.is_requested = False
+        self.listed = asyncio.Event()
 
 
 def _is_missing(informer: Informer[Any]) -> bool:

@@ -1,16 +1,16 @@
-"""Typed verbs over the Api port: what every part of Restow uses to read and change a cluster.
+"""Typed verbs over the Api port: every part of Restow reads and changes a cluster with this client.
 
-In go kinds (`model.kinds`), names and documents; out come typed objects. Reads are decoded straight from the server's
-bytes into Structs that hold only the fields we use. Writes take whole documents or patches (mappings), so nothing we
-do not know about an object is ever dropped. Failures are the `ports.ApiError` tree; a reply that is not what its kind
-promises is a `model.wire.WireError`.
+Takes kinds (`model.kinds`), names and documents, returns typed objects. Reads are decoded straight from the server's
+bytes into Structs that have only the fields that Restow uses. Writes take whole documents or patches as mappings, so
+that unknown fields of an object are never dropped. Failures are the `ports.ApiError` tree; a response that does not fit
+its kind is a `model.wire.WireError`.
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
-from typing import Any, Generic, Literal, TypeVar, cast
+from typing import Any, Generic, Literal, NamedTuple, TypeVar, cast
 
 import msgspec
 
@@ -38,14 +38,14 @@ EventType = Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK"]
 
 
 class WatchEvent(msgspec.Struct, Generic[T], frozen=True):
-    """One change seen by a watch. A BOOKMARK's object carries nothing but `metadata`."""
+    """One event of a watch. The object of a BOOKMARK has only `metadata`."""
 
     type: EventType
     object: T
 
 
 class Listing(msgspec.Struct, Generic[T], frozen=True):
-    """The objects of a list, and the version at which the list was true."""
+    """The objects of a list, and the resourceVersion of the list."""
 
     items: list[T]
     resource_version: str
@@ -54,6 +54,14 @@ class Listing(msgspec.Struct, Generic[T], frozen=True):
 class _RawEvent(msgspec.Struct, frozen=True):
     type: str
     object: msgspec.Raw
+
+
+class _Target(NamedTuple):
+    """The object, collection or subresource that a write is sent to."""
+
+    namespace: str | None
+    name: str | None = None
+    subresource: str | None = None
 
 
 class Client:
@@ -83,8 +91,8 @@ class Client:
         fields: Selector = None,
         limit: int = 500,
     ) -> Listing[T]:
-        """Every matching object, as fresh as a write, read in pages. If the list expires half-way it is read again,
-        whole: a single page cannot expire."""
+        """Every matching object, from a consistent list in pages. If the list expires half-way, it is read again in one
+        piece, which cannot expire."""
         try:
             return await self._gather(kind, namespace, fields, limit)
         except Gone:
@@ -101,9 +109,10 @@ class Client:
         limit: int = 500,
         unreadable: Callable[[Unreadable], None] | None = None,
     ) -> AsyncGenerator[ObjectList[T], None]:
-        """The pages of one list; raises Gone when the server forgets it half-way.
+        """The pages of one list. Raises Gone if the list expires half-way.
 
-        `unreadable` is told of objects that cannot be decoded, which are then left out; without it they are an error.
+        `unreadable` is called for objects that cannot be decoded, which are then left out; without it they are an
+        error.
         """
         query = query_of(fieldSelector=selector_text(fields), limit=limit or None)
         token: str | None = None
@@ -131,8 +140,8 @@ class Client:
         timeout_seconds: int | None = None,
         unreadable: Callable[[Unreadable], None] | None = None,
     ) -> AsyncGenerator[WatchEvent[T], None]:
-        """Changes after `resource_version`; with `initial_events`, first the present state as ADDED events, closed by
-        a BOOKMARK annotated INITIAL_EVENTS_END. An ERROR event is raised as the ApiError of its Status.
+        """Events after `resource_version`. With `initial_events`, first the present state as ADDED events, then a
+        BOOKMARK with the annotation INITIAL_EVENTS_END. An ERROR event is raised as the ApiError of its Status.
         `unreadable` as in `pages`."""
         request = Request(
             verb="watch",
@@ -172,20 +181,19 @@ class Client:
         body = await self._write(
             "create",
             kind,
-            namespace or namespace_of(document),
+            _Target(namespace or namespace_of(document)),
             body=document,
             query=query_of(fieldManager=self.manager, dryRun=dry(dry_run)),
         )
         return decode(kind.type, body, kind.kind)
 
     async def replace(self, kind: Kind[T], document: Mapping[str, Any]) -> T:
-        """Put a whole document, as `get_document` gave it; its resourceVersion guards against lost updates."""
+        """Write a whole document, as `get_document` returned it; its resourceVersion prevents lost updates."""
         document = complete(kind, document)
         body = await self._write(
             "replace",
             kind,
-            namespace_of(document),
-            document["metadata"]["name"],
+            _Target(namespace_of(document), document["metadata"]["name"]),
             body=document,
             query=query_of(fieldManager=self.manager),
         )
@@ -200,19 +208,16 @@ class Client:
         *,
         type: str = MERGE_PATCH,
         subresource: str | None = None,
-        dry_run: bool = False,
         resource_version: str | None = None,
     ) -> T:
-        """Change part of an object. With `resource_version` it is a Conflict if the object has moved on since."""
+        """Change part of an object. With `resource_version`, raises Conflict if the object has changed since."""
         body = await self._write(
             "patch",
             kind,
-            namespace,
-            name,
-            subresource,
+            _Target(namespace, name, subresource),
             body=guarded(patch, type, resource_version),
             content_type=type,
-            query=query_of(fieldManager=self.manager, dryRun=dry(dry_run)),
+            query=query_of(fieldManager=self.manager),
         )
         return decode(kind.type, body, f"{kind.kind} {name}")
 
@@ -226,14 +231,12 @@ class Client:
         resource_version: str | None = None,
         grace_seconds: int | None = None,
         propagation: Propagation | None = None,
-        dry_run: bool = False,
     ) -> None:
+        """Delete an object. With `uid` or `resource_version`, raises Conflict if it is another one now."""
         options: Document = {"apiVersion": "v1", "kind": "DeleteOptions"} | delete_options(
             uid, resource_version, grace_seconds, propagation
         )
-        if dry_run:  # in the body: a server that finds one there does not look at the query, and would really delete
-            options["dryRun"] = ["All"]
-        await self._write("delete", kind, namespace, name, body=options, query=query_of(dryRun=dry(dry_run)))
+        await self._write("delete", kind, _Target(namespace, name), body=options, query={})
 
     async def bind(
         self,
@@ -244,7 +247,7 @@ class Client:
         node: str,
         annotations: Mapping[str, str] | None = None,
     ) -> None:
-        """Bind this very pod to a node; `annotations` land on the pod in the same write."""
+        """Bind the pod with this UID to a node; `annotations` are copied to the pod in the same write."""
         metadata: Document = {"name": name, "namespace": namespace, "uid": uid}
         if annotations:
             metadata["annotations"] = dict(annotations)
@@ -255,7 +258,7 @@ class Client:
             "target": {"apiVersion": "v1", "kind": "Node", "name": node},
         }
         query = query_of(fieldManager=self.manager)
-        await self._write("create", POD, namespace, name, "binding", body=binding, query=query)
+        await self._write("create", POD, _Target(namespace, name, "binding"), body=binding, query=query)
 
     async def evict(
         self,
@@ -267,7 +270,7 @@ class Client:
         propagation: Propagation | None = None,
         dry_run: bool = False,
     ) -> None:
-        """Ask for this very pod to leave, through its disruption budgets. TooManyRequests means a budget said no."""
+        """Evict the pod with this UID. TooManyRequests means that a PodDisruptionBudget does not allow it."""
         eviction = {
             "apiVersion": "policy/v1",
             "kind": "Eviction",
@@ -275,7 +278,7 @@ class Client:
             "deleteOptions": delete_options(uid, None, grace_seconds, propagation),
         }
         query = query_of(fieldManager=self.manager, dryRun=dry(dry_run))
-        await self._write("create", POD, namespace, name, "eviction", body=eviction, query=query)
+        await self._write("create", POD, _Target(namespace, name, "eviction"), body=eviction, query=query)
 
     # ---- the port
 
@@ -301,9 +304,7 @@ class Client:
         self,
         verb: Verb,
         kind: Kind[Any],
-        namespace: str | None,
-        name: str | None = None,
-        subresource: str | None = None,
+        target: _Target,
         *,
         body: Any,
         query: Mapping[str, str],
@@ -312,9 +313,9 @@ class Client:
         request = Request(
             verb=verb,
             resource=resource_of(kind),
-            namespace=namespace if kind.namespaced else None,
-            name=name,
-            subresource=subresource,
+            namespace=target.namespace if kind.namespaced else None,
+            name=target.name,
+            subresource=target.subresource,
             query=query,
             content_type=content_type,
             body=msgspec.json.encode(body),
@@ -333,7 +334,7 @@ class Client:
 
 @asynccontextmanager
 async def _closing(stream: AsyncIterator[bytes]) -> AsyncIterator[AsyncIterator[bytes]]:
-    """Close a stream when leaving, if it is of the kind that can be closed."""
+    """Close a stream at the end of the context, if it has `aclose`."""
     try:
         yield stream
     finally:

@@ -1,11 +1,10 @@
-"""A queue of keys to work on: each key at most once in the queue, and never with two workers at a time.
+"""A work queue, as client-go's: each key is queued at most once, and processed by at most one worker at a time.
 
     add ──> waiting ──get──> processing ──done──> (gone)
               ^                  │  add while processing: remembered,
               └──────────────────┘  and queued again on done
 
-`add_after` brings a key later, `retry` later and later each time the key fails, until `forget` says it went well. In go
-hashable keys; out they come, in the order in which they became ready.
+`add_after` adds a key later. `retry` adds it with a delay that doubles with each failure of the key, until `forget`.
 """
 
 from __future__ import annotations
@@ -20,11 +19,11 @@ K = TypeVar("K", bound=Hashable)
 
 
 class QueueClosed(Exception):
-    """The queue was closed and is empty: the worker may go home."""
+    """The queue was closed and is empty."""
 
 
 class WorkQueue(Generic[K]):
-    """See the module's picture. `len()` is the depth."""
+    """The states are drawn in the module. `len()` is the number of waiting keys."""
 
     def __init__(self, *, base: float = 0.005, cap: float = 60.0) -> None:
         self.base = base
@@ -48,7 +47,7 @@ class WorkQueue(Generic[K]):
             self._push(key)
 
     def add_after(self, key: K, delay: float) -> None:
-        """Add the key after `delay` seconds, or sooner if it was asked for sooner."""
+        """Add the key after `delay` seconds, or earlier if an earlier time was requested before."""
         if self._closed:
             return
         if delay <= 0:
@@ -61,10 +60,10 @@ class WorkQueue(Generic[K]):
             if pending.when() <= due:
                 return
             pending.cancel()
-        self._timers[key] = loop.call_at(due, self._ripen, key)
+        self._timers[key] = loop.call_at(due, self._add_delayed, key)
 
     def retry(self, key: K) -> float:
-        """Add the key after its next back-off, which is returned."""
+        """Add the key after its next back-off; returns the delay."""
         failures = self._failures.get(key, 0)
         self._failures[key] = failures + 1
         delay = min(self.cap, self.base * 2.0 ** min(failures, 60))
@@ -72,14 +71,14 @@ class WorkQueue(Generic[K]):
         return delay
 
     def forget(self, key: K) -> None:
-        """The key went well: its next failure starts from the shortest delay."""
+        """The key succeeded: its next failure starts with the shortest delay."""
         self._failures.pop(key, None)
 
     def failures(self, key: K) -> int:
         return self._failures.get(key, 0)
 
     async def get(self) -> K:
-        """The next key; it is the caller's until `done`. Raises QueueClosed when no more will come."""
+        """The next key, which no other worker gets until `done`. Raises QueueClosed when no more will come."""
         await self._available.acquire()
         if not self._waiting:
             self._available.release()
@@ -96,7 +95,7 @@ class WorkQueue(Generic[K]):
 
     @asynccontextmanager
     async def next(self) -> AsyncIterator[K]:
-        """`async with queue.next() as key`: get, and done whatever happens."""
+        """`async with queue.next() as key`: get, and done even after an exception."""
         key = await self.get()
         try:
             yield key
@@ -104,7 +103,7 @@ class WorkQueue(Generic[K]):
             self.done(key)
 
     def close(self) -> None:
-        """Take no more keys; those already waiting are still handed out."""
+        """Accept no more keys; the waiting ones are still returned by `get`."""
         if self._closed:
             return
         self._closed = True
@@ -117,6 +116,6 @@ class WorkQueue(Generic[K]):
         self._waiting.append(key)
         self._available.release()
 
-    def _ripen(self, key: K) -> None:
+    def _add_delayed(self, key: K) -> None:
         del self._timers[key]
         self.add(key)

@@ -106,7 +106,7 @@ def deschedule(
     from restow.adapters.kubernetes import ConfigError
     from restow.commands import progress
     from restow.control.descheduler import RunRefused
-    from restow.model.words import number_of
+    from restow.model.counted_nouns import counted_noun
     from restow.output import tables
     from restow.ports import ApiError
     from restow.running import one_shot_run
@@ -134,7 +134,7 @@ def deschedule(
         meta = removal.pod.metadata
         print_note(f"{meta.namespace}/{meta.name} is to be evicted: {removal.reason}")
     if result.jobs:
-        jobs = number_of(len(result.jobs), "job")
+        jobs = counted_noun(len(result.jobs), "job")
         print_note(f"{jobs} created for plan {result.plan}; follow with kubectl get pmj -w")
     elif not dry_run and (outcome.plan.moves or outcome.removals):
         print_note("no jobs created: descheduler.dryRun is set in the configuration")

@@ -155,9 +155,9 @@ def explain(output: str, arguments: tuple[str, ...], **options: Any) -> None:
 
 def _find_pod(cluster: OfflineCluster, candidates: Sequence[tuple[str, str]]) -> Pod:
     """The first of the candidates that exists."""
-    from restow.model.pods import full_name
+    from restow.model.pods import namespaced_name
 
-    known = {full_name(pod): pod for pod in cluster.pods}
+    known = {namespaced_name(pod): pod for pod in cluster.pods}
     for name in candidates:
         if name in known:
             return known[name]

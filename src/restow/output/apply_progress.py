@@ -17,7 +17,7 @@ from rich.text import Text
 from restow.control.descheduler import ApplyProgress
 from restow.migration.reservation import target_node
 from restow.model.objects import JobPhase, PodMigrationJob
-from restow.model.words import number_of
+from restow.model.counted_nouns import counted_noun
 from restow.planning.plan import Move, Plan, plan_document
 
 _STYLES = {JobPhase.SUCCEED: "green", JobPhase.FAILED: "red", JobPhase.ABORTED: "red", JobPhase.RUNNING: "yellow"}
@@ -84,7 +84,7 @@ class _PendingHint:
         now, orders = self._clock(), [order for order, job in progress.jobs.items() if not job.status.phase]
         self._since = {order: self._since.get(order, now) for order in orders}
         count = sum(now - since >= _PENDING_HINT_SECONDS for since in self._since.values())
-        return f"no controller has picked up {number_of(count, 'job')}; {_PENDING_HINT}" if count else None
+        return f"no controller has picked up {counted_noun(count, 'job')}; {_PENDING_HINT}" if count else None
 
 
 class _LineDisplay:

@@ -14,9 +14,9 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from restow.model.objects import Node, Pod
-from restow.model.pods import full_name
+from restow.model.pods import namespaced_name
 from restow.model.resources import is_extended, pod_requests
-from restow.model.words import number_of
+from restow.model.counted_nouns import counted_noun
 from restow.output import plan_figures
 from restow.output.node_bars import NodeUse, count_fitting_pods, node_uses, workload_of
 from restow.planning.plan import Plan, Refusal, group_by_reason
@@ -44,7 +44,7 @@ def render_page(plan: Plan, nodes: Sequence[Node], pods: Sequence[Pod], *, resou
         _places(plan, pods, resource),
         _refusals(plan.refusals),
     ]
-    title = f"Restow: {plan.strategy} plan, {number_of(len(plan.moves), 'move')}"
+    title = f"Restow: {plan.strategy} plan, {counted_noun(len(plan.moves), 'move')}"
     return _PAGE.format(title=escape(title), style=_STYLE, body="\n".join(part for part in body if part))
 
 
@@ -53,7 +53,7 @@ def pods_after(plan: Plan, pods: Iterable[Pod]) -> list[Pod]:
     target = {(move.namespace, move.pod): move.target for move in sorted(plan.moves, key=lambda move: move.order)}
     target |= {(place.namespace, place.pod): place.node for place in plan.places}
     return [
-        replace(pod, spec=replace(pod.spec, node_name=target[name])) if (name := full_name(pod)) in target else pod
+        replace(pod, spec=replace(pod.spec, node_name=target[name])) if (name := namespaced_name(pod)) in target else pod
         for pod in pods
     ]
 
@@ -63,7 +63,7 @@ def main_resource(plan: Plan, nodes: Iterable[Node], pods: Iterable[Pod], shape:
     cpu."""
     in_shape = [name for name in shape if name != "pods"]
     placed = {(place.namespace, place.pod) for place in plan.places}
-    requested = Counter(name for pod in pods if full_name(pod) in placed for name in pod_requests(pod))
+    requested = Counter(name for pod in pods if namespaced_name(pod) in placed for name in pod_requests(pod))
     offered = {name for node in nodes for name in node.status.allocatable or ()}
     extended = sorted(name for name in requested if name in offered and is_extended(name))
     return next(iter([*extended, *in_shape, "cpu"]))
@@ -74,9 +74,9 @@ def main_resource(plan: Plan, nodes: Iterable[Node], pods: Iterable[Pod], shape:
 
 def _headline(plan: Plan, resource: str, made: str) -> str:
     waves = len({move.wave for move in plan.moves})
-    heading = f"{number_of(len(plan.moves), 'move')} in {number_of(waves, 'wave')}" if plan.moves else "no moves"
+    heading = f"{counted_noun(len(plan.moves), 'move')} in {counted_noun(waves, 'wave')}" if plan.moves else "no moves"
     if plan.places:
-        heading += f", {number_of(len(plan.places), 'pending pod')} placed"
+        heading += f", {counted_noun(len(plan.places), 'pending pod')} placed"
     objective = f", objective {plan.objective}" if plan.objective else ""
     line = f"strategy {plan.strategy}{objective}; made {made} in {plan.seconds:g} s; bars show {resource}"
     sentence = plan_figures.verdict(plan)
@@ -100,7 +100,7 @@ def _profile(before: Sequence[NodeUse], after: Sequence[NodeUse], resource: str)
         f'<path class=before d="{_steps(old)} L{len(old)},100 L0,100 Z"/><path class=after d="{_steps(new)}"/></svg>'
     )
     key = "<span><i class=before></i>before</span><span><i class=after></i>after</span>"
-    nodes = number_of(len(old), "node")
+    nodes = counted_noun(len(old), "node")
     text = f"Share of {escape(resource)} that is requested, {nodes} from the fullest to the emptiest."
     return _section("All nodes", f"<p class=key>{text} {key}</p>{drawing}")
 
@@ -162,7 +162,7 @@ def _leaving_and_arriving(plan: Plan, pods: Sequence[Pod], resource: str) -> tup
             continue
         amount = {workload_of(pod): pod_requests(pod).get(resource, 0)}
         arriving.setdefault(target, Counter()).update(amount)
-        if source := sources.get(full_name(pod)):
+        if source := sources.get(namespaced_name(pod)):
             leaving.setdefault(source, Counter()).update(amount)
     return leaving, arriving
 
@@ -175,7 +175,7 @@ def _nodes(before: Sequence[NodeUse], after: Sequence[NodeUse], bars: _Bars) -> 
     if same:
         shown = same[:MOST_UNCHANGED]
         more = f" (showing the first {len(shown)})" if len(shown) < len(same) else ""
-        summary = f"{number_of(len(same), 'node')} unchanged{more}"
+        summary = f"{counted_noun(len(same), 'node')} unchanged{more}"
         parts.append(f"<details><summary>{summary}</summary>{_table_of_bars(shown, bars)}</details>")
     return _section("Nodes that change" if changed else "Nodes", "".join(parts))
 
@@ -240,7 +240,7 @@ def _legend(colours: dict[str, int]) -> str:
 def _moves(plan: Plan, pods: Iterable[Pod], resource: str) -> str:
     if not plan.moves:
         return ""
-    known = {full_name(pod): pod for pod in pods}
+    known = {namespaced_name(pod): pod for pod in pods}
     rows = []
     for move in sorted(plan.moves, key=lambda move: (move.wave, move.order)):
         pod = known.get((move.namespace, move.pod))
@@ -253,7 +253,7 @@ def _moves(plan: Plan, pods: Iterable[Pod], resource: str) -> str:
 
 
 def _places(plan: Plan, pods: Iterable[Pod], resource: str) -> str:
-    known = {full_name(pod): pod_requests(pod).get(resource, 0) for pod in pods}
+    known = {namespaced_name(pod): pod_requests(pod).get(resource, 0) for pod in pods}
     rows = [
         [
             f"{place.namespace}/{place.pod}",

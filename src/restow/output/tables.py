@@ -13,7 +13,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from restow.model.words import number_of
+from restow.model.counted_nouns import counted_noun
 from restow.output import plan_figures
 from restow.planning.plan import Plan, Refusal, group_by_reason, plan_document
 from restow.planning.replay import ReplayResult
@@ -54,8 +54,8 @@ def _width() -> int | None:
 
 
 def plan_table(result: Plan) -> RenderableType:
-    waves = number_of(len({move.wave for move in result.moves}), "wave")
-    summary = f"{number_of(len(result.moves), 'move')} in {waves}" if result.moves else "no moves"
+    waves = counted_noun(len({move.wave for move in result.moves}), "wave")
+    summary = f"{counted_noun(len(result.moves), 'move')} in {waves}" if result.moves else "no moves"
     parts: list[RenderableType] = [Text(f"{result.strategy}: {summary}", style="bold")]
     moves = _table("order", "wave", "namespace", "pod", "from", "to")
     for move in result.moves:
@@ -81,9 +81,9 @@ def _refusal_table(refusals: Iterable[Refusal]) -> Table:
 
 
 def replay_table(result: ReplayResult) -> RenderableType:
-    moves = f"{number_of(result.moves, 'move')} in {number_of(result.waves, 'wave')}"
-    size = f"{moves}, {number_of(result.places, 'place')}"
-    verdict = "valid" if result.valid else f"invalid, {number_of(len(result.defects), 'defect')}"
+    moves = f"{counted_noun(result.moves, 'move')} in {counted_noun(result.waves, 'wave')}"
+    size = f"{moves}, {counted_noun(result.places, 'place')}"
+    verdict = "valid" if result.valid else f"invalid, {counted_noun(len(result.defects), 'defect')}"
     parts: list[RenderableType] = [Text(f"{verdict}: {size}", style="bold")]
     defects = _table("order", "wave", "namespace", "pod", "defect")
     for defect in result.defects:
@@ -100,7 +100,7 @@ def schedule_table(result: Schedule) -> RenderableType:
     for refusal in result.unschedulable:
         unschedulable.add_row(refusal.namespace, refusal.pod, refusal.message)
     remaining = sum(bool(refusal.pod) for refusal in result.unschedulable)
-    summary = f"{number_of(len(result.placements), 'pod')} can be placed, {remaining} cannot"
+    summary = f"{counted_noun(len(result.placements), 'pod')} can be placed, {remaining} cannot"
     if not result.placements and not remaining:
         summary = "no pods are pending"
     parts: list[RenderableType] = [Text(summary, style="bold")]

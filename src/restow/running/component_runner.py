@@ -20,7 +20,8 @@ from typing import Protocol
 import msgspec
 from prometheus_client import CollectorRegistry, Gauge
 
-from restow.client.leader_election import FencedApi, LeaderElection, LeadershipLost
+from restow.client.fenced_api import FencedApi
+from restow.client.leader_election import LeaderElection, LeadershipLost
 from restow.client.shared_informers import SharedInformers
 from restow.client.verbs import Client
 from restow.ports import Api, Clock

@@ -66,8 +66,8 @@ class ReservationsComponent:
             dependencies.api,
             dependencies.clock,
             dependencies.rng,
-            names=names,
-            arguments=arguments,
+            scheduler_names=names,
+            settings=arguments,
             informers=dependencies.informers,
             metrics=self._metrics,
         )
@@ -80,8 +80,8 @@ class MigrationsComponent:
     name = "migrations"
 
     def __init__(self, registry: CollectorRegistry, namespace: str) -> None:
-        self._metrics = migrations.Metrics(registry)
-        self._settings = migrations.Settings(namespace=namespace)
+        self._metrics = migrations.MigrationMetrics(registry)
+        self._settings = migrations.MigrationSettings(namespace=namespace)
 
     def relevant_configuration(self, configuration: Configuration) -> object:
         return configuration.read_migration(), configuration.scheduler
@@ -91,8 +91,7 @@ class MigrationsComponent:
             dependencies.api,
             dependencies.clock,
             dependencies.rng,
-            arguments=configuration.read_migration(),
-            scheduler=configuration.read_scheduler(),
+            migrations.MigrationConfiguration(configuration.read_migration(), configuration.read_scheduler()),
             settings=self._settings,
             metrics=self._metrics,
             informers=dependencies.informers,
@@ -100,7 +99,7 @@ class MigrationsComponent:
 
     def reconfigure(self, controller: Controller, configuration: Configuration) -> bool:
         cast(migrations.MigrationController, controller).configure(
-            configuration.read_migration(), configuration.read_scheduler()
+            migrations.MigrationConfiguration(configuration.read_migration(), configuration.read_scheduler())
         )
         return True
 
@@ -161,19 +160,23 @@ class QueuesComponent:
             dependencies.api,
             dependencies.clock,
             dependencies.rng,
-            schedulers=configuration.scheduler_names,
-            arguments=configuration.read_queues(),
-            migration=configuration.read_migration(),
-            settings=self._settings,
+            self._controller_configuration(configuration),
             metrics=self._metrics,
-            aside=self._executor,
+            executor=self._executor,
             informers=dependencies.informers,
         )
 
     def reconfigure(self, controller: Controller, configuration: Configuration) -> bool:
-        arguments, migration = configuration.read_queues(), configuration.read_migration()
-        cast(queues.QueueController, controller).configure(configuration.scheduler_names, arguments, migration)
+        cast(queues.QueueController, controller).configure(self._controller_configuration(configuration))
         return True
+
+    def _controller_configuration(self, configuration: Configuration) -> queues.QueueControllerConfiguration:
+        return queues.QueueControllerConfiguration(
+            scheduler_names=configuration.scheduler_names,
+            arguments=configuration.read_queues(),
+            migration=configuration.read_migration(),
+            settings=self._settings,
+        )
 
 
 COMPONENTS: dict[str, Callable[[CollectorRegistry, str], Component]] = {

@@ -22,9 +22,9 @@ from restow.client.verbs import Client
 from restow.migration.conditions import is_condition_true, is_job_ended
 from restow.migration.reservation import TARGET_ANNOTATION
 from restow.model.kinds import NODE, POD, POD_MIGRATION_JOB
-from restow.model.names import stem
+from restow.model.names import name_stem
 from restow.model.objects import Document, JobConditionType, JobPhase, Pod, PodMigrationJob
-from restow.model.pods import full_name
+from restow.model.pods import namespaced_name
 from restow.model.reservations.reservation_annotations import MOVED_FROM_ANNOTATION
 from restow.ports import ApiError, Forbidden, Gone, NotFound, OutcomeUnknown, TooManyRequests
 from restow.running.one_shot_run import check_installed
@@ -105,8 +105,8 @@ async def move_pod(client: Client, rng: Random, request: MoveRequest, report: Re
         await _check_node(client, request.target)
     await check_installed(client)
     # 2. Create the job. Its name is random but fixed from here on, so that retries cannot create a second one.
-    namespace, pod_name = full_name(pod)
-    name = f"move-{stem(pod_name, 'pod')}-{rng.getrandbits(40):010x}"
+    namespace, pod_name = namespaced_name(pod)
+    name = f"move-{name_stem(pod_name, 'pod')}-{rng.getrandbits(40):010x}"
     summary = f"moving pod {namespace}/{pod_name}" + (f" to node {request.target}" if request.target else "")
     reporter = _Reporter(name, summary, report)
     await _create_job(client, _job_document(name, pod, request), reporter)
@@ -150,7 +150,7 @@ async def _list_pod_names(client: Client, namespace: str) -> list[tuple[str, str
     """All pods of the cluster; without the right to list them, those of the namespace."""
     for scope in (None, namespace):
         with suppress(ApiError):
-            return [full_name(pod) for pod in (await client.list(POD, scope)).items]
+            return [namespaced_name(pod) for pod in (await client.list(POD, scope)).items]
     return []
 
 

@@ -16,7 +16,8 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from restow.client.leader_election import Fenced, FencedApi, LeaderElection, LeadershipLost, LeaseHeld
+from restow.client.fenced_api import Fenced, FencedApi
+from restow.client.leader_election import LeaderElection, LeadershipLost, LeaseHeld
 from restow.client.verbs import Client
 from restow.control.descheduler.event_handlers import DeschedulerEventHandlers
 from restow.control.descheduler.settings import DeschedulerSettings

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 
-from restow.client.leader_election import Fenced
+from restow.client.fenced_api import Fenced
 
 CLOSED_SECONDS = 1.0
 """Seconds."""

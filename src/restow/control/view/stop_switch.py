@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from restow.client.informer import Handler
+from restow.client.informer_store import Handler
 from restow.client.subscriptions import Subscriptions
 from restow.migration.stop_switch import STOP_NAME, stop_reason
 from restow.model.kinds import CONFIG_MAP

@@ -1,4 +1,4 @@
-"""Steady rates and growing delays."""
+"""Token bucket and exponential back-off."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_never_more_than_burst_and_rate_allow(pauses: list[float], rate: float, 
 
 
 @given(st.floats(0.01, 100), st.integers(1, 5), st.floats(0, 1e6))
-def test_who_waits_as_long_as_it_is_told_finds_a_token(rate: float, burst: int, start: float) -> None:
+def test_token_is_available_after_the_returned_delay(rate: float, burst: int, start: float) -> None:
     bucket = TokenBucket(rate, burst)
     now = start
     for _ in range(burst + 3):
@@ -32,7 +32,7 @@ def test_who_waits_as_long_as_it_is_told_finds_a_token(rate: float, burst: int, 
     assert not bucket.try_take(now)
 
 
-def test_those_who_wait_get_their_turn_in_order() -> None:
+def test_waiters_get_tokens_in_order() -> None:
     async def story() -> list[float]:
         loop = asyncio.get_running_loop()
         bucket = TokenBucket(rate=2, burst=2)
@@ -47,8 +47,8 @@ def test_those_who_wait_get_their_turn_in_order() -> None:
 
 
 @given(st.integers())
-def test_delays_grow_up_to_the_cap_and_start_anew(seed: int) -> None:
+def test_backoff_grows_to_the_cap_and_restarts_after_reset(seed: int) -> None:
     backoff = JitteredBackoff(Random(seed), base=1, cap=8)
-    assert all(0 <= backoff.next() <= ceiling for ceiling in (1, 2, 4, 8, 8, 8))
+    assert all(0 <= backoff.next_delay() <= ceiling for ceiling in (1, 2, 4, 8, 8, 8))
     backoff.reset()
-    assert backoff.next() <= 1
+    assert backoff.next_delay() <= 1

@@ -1,4 +1,4 @@
-"""Leader election: one leader at a time, a successor in time, and no write from a leader who may have lost."""
+"""Leader election: one leader at a time, a successor in time, and no write of a leader that may have lost."""
 
 from __future__ import annotations
 
@@ -11,17 +11,18 @@ from typing import Any
 import pytest
 
 from restow.adapters.memory.server import MemoryApi
-from restow.client.leader_election import Fenced, FencedApi, LeaderElection, LeadershipLost, LeaseHeld, LeaseTiming
+from restow.client.fenced_api import Fenced, FencedApi
+from restow.client.leader_election import LeaderElection, LeadershipLost, LeaseHeld, LeaseTiming
 from restow.client.verbs import Client
 from restow.model.kinds import CONFIG_MAP, LEASE
 from restow.ports import Api, OutcomeUnknown, Request, Response
 from restow.sim.faults import FaultPlan, FaultyApi
 from restow.sim.loop import VirtualClock
-from tests.client.world import play
+from tests.client.virtual_server import run_with_server
 
 
-class Cut:
-    """An Api whose connection can be cut: everything fails, or hangs."""
+class UnreliableApi:
+    """An Api whose `mode` makes every call fail or hang."""
 
     def __init__(self, api: Api) -> None:
         self.api = api
@@ -38,13 +39,13 @@ class Cut:
         return self.api.watch(request)
 
 
-class Contender:
-    """A process that leads when it can, and notes from when to when."""
+class Candidate:
+    """A process that leads when it can, and records from when to when."""
 
     def __init__(
         self, api: Api, clock: VirtualClock, name: str, seed: int = 0, timing: LeaseTiming | None = None
     ) -> None:
-        self.api = Cut(api)
+        self.api = UnreliableApi(api)
         self.election = LeaderElection(
             Client(self.api),
             namespace="shop",
@@ -83,11 +84,11 @@ async def lease(api: Api) -> dict[str, Any]:
     return spec
 
 
-def test_the_first_one_leads_and_the_others_wait() -> None:
+def test_first_candidate_leads_and_the_others_wait() -> None:
     async def story(api: MemoryApi, clock: VirtualClock) -> None:
-        a = Contender(api, clock, "a")
+        a = Candidate(api, clock, "a")
         await asyncio.sleep(1)
-        b = Contender(api, clock, "b")
+        b = Candidate(api, clock, "b")
         await asyncio.sleep(60)
         assert (a.election.is_leader, b.election.is_leader, b.election.holder) == (True, False, "a")
         spec = await lease(api)
@@ -96,14 +97,14 @@ def test_the_first_one_leads_and_the_others_wait() -> None:
         await a.stop()
         await b.stop()
 
-    play(story)
+    run_with_server(story)
 
 
-def test_a_leader_that_stops_hands_over_at_once() -> None:
+def test_stopped_leader_releases_the_lease() -> None:
     async def story(api: MemoryApi, clock: VirtualClock) -> None:
-        a = Contender(api, clock, "a")
+        a = Candidate(api, clock, "a")
         await asyncio.sleep(1)
-        b = Contender(api, clock, "b")
+        b = Candidate(api, clock, "b")
         await asyncio.sleep(10)
         await a.stop()
         assert "holderIdentity" not in await lease(api)
@@ -111,15 +112,15 @@ def test_a_leader_that_stops_hands_over_at_once() -> None:
         assert (b.election.is_leader, (await lease(api))["leaseTransitions"]) == (True, 1)
         await b.stop()
 
-    play(story)
+    run_with_server(story)
 
 
 @pytest.mark.parametrize("mode", ["fails", "hangs"])
-def test_a_leader_that_is_cut_off_stops_before_anyone_takes_over(mode: str) -> None:
+def test_disconnected_leader_stops_before_another_starts(mode: str) -> None:
     async def story(api: MemoryApi, clock: VirtualClock) -> None:
-        a = Contender(api, clock, "a")
+        a = Candidate(api, clock, "a")
         await asyncio.sleep(1)
-        b = Contender(api, clock, "b")
+        b = Candidate(api, clock, "b")
         await asyncio.sleep(20)
         a.api.mode = mode
         await asyncio.sleep(40)
@@ -132,12 +133,12 @@ def test_a_leader_that_is_cut_off_stops_before_anyone_takes_over(mode: str) -> N
         await a.stop()
         await b.stop()
 
-    play(story)
+    run_with_server(story)
 
 
-def test_a_leader_whose_lease_was_taken_notices_at_once() -> None:
+def test_leader_stops_when_the_lease_has_another_holder() -> None:
     async def story(api: MemoryApi, clock: VirtualClock) -> None:
-        a = Contender(api, clock, "a")
+        a = Candidate(api, clock, "a")
         await asyncio.sleep(5)
         patch = {"spec": {"holderIdentity": "thief"}}
         await Client(api).patch(LEASE, "restow", patch, "shop")
@@ -145,10 +146,10 @@ def test_a_leader_whose_lease_was_taken_notices_at_once() -> None:
         assert (a.election.is_leader, a.election.holder) == (False, "thief")
         await a.stop()
 
-    play(story)
+    run_with_server(story)
 
 
-def test_a_leader_whose_work_ends_releases() -> None:
+def test_lease_is_released_when_the_work_ends() -> None:
     async def story(api: MemoryApi, clock: VirtualClock) -> None:
         election = LeaderElection(
             Client(api), namespace="shop", name="restow", identity="a", clock=clock, rng=Random(1)
@@ -161,11 +162,11 @@ def test_a_leader_whose_work_ends_releases() -> None:
         assert not election.is_leader
         assert "holderIdentity" not in await lease(api)
 
-    play(story)
+    run_with_server(story)
 
 
-class Unanswered:
-    """An Api that writes the renewals of a Lease, and is slow to say so."""
+class SlowRenewal:
+    """An Api that writes the first renewal of a Lease and does not answer."""
 
     def __init__(self, api: Api) -> None:
         self.api = api
@@ -180,23 +181,23 @@ class Unanswered:
         return answer
 
 
-def test_who_stops_during_a_renewal_releases() -> None:
+def test_lease_is_released_when_stopped_during_a_renewal() -> None:
     async def story(api: MemoryApi, clock: VirtualClock) -> None:
-        unanswered = Unanswered(api)
+        slow = SlowRenewal(api)
         election = LeaderElection(
-            Client(unanswered), namespace="shop", name="restow", identity="a", clock=clock, rng=Random(1)
+            Client(slow), namespace="shop", name="restow", identity="a", clock=clock, rng=Random(1)
         )
         leading = asyncio.create_task(election.run(asyncio.Event().wait))
         async with asyncio.timeout(60):
-            await unanswered.written.wait()
+            await slow.written.wait()
         leading.cancel()
         await asyncio.gather(leading, return_exceptions=True)
         assert "holderIdentity" not in await lease(api)
 
-    play(story)
+    run_with_server(story)
 
 
-def test_failing_work_is_not_hidden() -> None:
+def test_error_of_the_work_is_raised() -> None:
     async def story(api: MemoryApi, clock: VirtualClock) -> None:
         election = LeaderElection(
             Client(api), namespace="shop", name="restow", identity="a", clock=clock, rng=Random(1)
@@ -209,40 +210,40 @@ def test_failing_work_is_not_hidden() -> None:
             await election.run(work)
         assert "holderIdentity" not in await lease(api)
 
-    play(story)
+    run_with_server(story)
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_never_two_leaders_whatever_the_network_does(seed: int) -> None:
+def test_never_two_leaders_under_network_faults(seed: int) -> None:
     async def story(api: MemoryApi, clock: VirtualClock) -> list[list[float]]:
         rng = Random(seed)
         plan = FaultPlan(conflict=0.1, busy=0.1, refused=0.1, unknown=0.1)
-        contenders = [Contender(FaultyApi(api, Random(seed * 10 + i), plan), clock, f"c{i}", seed) for i in range(3)]
+        candidates = [Candidate(FaultyApi(api, Random(seed * 10 + i), plan), clock, f"c{i}", seed) for i in range(3)]
         for _ in range(60):
             await asyncio.sleep(rng.uniform(0, 30))
-            rng.choice(contenders).api.mode = rng.choice(("fine", "fine", "fails", "hangs"))
-        for contender in contenders:
-            await contender.stop()
-        return sorted(span for contender in contenders for span in contender.spans)
+            rng.choice(candidates).api.mode = rng.choice(("fine", "fine", "fails", "hangs"))
+        for candidate in candidates:
+            await candidate.stop()
+        return sorted(span for candidate in candidates for span in candidate.spans)
 
-    spans = play(story)
+    spans = run_with_server(story)
     assert len(spans) > 3
     for (_, end), (start, _) in pairwise(spans):
         assert end <= start
 
 
-def test_the_fence_closes_before_leadership_ends() -> None:
+def test_fence_closes_before_leadership_ends() -> None:
     async def story(api: MemoryApi, clock: VirtualClock) -> None:
         loop = asyncio.get_running_loop()
-        a = Contender(api, clock, "a")
+        a = Candidate(api, clock, "a")
         client = Client(a.fenced)
         with pytest.raises(Fenced, match="create configmaps not sent: a may not lead"):
             await client.create(CONFIG_MAP, {"metadata": {"name": "x", "namespace": "shop"}})
         await asyncio.sleep(1)
         await client.create(CONFIG_MAP, {"metadata": {"name": "x", "namespace": "shop"}})
-        cut = Cut(api)
+        cut = UnreliableApi(api)
         cut.mode = "fails"
-        a.election._client = Client(cut)
+        a.election._lock._client = Client(cut)
         written = loop.time()
         with pytest.raises(Fenced):
             while True:
@@ -254,12 +255,12 @@ def test_the_fence_closes_before_leadership_ends() -> None:
         assert (await client.get(CONFIG_MAP, "x", "shop")).metadata.name == "x"
         await a.stop()
 
-    play(story)
+    run_with_server(story)
 
 
-def test_a_fenced_write_that_is_not_answered_ends_in_time() -> None:
+def test_slow_fenced_write_ends_before_the_deadline() -> None:
     async def story(api: MemoryApi, clock: VirtualClock) -> None:
-        a = Contender(api, clock, "a")
+        a = Candidate(api, clock, "a")
         await asyncio.sleep(1)
         a.api.mode = "hangs"
         with pytest.raises(OutcomeUnknown, match="no answer within 5s"):
@@ -267,7 +268,7 @@ def test_a_fenced_write_that_is_not_answered_ends_in_time() -> None:
         assert asyncio.get_running_loop().time() < a.election.deadline()
         await a.stop()
 
-    play(story)
+    run_with_server(story)
 
 
 @pytest.mark.parametrize(
@@ -279,62 +280,62 @@ def test_a_fenced_write_that_is_not_answered_ends_in_time() -> None:
         pytest.param({"retry_period": 0}, id="retries need a pause"),
     ],
 )
-def test_timings_that_cannot_be_safe(timing: dict[str, float]) -> None:
+def test_unsafe_timing_is_refused(timing: dict[str, float]) -> None:
     with pytest.raises(ValueError, match="does not hold"):
         LeaseTiming(**timing)
 
 
-def impatient(api: Api, clock: VirtualClock, name: str = "c") -> LeaderElection:
+def candidate(api: Api, clock: VirtualClock, name: str = "c") -> LeaderElection:
     return LeaderElection(Client(api), namespace="shop", name="restow", identity=name, clock=clock, rng=Random(1))
 
 
 async def nothing() -> None: ...
 
 
-def test_who_does_not_want_to_wait_leads_at_once_where_nobody_does() -> None:
+def test_run_if_free_leads_at_once_without_a_holder() -> None:
     async def story(api: MemoryApi, clock: VirtualClock) -> None:
-        await impatient(api, clock).run_if_free(nothing)
-        await impatient(api, clock, "d").run_if_free(nothing)
+        await candidate(api, clock).run_if_free(nothing)
+        await candidate(api, clock, "d").run_if_free(nothing)
         assert asyncio.get_running_loop().time() < 1
         assert "holderIdentity" not in await lease(api)
 
-    play(story)
+    run_with_server(story)
 
 
-def test_who_does_not_want_to_wait_is_told_who_leads() -> None:
+def test_run_if_free_raises_the_holder() -> None:
     async def story(api: MemoryApi, clock: VirtualClock) -> None:
-        a = Contender(api, clock, "a")
+        a = Candidate(api, clock, "a")
         await asyncio.sleep(1)
         began = asyncio.get_running_loop().time()
         with pytest.raises(LeaseHeld, match=r"^a$"):
-            await impatient(api, clock).run_if_free(nothing)
+            await candidate(api, clock).run_if_free(nothing)
         assert asyncio.get_running_loop().time() < began + 5
         assert a.election.is_leader
         await a.stop()
 
-    play(story)
+    run_with_server(story)
 
 
-def test_a_lease_that_was_left_is_taken_when_it_has_not_moved_for_its_duration() -> None:
+def test_run_if_free_takes_an_abandoned_lease_after_its_duration() -> None:
     async def story(api: MemoryApi, clock: VirtualClock) -> None:
-        a = Contender(api, clock, "a")
+        a = Candidate(api, clock, "a")
         await asyncio.sleep(1)
         a.api.mode = "fails"
         began = asyncio.get_running_loop().time()
-        await impatient(api, clock).run_if_free(nothing)
+        await candidate(api, clock).run_if_free(nothing)
         assert began + 15 <= asyncio.get_running_loop().time() < began + 18
         await a.stop()
 
-    play(story)
+    run_with_server(story)
 
 
 @pytest.mark.parametrize("mode", ["fails", "hangs"])
-def test_who_does_not_want_to_wait_does_not_wait_for_a_server_for_ever(mode: str) -> None:
+def test_run_if_free_gives_up_without_a_server(mode: str) -> None:
     async def story(api: MemoryApi, clock: VirtualClock) -> None:
-        cut = Cut(api)
+        cut = UnreliableApi(api)
         cut.mode = mode
         with pytest.raises(OutcomeUnknown):
-            await impatient(cut, clock).run_if_free(nothing)
+            await candidate(cut, clock).run_if_free(nothing)
         assert asyncio.get_running_loop().time() < 60
 
-    play(story)
+    run_with_server(story)

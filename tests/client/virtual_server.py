@@ -1,4 +1,4 @@
-"""An embedded API server on virtual time, for stories about several clients of one cluster."""
+"""An embedded API server on virtual time, for tests with several clients of one cluster."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from restow.sim.loop import VirtualClock, run_virtual
 R = TypeVar("R")
 
 
-def play(story: Callable[[MemoryApi, VirtualClock], Awaitable[R]], settings: ServerSettings = DEFAULTS) -> R:
-    """Run a story with a new server that has a namespace `shop`."""
+def run_with_server(story: Callable[[MemoryApi, VirtualClock], Awaitable[R]], settings: ServerSettings = DEFAULTS) -> R:
+    """Run `story` with a new server that has the namespace `shop`."""
 
     async def whole() -> R:
         clock = VirtualClock()
@@ -27,7 +27,7 @@ def play(story: Callable[[MemoryApi, VirtualClock], Awaitable[R]], settings: Ser
     return run_virtual(whole())
 
 
-def workload(name: str, **labels: str) -> dict[str, Any]:
+def shop_pod(name: str, **labels: str) -> dict[str, Any]:
     return {
         "metadata": {"name": name, "namespace": "shop", "labels": labels},
         "spec": {"containers": [{"name": "main", "image": "none"}]},

@@ -1,4 +1,4 @@
-"""An Api that answers from a script and remembers what it was asked."""
+"""An Api that answers from a script and records the requests."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Answer = dict[str, Any] | ApiError | Callable[[Request], Any]
 
 
 class ScriptedApi:
-    """`answers` are given to calls in turn, `streams` to watches; a stream that is not closed stays open for ever."""
+    """Returns `answers` to calls and `streams` to watches, in order. A stream that ends with OPEN stays open."""
 
     def __init__(self, *answers: Answer, streams: list[Any] | None = None) -> None:
         self.answers = list(answers)

@@ -1,4 +1,4 @@
-"""An Api that counts what goes over it, and can hold back what watches show, or lists."""
+"""An Api that counts lists and watches, and can delay lists or the events of watches."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from restow.ports import Api, Request, Response
 
 
-class Wire:
+class CountingApi:
     def __init__(self, api: Api) -> None:
         self.api = api
         self.flowing, self.listing = asyncio.Event(), asyncio.Event()
@@ -17,7 +17,7 @@ class Wire:
         self.listing.set()
         self.lists = 0
         self.open: Counter[str] = Counter()
-        """Watches, by what they are of."""
+        """Open watches by plural."""
 
     async def call(self, request: Request) -> Response:
         if request.verb == "list":

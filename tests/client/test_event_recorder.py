@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from restow.adapters.memory.server import MemoryApi
-from restow.client.event_recorder import BURST, REMEMBERED, EventRecorder
+from restow.client.event_recorder import BURST, MAX_REMEMBERED, EventRecorder
 from restow.client.verbs import Client
 from restow.model.kinds import EVENT
 from restow.model.objects import ObjectReference
 from restow.sim.faults import FaultPlan, FaultyApi
 from restow.sim.loop import VirtualClock
-from tests.client.world import play
+from tests.client.virtual_server import run_with_server
 
 WEB = ObjectReference(api_version="v1", kind="Pod", namespace="shop", name="web", uid="u1")
 NODE = ObjectReference(api_version="v1", kind="Node", name="n1", uid="u2")
@@ -36,10 +36,10 @@ def record(
         await task
         return (await Client(api).list(EVENT.whole)).items, recorder
 
-    return play(story)
+    return run_with_server(story)
 
 
-def test_an_event_tells_who_what_and_when() -> None:
+def test_event_has_object_message_and_times() -> None:
     async def tell(recorder: EventRecorder, api: MemoryApi) -> None:
         recorder.record(WEB, "Evicted", "moved to n2", type="Warning")
 
@@ -61,7 +61,7 @@ def test_an_event_tells_who_what_and_when() -> None:
     assert event["firstTimestamp"] == event["lastTimestamp"] == "2026-01-01T00:00:00Z"
 
 
-def test_cluster_scoped_objects_have_theirs_in_default() -> None:
+def test_event_of_a_cluster_scoped_object_is_in_default() -> None:
     async def tell(recorder: EventRecorder, api: MemoryApi) -> None:
         recorder.record(NODE, "Drained", "empty")
 
@@ -69,7 +69,7 @@ def test_cluster_scoped_objects_have_theirs_in_default() -> None:
     assert (event["metadata"]["namespace"], event["metadata"]["name"][:3]) == ("default", "n1.")
 
 
-def test_what_happened_within_a_moment_is_listed_in_its_order() -> None:
+def test_events_of_the_same_second_are_listed_in_order() -> None:
     async def tell(recorder: EventRecorder, api: MemoryApi) -> None:
         for number in range(9):
             recorder.record(WEB, f"Step{number}", "done")
@@ -78,7 +78,7 @@ def test_what_happened_within_a_moment_is_listed_in_its_order() -> None:
     assert [event["reason"] for event in events] == [f"Step{number}" for number in range(9)]
 
 
-def test_repetitions_are_counted() -> None:
+def test_repeated_event_increases_count() -> None:
     async def tell(recorder: EventRecorder, api: MemoryApi) -> None:
         for _ in range(3):
             recorder.record(WEB, "Waiting", "no room")
@@ -89,7 +89,7 @@ def test_repetitions_are_counted() -> None:
     assert (event["count"], event["lastTimestamp"]) == (4, "2026-01-01T00:00:10Z")
 
 
-def test_repetitions_before_it_is_written_cost_nothing() -> None:
+def test_repetitions_before_the_write_cause_no_more_writes() -> None:
     async def tell(recorder: EventRecorder, api: MemoryApi) -> None:
         for _ in range(BURST + 15):
             recorder.record(WEB, "Waiting", "no room")
@@ -100,7 +100,7 @@ def test_repetitions_before_it_is_written_cost_nothing() -> None:
     assert (len(events), max(event["count"] for event in events), recorder.dropped) == (BURST, BURST + 15, 0)
 
 
-def test_too_many_different_messages_become_one() -> None:
+def test_too_many_messages_are_combined() -> None:
     async def tell(recorder: EventRecorder, api: MemoryApi) -> None:
         for number in range(14):
             recorder.record(WEB, "Waiting", f"no room on n{number}")
@@ -111,7 +111,7 @@ def test_too_many_different_messages_become_one() -> None:
     assert combined[0]["message"].endswith("no room on n13")
 
 
-def test_one_object_cannot_flood() -> None:
+def test_events_of_one_object_are_rate_limited() -> None:
     async def tell(recorder: EventRecorder, api: MemoryApi) -> None:
         for number in range(BURST + 5):
             recorder.record(WEB, f"Reason{number}", "x")
@@ -121,7 +121,7 @@ def test_one_object_cannot_flood() -> None:
     assert (len(events), recorder.dropped) == (BURST + 1, 5)
 
 
-def test_an_event_whose_time_ran_out_is_told_anew() -> None:
+def test_expired_event_is_created_again() -> None:
     async def tell(recorder: EventRecorder, api: MemoryApi) -> None:
         recorder.record(WEB, "Waiting", "no room")
         await asyncio.sleep(1)
@@ -136,7 +136,7 @@ def test_an_event_whose_time_ran_out_is_told_anew() -> None:
 @pytest.mark.parametrize(
     "plan", [FaultPlan(refused=1.0), FaultPlan(busy=1.0)], ids=["a broken server", "a busy server"]
 )
-def test_a_server_that_does_not_take_them_only_costs_the_events(plan: FaultPlan) -> None:
+def test_failing_writes_lose_only_events(plan: FaultPlan) -> None:
     async def tell(recorder: EventRecorder, api: MemoryApi) -> None:
         recorder.record(WEB, "Waiting", "no room")
 
@@ -144,7 +144,7 @@ def test_a_server_that_does_not_take_them_only_costs_the_events(plan: FaultPlan)
     assert (events, recorder.dropped) == ([], 1)
 
 
-def test_a_write_of_unknown_outcome_makes_no_second_event() -> None:
+def test_unknown_outcome_creates_no_second_event() -> None:
     async def tell(recorder: EventRecorder, api: MemoryApi) -> None:
         recorder.record(WEB, "Waiting", "no room")
 
@@ -154,16 +154,16 @@ def test_a_write_of_unknown_outcome_makes_no_second_event() -> None:
 
 def test_events_of_many_objects_at_once_are_all_written() -> None:
     async def tell(recorder: EventRecorder, api: MemoryApi) -> None:
-        for number in range(REMEMBERED + 100):
+        for number in range(MAX_REMEMBERED + 100):
             about = ObjectReference(api_version="v1", kind="Pod", namespace="shop", name=f"p{number}", uid=f"u{number}")
             recorder.record(about, "FailedScheduling", "0/3 nodes are available")
 
     events, recorder = record(tell)
-    assert (len(events), recorder.dropped) == (REMEMBERED + 100, 0)
+    assert (len(events), recorder.dropped) == (MAX_REMEMBERED + 100, 0)
 
 
-def test_more_than_can_wait_is_dropped_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("restow.client.event_recorder.MOST_WAITING", 2)
+def test_events_beyond_the_queue_limit_are_dropped_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("restow.client.event_recorder.MAX_WAITING", 2)
 
     async def tell(recorder: EventRecorder, api: MemoryApi) -> None:
         for number in range(5):

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from restow.model.kinds import DEPLOYMENT, NODE, POD, RESERVATION, Kind
-from restow.model.marks import are_readable
+from restow.model.marks import are_marked_fields_readable
 from restow.model.problems import find_problems
 
 CPU = {"containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]}
@@ -28,15 +28,17 @@ MANY = {"containers": [{"name": "c", "resources": {"requests": {"cpu": "many"}}}
         pytest.param(NODE, {}, True, id="nothing to look at"),
     ],
 )
-def test_quantities_and_times_deep_in_an_object_are_checked(kind: Kind[Any], document: dict[str, Any], readable: bool) -> None:
+def test_quantities_and_times_deep_in_an_object_are_checked(
+    kind: Kind[Any], document: dict[str, Any], readable: bool
+) -> None:
     whole = {"metadata": {"name": "x"}, **document}
-    assert are_readable(msgspec.convert(whole, kind.type)) is readable
+    assert are_marked_fields_readable(msgspec.convert(whole, kind.type)) is readable
     assert (not find_problems(kind.type, whole, marks=True)) is readable
 
 
 def test_cached_answers_are_the_same_as_the_first() -> None:
     good, bad = (msgspec.convert({"metadata": {"name": "p"}, "spec": spec}, POD.type) for spec in (CPU, MANY))
-    assert [are_readable(one) for one in (good, bad, good, bad)] == [True, False, True, False]
+    assert [are_marked_fields_readable(one) for one in (good, bad, good, bad)] == [True, False, True, False]
 
 
 def test_a_text_is_remembered_for_its_own_mark_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -46,6 +48,6 @@ def test_a_text_is_remembered_for_its_own_mark_alone(monkeypatch: pytest.MonkeyP
         msgspec.convert({"metadata": {"name": "p", "creationTimestamp": f"{moment}{second}Z"}}, POD.type)
         for second in range(5)
     ]
-    assert all(are_readable(pod) for pod in (*pods, *pods))
+    assert all(are_marked_fields_readable(pod) for pod in (*pods, *pods))
     asked = {"containers": [{"name": "c", "resources": {"requests": {"cpu": f"{moment}4Z"}}}]}
-    assert not are_readable(msgspec.convert({"metadata": {"name": "p"}, "spec": asked}, POD.type))
+    assert not are_marked_fields_readable(msgspec.convert({"metadata": {"name": "p"}, "spec": asked}, POD.type))

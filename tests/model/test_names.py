@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from restow.model.names import (
-    digest,
     dns_label_problems,
     label_value_problems,
+    name_stem,
     qualified_name_problems,
-    stem,
+    short_digest,
     subdomain_problems,
 )
 
@@ -53,5 +53,5 @@ def test_namespace_names_are_checked(name: str, good: bool) -> None:
     ],
 )
 def test_generated_name_begins_with_its_title(title: str, name: str) -> None:
-    assert stem(title, "plan") == name
-    assert not dns_label_problems(f"{name}-{digest(title)}")
+    assert name_stem(title, "plan") == name
+    assert not dns_label_problems(f"{name}-{short_digest(title)}")

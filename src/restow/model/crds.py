@@ -1,13 +1,14 @@
-"""CustomResourceDefinitions of the four own kinds, generated from the Structs that read them.
+"""CustomResourceDefinitions of our four kinds, generated from the Structs that read them.
 
-Goes in: nothing but the types. Comes out: documents that kube-apiserver accepts: structural OpenAPI v3 schemas with
+In: only the types. Out: documents that kube-apiserver accepts: structural OpenAPI v3 schemas with
 enumerations, formats and list-map keys, a status subresource, printer columns and short names. There are no defaults:
 where a value is left out, a configuration decides later, and the object must not claim otherwise.
 
-What people write has the fields that are read here and those that upstream has besides: any other is a mistake, of
-which an API server tells whoever made it. Unknown fields are kept, not pruned, where somebody else's programs write
-them: in the status of Queue, PodGroup and PodMigrationJob. In pod templates they are kept below what every pod has:
-a mistake in how a container, or what it asks for, is spelt would hold no room, and a constraint would hold for nobody.
+Parts that users write have the fields that we read and those that upstream has besides: an API server reports any other
+field as a mistake. Unknown fields are kept, not pruned, in parts that other programs write: the status of Queue,
+PodGroup and PodMigrationJob. In pod templates the known levels (template, spec, containers, resources) are closed,
+because a misspelt request would reserve nothing and a misspelt constraint would be ignored; below them unknown fields
+are kept.
 """
 
 from __future__ import annotations
@@ -17,8 +18,7 @@ from typing import Any
 
 from msgspec import inspect
 
-from restow.model.cluster.seat import MOVED_FROM_ANNOTATION
-from restow.model.descriptions import FIELDS
+from restow.model.crd_descriptions import FIELDS
 from restow.model.kinds import OWN_KINDS, POD_GROUP, POD_MIGRATION_JOB, QUEUE, RESERVATION, Kind
 from restow.model.objects import (
     ENDED,
@@ -34,11 +34,12 @@ from restow.model.objects import (
     ResourceRequirements,
     TaskSpec,
 )
+from restow.model.reservations.reservation_annotations import MOVED_FROM_ANNOTATION
 
 Schema = dict[str, Any]
 
 QUANTITY_PATTERN = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([KMGTPE]i|[numkMGTPE]|[eE](\+?0*(1000|[0-9]{1,3})|-[0-9]+))?$"
-"""What `Quantity` reads, which sets no limit to exponents below zero."""
+"""The texts that `Quantity` parses; it sets no limit to negative exponents."""
 _KEEP_UNKNOWN: Schema = {"x-kubernetes-preserve-unknown-fields": True}
 _FOREIGN_KINDS = (QUEUE, POD_GROUP, POD_MIGRATION_JOB)
 _OTHERS: dict[type[Any], tuple[str, ...]] = {
@@ -60,7 +61,7 @@ _OTHERS: dict[type[Any], tuple[str, ...]] = {
     ),
     ResourceRequirements: (),
 }
-"""Structs that people write, with the fields that upstream has besides ours: whatever is in those is kept."""
+"""Structs that users write, with the fields that upstream has besides ours; the content of those fields is kept."""
 
 
 def _annotation(name: str) -> str:
@@ -69,7 +70,7 @@ def _annotation(name: str) -> str:
 
 
 def _kept(name: str) -> str:
-    """The rule that a field stays once it is there."""
+    """The rule that a field cannot be removed once it is set."""
     return f"!has(oldSelf.{name}) || has(self.{name})"
 
 
@@ -143,7 +144,7 @@ _RULES: dict[str, list[tuple[str, str, str]]] = {
         ("status.phase", f"!(oldSelf in {_ENDS}) || {_SAME}", "a job that has ended stays so; make another job"),
     ],
 }
-"""What cannot be changed once it is set: limits were asked for this pod and this way to move it, once."""
+"""Fields that are immutable once they are set: the job was admitted for this pod and this mode."""
 
 
 def custom_resource_definitions() -> list[dict[str, Any]]:

@@ -35,7 +35,7 @@ def disks_used(pod: Pod) -> Iterator[Disk]:
         yield from _disks(volume)
 
 
-def conflicts(one: Disk, other: Disk) -> bool:
+def disks_conflict(one: Disk, other: Disk) -> bool:
     """Whether two pods on one node cannot have these mounts."""
     if one.key != other.key:
         return False

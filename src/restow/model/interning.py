@@ -1,9 +1,9 @@
 """Sharing equal parts between decoded objects, so that a hundred thousand pods fit into memory.
 
-Pods of one workload differ in their names and times and little else. Goes in: a freshly decoded object that nobody else
-holds yet. Comes out: the same object, whose labels, owner references, containers, tolerations and so on are the very
-objects an equal pod already has. The tables forget everything when they grow past a limit, which costs memory later,
-never correctness.
+Pods of one workload differ in their names and times and little else. In: a freshly decoded object without other
+references to it. Out: the same object; its labels, owner references, containers, tolerations and so on are those
+of an equal pod that was seen before. The tables are cleared when they grow past a limit, which costs memory, never
+correctness.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Interner:
         self._parts: dict[str, dict[bytes, Any]] = {name: {} for name in (*_META_PARTS, *_SPEC_PARTS, *_STATUS_PARTS)}
 
     def share(self, value: T) -> T:
-        """Replace parts of `value`, in place, by equal ones seen before. Only for objects nobody else holds yet."""
+        """Replace parts of `value`, in place, by equal ones seen before. Only for objects without other references."""
         if isinstance(value, Pod):
             self._share_pod(value)
         else:
@@ -60,7 +60,7 @@ class Interner:
     def _share_pod(self, pod: Pod) -> None:
         self._share_members(pod.metadata, _META_TEXTS, _META_PARTS)
         if pod.spec.volumes:
-            force_setattr(pod.spec, "volumes", _constraining(pod.spec.volumes))
+            force_setattr(pod.spec, "volumes", _without_unread_volumes(pod.spec.volumes))
         self._share_members(pod.spec, _SPEC_TEXTS, _SPEC_PARTS)
         self._share_members(pod.status, _STATUS_TEXTS, _STATUS_PARTS)
         for condition in pod.status.conditions or ():
@@ -94,7 +94,7 @@ class Interner:
             table.clear()
 
 
-def _constraining(volumes: list[Volume]) -> list[Volume] | None:
-    """Without the volumes of which nothing but the name is read: those names differ from pod to pod."""
+def _without_unread_volumes(volumes: list[Volume]) -> list[Volume] | None:
+    """The volumes except those of which only the name is read: these names differ from pod to pod."""
     kept = [volume for volume in volumes if volume != Volume(name=volume.name)]
     return kept or None

@@ -1,8 +1,8 @@
-"""Marks on typed objects: do all quantities, times and durations in it read?
+"""A fast check of decoded objects: are all their quantities, times and durations valid?
 
-Goes in: an object that was decoded. Comes out: yes or no. What has to be looked at is worked out once per type, and
-most fields lead to no mark; what has been read before is not read again, because the objects of a cluster repeat each
-other. `problems` says what is wrong, with paths, at a hundred times the cost.
+In: a decoded object. Out: yes or no. The fields to check (those with a mark on their type, see `objects.base`) are
+worked out once per type. Texts that were parsed before are not parsed again, because the objects of a cluster repeat
+each other. `problems` names the mistakes, with paths, at a hundred times the cost.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class _Marked:
 _TEXTS = {mark: _Texts(check) for mark, check in CHECKS.items()}
 
 
-def are_readable(value: msgspec.Struct) -> bool:
+def are_marked_fields_readable(value: msgspec.Struct) -> bool:
     """Whether every mark in the object reads."""
     check = _of_type(type(value))
     if check is None:

@@ -1,7 +1,6 @@
-"""What names, label keys and label values may look like, each rule with a sentence that says what is wrong; and names
-that are made out of other texts.
+"""The rules for names, label keys and label values, each with an error message; and names generated from other texts.
 
-Goes in: a text. Comes out: a list of problems, empty when the text is fine; or a text that is.
+In: a text. Out: its problems, none if it is valid; or a valid name.
 """
 
 from __future__ import annotations
@@ -53,13 +52,13 @@ def dns_label_problems(name: str) -> tuple[str, ...]:
     return tuple(problems)
 
 
-def stem(title: str, otherwise: str) -> str:
-    """What is left of a title as the beginning of a name; another word where nothing is."""
+def name_stem(title: str, otherwise: str) -> str:
+    """The beginning of a name made from a title; `otherwise` if no letter or digit of the title is left."""
     return _ODD.sub("-", title.lower()).strip("-")[:_LONGEST_STEM].rstrip("-") or otherwise
 
 
-def digest(text: str) -> str:
-    """The same few digits for the same text: what is named by it twice is one thing."""
+def short_digest(text: str) -> str:
+    """A few hexadecimal digits, the same for the same text."""
     return hashlib.sha256(text.encode()).hexdigest()[:_DIGITS]
 
 

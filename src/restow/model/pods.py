@@ -1,4 +1,4 @@
-"""What single pods say of themselves: who manages them, whether they serve, whether they are over."""
+"""Facts about single pods: their controller and scheduler, and whether they are pending, ready or finished."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from restow.model.objects import Condition, Object, OwnerReference, Pod
 DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 """On a pod: workload controllers that shrink delete the pods of lower cost first."""
 MIRROR = "kubernetes.io/config.mirror"
-"""On the pod that shows what a kubelet runs by itself."""
+"""On the mirror pod of a static pod."""
 DEFAULT_SCHEDULER = "default-scheduler"
-"""Whose pods those are that name no scheduler."""
+"""The scheduler of pods that name none."""
 
 
 def controller_of(item: Object) -> OwnerReference | None:
@@ -22,8 +22,8 @@ def controller_of(item: Object) -> OwnerReference | None:
     return None
 
 
-def full_name(item: Object) -> tuple[str, str]:
-    """The namespace and the name of a namespaced object; in files of people the first may go unsaid."""
+def namespaced_name(item: Object) -> tuple[str, str]:
+    """The namespace and the name of a namespaced object; in a file, a missing namespace means default."""
     return item.metadata.namespace or "default", item.metadata.name
 
 
@@ -42,12 +42,12 @@ def stays_with_node(pod: Pod) -> bool:
     return MIRROR in (pod.metadata.annotations or {}) or is_of_daemon_set(pod)
 
 
-def condition(conditions: Iterable[Condition] | None, kind: str) -> Condition | None:
+def find_condition(conditions: Iterable[Condition] | None, kind: str) -> Condition | None:
     return next((each for each in conditions or () if each.type == kind), None)
 
 
 def ready_condition(pod: Pod) -> Condition | None:
-    found = condition(pod.status.conditions, "Ready")
+    found = find_condition(pod.status.conditions, "Ready")
     return found if found and found.status == "True" else None
 
 
@@ -69,11 +69,11 @@ def is_pending(pod: Pod) -> bool:
 
 
 def is_serving(pod: Pod) -> bool:
-    """Whether it is running and ready; where nobody says whether it is ready, it is taken to be."""
-    ready = condition(pod.status.conditions, "Ready")
+    """Whether it is running and ready; without a Ready condition it counts as ready."""
+    ready = find_condition(pod.status.conditions, "Ready")
     return pod.status.phase == "Running" and (ready is None or ready.status == "True")
 
 
 def is_available(pod: Pod) -> bool:
-    """Whether it is serving, and not on its way out."""
+    """Whether it is serving and not being deleted."""
     return is_serving(pod) and not is_terminating(pod)

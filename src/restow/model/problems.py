@@ -1,7 +1,7 @@
-"""Everything that is wrong with a document, found by walking it along the type that should read it.
+"""All problems of a document, found by walking it along the type that should read it.
 
-Goes in: a Struct type and a decoded JSON or YAML value. Comes out: `Problem`s, each with the path of its field.
-Decoders stop at the first mistake; this runs when one has stopped, or before a document a person wrote is accepted.
+In: a Struct type and a decoded JSON or YAML value. Out: `Problem`s, each with the path of its field. Decoders stop at
+the first mistake; this runs after one has stopped, and before a document written by a user is accepted.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from restow.model.times import TimeError, parse_duration, parse_time
 
 
 class Problem(msgspec.Struct, frozen=True, order=True):
-    """One thing that is wrong, and the path of the field ("" for the whole document)."""
+    """One mistake, and the path of its field ("" for the whole document)."""
 
     path: str
     message: str
@@ -36,7 +36,7 @@ _MARKED: Final[Mapping[str | None, str]] = {
     "date-time": "a time such as 2026-01-02T15:04:05Z",
     "duration": "a duration such as 5m",
 }
-"""What a text is to be, where that says more than that it is one."""
+"""The expected form of a string, where it must be more than any string."""
 _SPECIAL = frozenset("./[]'\" ")
 _EXPECTED: tuple[tuple[type[inspect.Type], str], ...] = (
     (inspect.StructType, "a map"),
@@ -55,16 +55,16 @@ def find_problems(type: type[Any], value: Any, *, marks: bool) -> list[Problem]:
     return list(_Walk(marks).walk(type_info(type), value, ""))
 
 
-def members(problems: Iterable[Problem]) -> set[str]:
-    """The members of a document that something is wrong with, or inside of which."""
+def problem_members(problems: Iterable[Problem]) -> set[str]:
+    """The top-level members of a document with a problem in them."""
     return {one.path.partition(".")[0].partition("[")[0] for one in problems}
 
 
-def besides(unread: Sequence[Problem], checked: Iterable[Problem]) -> list[Problem]:
-    """What could not be read, and what is wrong with what could: of members that were not read whole nothing more is
-    said, because what is checked there is not what was written."""
-    known = members(unread)
-    return [*unread, *(one for one in checked if known.isdisjoint(members([one])))]
+def problems_of_readable_members(unread: Sequence[Problem], checked: Iterable[Problem]) -> list[Problem]:
+    """The problems of reading, and those of `checked` that are about members that were read completely: a check of a
+    member that was read in part does not see what the user wrote."""
+    known = problem_members(unread)
+    return [*unread, *(one for one in checked if known.isdisjoint(problem_members([one])))]
 
 
 _TYPE_INFO: dict[Any, inspect.Type] = {}
@@ -98,7 +98,7 @@ class _Walk:
             options = (info,)
         accepting = next((option for option in options if _accepts(option, value)), None)
         if accepting is None:
-            yield Problem(path, f"expected {_MARKED.get(mark) or _expected(options)}, got {describe(value)}")
+            yield Problem(path, f"expected {_MARKED.get(mark) or _expected(options)}, got {describe_value(value)}")
         elif isinstance(accepting, inspect.StructType):
             yield from self.struct(accepting, value, path)
         elif isinstance(accepting, inspect.ListType | inspect.VarTupleType):
@@ -106,7 +106,7 @@ class _Walk:
                 yield from self.walk(accepting.item_type, item, f"{path}[{index}]")
         elif isinstance(accepting, inspect.DictType):
             for key, item in value.items():
-                yield from self.walk(accepting.value_type, item, join(path, key))
+                yield from self.walk(accepting.value_type, item, member_path(path, key))
         elif self.marks and mark in CHECKS:
             yield from _check(CHECKS[mark], value, path)
 
@@ -114,18 +114,18 @@ class _Walk:
         members = _members(info)
         for key, (member, required) in members.items():
             if key in value:
-                yield from self.walk(member, value[key], join(path, key))
+                yield from self.walk(member, value[key], member_path(path, key))
             elif required:
-                yield Problem(join(path, key), "missing")
+                yield Problem(member_path(path, key), "missing")
         struct: type[msgspec.Struct] = get_origin(info.cls) or info.cls
         if struct.__struct_config__.forbid_unknown_fields:
             for key in value:
                 if key not in members:
-                    yield Problem(join(path, str(key)), f"unknown field{_meant(str(key), members)}")
+                    yield Problem(member_path(path, str(key)), f"unknown field{_meant(str(key), members)}")
 
 
 def _meant(key: str, members: Iterable[str]) -> str:
-    """Which member a misspelt one was probably meant to be."""
+    """A hint at the member that a misspelt name probably means."""
     close = {name.lower(): name for name in members}
     found = get_close_matches(key.lower(), close, n=1, cutoff=0.75)
     return f" (did you mean {close[found[0]]}?)" if found else ""
@@ -145,15 +145,15 @@ def _members(info: inspect.StructType) -> dict[str, tuple[inspect.Type, bool]]:
     return found
 
 
-def join(path: str, key: str) -> str:
+def member_path(path: str, key: str) -> str:
     """The path of a member; keys that contain dots or slashes are bracketed, as in labels['example.com/x']."""
     if not key or not _SPECIAL.isdisjoint(key):
         return f"{path}[{key!r}]"
     return f"{path}.{key}" if path else key
 
 
-def describe(value: Any) -> str:
-    """A value in the words of an error message."""
+def describe_value(value: Any) -> str:
+    """A value as an error message describes it."""
     match value:
         case None:
             return "null"

@@ -21,7 +21,7 @@ _NANOSECONDS = {
     "m": 60 * 10**9,
     "h": 3600 * 10**9,
 }
-_LONGEST_DURATION = 1000  # letters; nobody writes more, and numbers of thousands of digits cannot be read
+_LONGEST_DURATION = 1000  # characters; no real duration is longer, and numbers of thousands of digits cannot be parsed
 MAX_DURATION_SECONDS = (2**63 - 1) // 10**9
 
 

@@ -1,8 +1,8 @@
-"""Volumes and claims: the words of their protocol, and what single objects say of themselves.
+"""Volumes and claims: the annotations of the binding protocol, and facts about single objects.
 
-Goes in: a claim, a volume, a pod. Comes out: which class it is of, whether it is bound, to whom, how large it is, where
-it can be reached from, which claims a pod uses. The protocol between a scheduler and the volume controllers is written
-in annotations; their names are here.
+In: a claim, a volume or a pod. Out: its storage class, whether it is bound and to which object, its size, the nodes
+that can reach it, the claims that a pod uses. A scheduler and the volume controllers communicate through annotations;
+their names are here.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from restow.model.objects import (
 from restow.model.quantity import Quantity
 
 SELECTED_NODE = "volume.kubernetes.io/selected-node"
-"""On a claim: make its volume where this node can reach it."""
+"""On a claim: provision the volume where this node can reach it."""
 BIND_COMPLETED = "pv.kubernetes.io/bind-completed"
 """On a claim: volumeName is final."""
 BOUND_BY_CONTROLLER = "pv.kubernetes.io/bound-by-controller"
-"""On a volume: its claimRef was not the user's idea, so it may be taken back."""
+"""On a volume: a controller set its claimRef, not the user, so it may be removed again."""
 DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
-"""On a class: claims that name none are of this one."""
+"""On a class: it is the class of claims that name none."""
 NO_PROVISIONER = "kubernetes.io/no-provisioner"
 PROVISIONER = "volume.kubernetes.io/storage-provisioner"
-"""On a claim: who is to make its volume."""
+"""On a claim: the provisioner of its volume."""
 READ_WRITE_MANY = "ReadWriteMany"
 READ_WRITE_ONCE = "ReadWriteOnce"
 READ_WRITE_ONCE_POD = "ReadWriteOncePod"
@@ -46,7 +46,7 @@ class ClaimUse(msgspec.Struct, frozen=True, gc=False):
 
     name: str
     generated: bool
-    """Made for this very pod, out of a template in its spec."""
+    """Generated for this pod, from a template in its spec."""
 
 
 def claims_used(pod: Pod) -> Iterator[ClaimUse]:
@@ -58,24 +58,24 @@ def claims_used(pod: Pod) -> Iterator[ClaimUse]:
             yield ClaimUse(f"{pod.metadata.name}-{volume.name}", True)
 
 
-def claims_to_come(pod: Pod) -> dict[str, PersistentVolumeClaim]:
-    """The claims that will be made out of the templates in a pod's spec, by name, for a pod that is still to come."""
+def generated_claims(pod: Pod) -> dict[str, PersistentVolumeClaim]:
+    """The claims that will be generated from the templates in the spec of a future pod, by name."""
     return {
-        f"{pod.metadata.name}-{volume.name}": _claim_to_come(pod, volume.name, volume.ephemeral)
+        f"{pod.metadata.name}-{volume.name}": _generated_claim(pod, volume.name, volume.ephemeral)
         for volume in pod.spec.volumes or ()
         if volume.ephemeral is not None
     }
 
 
-def _claim_to_come(pod: Pod, volume: str, source: EphemeralVolume) -> PersistentVolumeClaim:
+def _generated_claim(pod: Pod, volume: str, source: EphemeralVolume) -> PersistentVolumeClaim:
     template = source.volume_claim_template or PersistentVolumeClaimTemplate()
     name = f"{pod.metadata.name}-{volume}"
     metadata = msgspec.structs.replace(template.metadata, name=name, namespace=pod.metadata.namespace)
     return PersistentVolumeClaim(metadata=metadata, spec=template.spec)
 
 
-def is_made_for(claim: PersistentVolumeClaim, pod: Pod) -> bool:
-    """Whether a generated claim is this pod's, and not a namesake's."""
+def is_generated_for(claim: PersistentVolumeClaim, pod: Pod) -> bool:
+    """Whether a generated claim belongs to this pod, and not to an earlier pod of the same name."""
     owners = claim.metadata.owner_references or ()
     return any(owner.controller and owner.uid == pod.metadata.uid for owner in owners)
 
@@ -85,19 +85,19 @@ def is_bound(claim: PersistentVolumeClaim) -> bool:
 
 
 def class_name(item: PersistentVolumeClaim | PersistentVolume) -> str:
-    """The storage class it is of; "" for none."""
+    """The name of its storage class; "" for none."""
     annotated = (item.metadata.annotations or {}).get(CLASS_ANNOTATION)
     return item.spec.storage_class_name or "" if annotated is None else annotated
 
 
-def is_made_to_order(claim: PersistentVolumeClaim) -> bool:
-    """Whether its volume was made for it, and not found among those that were there."""
+def is_dynamically_provisioned(claim: PersistentVolumeClaim) -> bool:
+    """Whether its volume is provisioned for it, and not one of the existing volumes."""
     annotations = claim.metadata.annotations or {}
     return PROVISIONER in annotations or SELECTED_NODE in annotations
 
 
 def waits_for_pod(storage_class: StorageClass | None) -> bool:
-    """Whether claims of a class leave the choice of place to the first pod."""
+    """Whether claims of a class are bound only when their first pod has a node (WaitForFirstConsumer)."""
     return storage_class is not None and storage_class.volume_binding_mode == "WaitForFirstConsumer"
 
 
@@ -105,24 +105,24 @@ def selected_node(claim: PersistentVolumeClaim) -> str | None:
     return (claim.metadata.annotations or {}).get(SELECTED_NODE)
 
 
-def requested(claim: PersistentVolumeClaim) -> Quantity:
-    """How large the volume must be. Raises QuantityError."""
+def requested_size(claim: PersistentVolumeClaim) -> Quantity:
+    """The size that the claim requests. Raises QuantityError."""
     size = (claim.spec.resources.requests or {}).get("storage")
     return _NONE if size is None else Quantity.parse(size)
 
 
-def capacity(volume: PersistentVolume) -> Quantity:
-    """How large the volume is. Raises QuantityError."""
+def volume_capacity(volume: PersistentVolume) -> Quantity:
+    """The size of the volume. Raises QuantityError."""
     size = (volume.spec.capacity or {}).get("storage")
     return _NONE if size is None else Quantity.parse(size)
 
 
-def mode(item: PersistentVolumeClaim | PersistentVolume) -> str:
+def volume_mode(item: PersistentVolumeClaim | PersistentVolume) -> str:
     return item.spec.volume_mode or "Filesystem"
 
 
-def is_meant_for(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
-    """Whether the volume names this claim; one that names no UID means whoever has the name."""
+def is_prebound_to(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
+    """Whether the claimRef of the volume names this claim; without a UID it means any claim of that name."""
     reference = volume.spec.claim_ref
     return (
         reference is not None
@@ -133,7 +133,8 @@ def is_meant_for(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool
 
 
 def node_affinity_of(volume: PersistentVolume) -> NodeConstraint:
-    """The nodes that can reach a volume, by their labels: to a volume nodes have no name, so asking for one is void."""
+    """The nodes that can reach a volume, by their labels: volumes do not see node names, so a term on a name
+    is ignored."""
     affinity = volume.spec.node_affinity
     written = volume_constraint(affinity.required if affinity else None)
     if written.terms is None or not any(term.fields for term in written.terms):

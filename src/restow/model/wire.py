@@ -1,10 +1,10 @@
 """JSON and YAML to objects and back. Errors name the file, the line if there is one, and the path of every wrong field.
 
-Two ways in, by how far the sender is trusted:
+Two ways to read, by how far the sender is trusted:
 - `decode(type, bytes)` for what an API server sent: fast, looks at types only;
-- `read_documents(bytes)`, then `convert(type, document)`, for what a person wrote: also checks quantities, times and
+- `read_documents(bytes)`, then `convert(type, document)`, for what a user wrote: also checks quantities, times and
   durations, and takes a null member for an absent one.
-Both report everything that is wrong at once. `document(kind, object)` is the way out.
+Both report all problems at once. `document(kind, object)` writes.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from typing import Any, TypeVar
 import msgspec
 
 from restow.model.kinds import Kind
-from restow.model.marks import are_readable
-from restow.model.problems import Problem, describe, find_problems, join
+from restow.model.marks import are_marked_fields_readable
+from restow.model.problems import Problem, describe_value, find_problems, member_path
 from restow.model.yaml_text import YamlError, load_documents
 
 __all__ = [
@@ -40,7 +40,7 @@ _GZIP_MAGIC = b"\x1f\x8b"
 
 
 class WireError(ValueError):
-    """Bytes that are not what they should be: `what` they were, and every problem with its path."""
+    """Bytes or a document that cannot be read: `what` was read, and every problem with its path."""
 
     def __init__(self, what: str, problems: list[Problem]) -> None:
         self.what = what
@@ -67,7 +67,7 @@ def decode(type: type[T], data: bytes | msgspec.Raw, what: str = "object") -> T:
 
 
 def convert(type: type[T], document: Mapping[str, Any], what: str = "object") -> T:
-    """Read a document a person wrote, checking quantities, times and durations too. Raises WireError."""
+    """Read a document written by a user, checking quantities, times and durations too. Raises WireError."""
     try:
         cleaned = _without_nulls(document)
         problems = find_problems(type, cleaned, marks=True)
@@ -81,8 +81,8 @@ def convert(type: type[T], document: Mapping[str, Any], what: str = "object") ->
 
 
 def convert_readable(type: type[T], document: Mapping[str, Any], what: str = "object") -> tuple[T, list[Problem]]:
-    """What can be read of a document a person wrote, and what is wrong with the rest: whoever checks further can tell
-    all mistakes at once. Raises WireError where what is left makes no sense alone."""
+    """Read a document written by a user as far as possible: the object without its invalid members, and their problems,
+    so that further checks can report all mistakes at once. Raises WireError if the rest cannot be read by itself."""
     try:
         cleaned = _without_nulls(document)
         problems = find_problems(type, cleaned, marks=True)
@@ -95,15 +95,15 @@ def convert_readable(type: type[T], document: Mapping[str, Any], what: str = "ob
 
 
 def _without_paths(value: Any, paths: Set[str], path: str) -> Any:
-    """A document without members at these paths; a list one of whose items is there goes whole, so that the others keep
-    their numbers."""
+    """A document without the members at these paths; a list with such an item is removed as a whole, so that no item
+    gets another index."""
     if isinstance(value, list):
         inner = [f"{path}[{index}]" for index in range(len(value))]
         if not paths.isdisjoint(inner):
             return []
         return [_without_paths(one, paths, place) for one, place in zip(value, inner, strict=True)]
     if isinstance(value, dict):
-        kept = {key: join(path, str(key)) for key in value if join(path, str(key)) not in paths}
+        kept = {key: member_path(path, str(key)) for key in value if member_path(path, str(key)) not in paths}
         return {key: _without_paths(value[key], paths, inner) for key, inner in kept.items()}
     return value
 
@@ -125,20 +125,20 @@ class RawItem(msgspec.Struct, frozen=True):
     raw: msgspec.Raw
     api_version: str
     kind: str
-    """These two are its own, or what the List says where it does not."""
+    """Its own apiVersion and kind, or those of the List where it has none."""
 
     def quickly(self, type: type[T]) -> T | None:
-        """The object, if it has no null members and everything in it reads; None if it needs a closer look."""
+        """The object, if it has no null members and all of it is valid; None if it needs the slow path."""
         if b"null" in memoryview(self.raw).tobytes():
             return None
         try:
             value = _decoder(type).decode(self.raw)
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
             return None
-        return value if isinstance(value, msgspec.Struct) and are_readable(value) else None
+        return value if isinstance(value, msgspec.Struct) and are_marked_fields_readable(value) else None
 
     def located(self) -> Located:
-        """The same for a closer look."""
+        """The document, for the slow path."""
         document = msgspec.json.decode(self.raw)
         return Located(self.where, {"apiVersion": self.api_version, "kind": self.kind, **document})
 
@@ -180,13 +180,13 @@ def locate_documents(data: bytes, name: str) -> list[Located]:
     while waiting:
         where, value = waiting.pop()
         if not isinstance(value, dict):
-            problems.append(Problem(where, f"expected an object, got {describe(value)}"))
+            problems.append(Problem(where, f"expected an object, got {describe_value(value)}"))
         elif not _is_list(str(value.get("kind", "")), value):
             found.append(Located(where, value))
         elif isinstance(value.get("items"), list | None):
             waiting += reversed(_items(value, where))
         else:
-            problems.append(Problem(f"{where} items", f"expected a list, got {describe(value['items'])}"))
+            problems.append(Problem(f"{where} items", f"expected a list, got {describe_value(value['items'])}"))
     if problems:
         raise WireError("cannot read", problems)
     return found
@@ -203,7 +203,7 @@ def _decoder(type: type[T]) -> msgspec.json.Decoder[T]:
 
 
 def _decoding_problems(type: type[Any], data: bytes, error: Exception) -> list[Problem]:
-    """What stopped the typed decoder: broken JSON, or every field of the wrong type."""
+    """Why the typed decoder failed: malformed JSON, or every field of a wrong type."""
     try:
         value = msgspec.json.decode(data)
     except RecursionError:
@@ -272,7 +272,7 @@ def _not_json(data: bytes, error: Exception) -> Problem:
 
 
 def _is_list(kind: str, value: dict[str, Any]) -> bool:
-    """Whether an object stands for others; one of a kind that only is called so has no items."""
+    """Whether an object is a list; a custom kind whose name ends in List has no items."""
     return kind == "List" or (kind.endswith("List") and isinstance(value.get("items", ""), list | None))
 
 

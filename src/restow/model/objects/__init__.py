@@ -58,7 +58,7 @@ from restow.model.objects.cluster import (
     ServiceSpec,
     Taint,
 )
-from restow.model.objects.own import (
+from restow.model.objects.our_kinds import (
     ENDED,
     ConditionStatus,
     DeleteOptions,

@@ -1,4 +1,5 @@
-"""What every API object shares: metadata, references, selectors as written, conditions, and the marks on field types.
+"""Types that all API objects share: metadata, references, selectors as written, conditions, and the marks on field
+types.
 
 All Structs here and beside hold only the fields Restow reads or writes; unknown fields are skipped when decoding,
 which is why a decoded object is never sent back whole: changes travel as patches. Rules for members, so that readers
@@ -9,7 +10,7 @@ need not look them up:
 - every other scalar, list, map or pointer: `None` when absent or JSON null; iterate with `or ()`.
 
 Types such as `Time` or `Quantities` are plain JSON types with a mark that `wire.convert` (checks) and `crds` (schemas)
-read; decoding ignores the marks, so that one odd object of somebody else cannot stop a whole list.
+read; decoding ignores the marks, so that one malformed object cannot stop a whole list.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ class ApiStruct(
 
 
 class OwnerReference(ApiStruct):
-    """Who owns an object; `controller` marks the one that manages it."""
+    """An owner of an object; `controller` marks the owner that manages it."""
 
     api_version: str = ""
     kind: str = ""
@@ -64,7 +65,7 @@ class ObjectMeta(ApiStruct):
 
 
 class Object(Protocol):
-    """Anything Kubernetes stores."""
+    """Any object that Kubernetes stores."""
 
     @property
     def metadata(self) -> ObjectMeta: ...
@@ -87,7 +88,7 @@ class ObjectList(ApiStruct, Generic[T]):
 
 
 class ObjectReference(ApiStruct):
-    """A pointer at one object, optionally at one life of it (uid)."""
+    """A reference to an object, optionally to exactly the one with this uid."""
 
     api_version: str | None = None
     kind: str | None = None
@@ -129,7 +130,7 @@ class Condition(ApiStruct):
 
 
 class MetadataOnly(ApiStruct):
-    """An object of which nothing but the metadata is read."""
+    """An object of which only the metadata is read."""
 
     metadata: ObjectMeta = ObjectMeta()
 

@@ -1,4 +1,4 @@
-"""Reviews: questions put to the API server about who somebody is and what they may do."""
+"""Token and access reviews: the API server authenticates a token, and says what a user is allowed to do."""
 
 from __future__ import annotations
 

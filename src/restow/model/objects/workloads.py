@@ -149,7 +149,7 @@ class ExitCodes(ApiStruct):
 
 
 class PodFailureRule(ApiStruct):
-    """What becomes of a Job whose pod failed in this way; the first rule that fits decides."""
+    """The action for a Job when a pod fails in this way; the first matching rule decides."""
 
     action: str = ""
     on_exit_codes: ExitCodes | None = None

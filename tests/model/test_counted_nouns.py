@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from restow.model.words import number_of
+from restow.model.counted_nouns import counted_noun
 
 
 @pytest.mark.parametrize(
@@ -23,4 +23,4 @@ from restow.model.words import number_of
     ],
 )
 def test_counted_nouns_have_singular_and_plural(given: tuple[int, str], told: str) -> None:
-    assert number_of(*given) == told
+    assert counted_noun(*given) == told

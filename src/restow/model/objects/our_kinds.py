@@ -1,4 +1,4 @@
-"""The four custom kinds: Reservation, Queue, PodGroup and PodMigrationJob.
+"""Our four custom kinds: Reservation, Queue, PodGroup and PodMigrationJob.
 
 Groups, names and fields are those of Volcano's and Koordinator's design documents, with optional additions.
 Enumerations are checked by the CRD schema, not when decoding, because an upstream CRD of the same name may already be
@@ -41,7 +41,7 @@ class ReservationPhase(StrEnum):
 
 
 class MatchPolicy(StrEnum):
-    """How a pod must resemble the reserved task: the same spec, or merely fitting into the held room."""
+    """Which pods match a reserved task: those with the same spec, or all that fit in place of the seat."""
 
     TEMPLATE = "Template"
     FITS = "Fits"
@@ -63,7 +63,7 @@ class JobPhase(StrEnum):
 
 
 class JobConditionType(StrEnum):
-    """The steps of a move. The first two tell time: since when a job is admitted, and how long it was held up.
+    """The steps of a move. The times of the first two say since when a job is admitted, and how long it was paused.
 
     A job's `lastProbeTime` of Paused lies as far before its `lastTransitionTime` as the job had been paused until then;
     that of Eviction is when the pod was evicted, or about to be, the last time it was tried.
@@ -152,7 +152,7 @@ def _one_of(values: type[StrEnum]) -> Any:
 
 
 class ReservationOwner(ApiStruct):
-    """Who may consume a reservation; the fields of one entry are ORed, and so are the entries."""
+    """The pods that may consume a reservation; the fields of one entry are ORed, and so are the entries."""
 
     object: ObjectReference | None = None
     label_selector: SelectorSpec | None = None
@@ -196,13 +196,13 @@ class ReservationCondition(ApiStruct):
 
 
 class TaskState(ApiStruct):
-    """How many seats of one task are in which phase."""
+    """How many seats of one task are in each phase."""
 
     phase: dict[str, Count] | None = None
 
 
 class Placement(ApiStruct):
-    """Where seat `index` of `task` is held, and by which pod it was consumed."""
+    """The node of seat `index` of `task`, and the pod that consumed it."""
 
     task: str
     index: Count
@@ -224,25 +224,26 @@ class ReservationStatus(ApiStruct):
     allocatable: Quantities | None = None
     allocated: Quantities | None = None
     placements: list[Placement] | None = None
-    """No two are of the same seat."""
+    """At most one per seat."""
     observed_generation: int | None = None
     observed_owners: list[ReservationOwner] | None = None
-    """Everybody who may have taken a seat that is not marked: pods of theirs are believed, whoever owns it now."""
+    """Owners whose pods may have taken a seat before that was recorded: annotations of their pods are trusted, also
+    after the owners in the spec have changed."""
     observed_requests: dict[str, Quantities] | None = None
-    """What a seat of each task was given: how much of what the spec asks for now is new."""
+    """The requests that a seat of each task was admitted with: an increase in the spec is measured against them."""
     observed_queue: str | None = None
-    """What its seats are charged to; the default queue where it names none."""
+    """The queue that the seats are charged to; the default queue if the reservation names none."""
 
 
 class Reservation(ApiStruct):
-    """Room held for pods that do not exist yet."""
+    """Seats on nodes that are held for pods that do not exist yet."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: ReservationSpec = ReservationSpec()
     status: Annotated[ReservationStatus, Meta(extra_json_schema={"x-kubernetes-map-type": "atomic"})] = (
         ReservationStatus()
     )
-    """Written as a whole, by one writer: an API server need not remember who wrote which part of it."""
+    """Written as a whole, by a single writer: an API server need not track the managers of its fields."""
 
 
 class ReservationTemplate(ApiStruct):
@@ -261,7 +262,7 @@ class GuaranteePercentage(ApiStruct):
 
 
 class Guarantee(ApiStruct):
-    """What is kept for a queue: a share of the nodes, an amount, or the larger of both."""
+    """The resources that are kept for a queue: a share of the nodes, an amount, or the larger of both."""
 
     policy: Annotated[str, _one_of(GuaranteePolicy)] | None = None
     percentage: GuaranteePercentage | None = None
@@ -281,7 +282,7 @@ class QueueSpec(ApiStruct):
 
 
 class QueueReservation(ApiStruct):
-    """The nodes locked for a queue's guarantee and the idle room on them."""
+    """The nodes that are locked for a queue's guarantee, and the idle resources on them."""
 
     nodes: list[str] | None = None
     resource: Quantities | None = None
@@ -296,7 +297,7 @@ class QueueStatus(ApiStruct):
     completed: Count | None = None
     reservation: QueueReservation | None = None
     accepted_guarantee: Guarantee | None = None
-    """As it was written when it was last accepted."""
+    """The guarantee as it was last accepted."""
     allocated: Quantities | None = None
     conditions: Annotated[list[Condition], Meta(extra={"list_map_keys": ["type"]})] | None = None
 
@@ -402,7 +403,7 @@ class PreemptedReservation(ApiStruct):
 
 
 class PodMigrationJobStatus(ApiStruct):
-    """How far the move is; `nodeName` is the target, `status` the condition updated last, or Complete."""
+    """The progress of the move; `nodeName` is the target, `status` the condition updated last, or Complete."""
 
     phase: Annotated[str, _one_of(JobPhase)] | None = None
     status: str | None = None
@@ -416,7 +417,7 @@ class PodMigrationJobStatus(ApiStruct):
 
 
 class PodMigrationJob(ApiStruct):
-    """One pod's move: reserve a seat, evict, see the successor Ready."""
+    """The move of one pod: reserve a seat, evict the pod, wait until its successor is Ready."""
 
     spec: PodMigrationJobSpec
     metadata: ObjectMeta = ObjectMeta()

@@ -30,7 +30,7 @@ def ours(name: str, **fields: Any) -> Pod:
         pytest.param(
             annotated(ours("p"), {"restow.sh/use-reservation": "r"}),
             [],
-            "it asks for reservation r by name, so its successor would take no other seat",
+            "it requests reservation r by name, so its successor could use no other seat",
             id="one that insists on a reservation",
         ),
         pytest.param(ours("p", leaving=True), [], "it is terminating already", id="on its way out"),

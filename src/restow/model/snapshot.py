@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
-from restow.model.cluster.pod_classes import PodClass
-from restow.model.cluster.occupancy import Occupant
 from restow.model.cluster.known_pods import Assumption
+from restow.model.cluster.occupancy import Occupant
+from restow.model.cluster.pod_classes import PodClass
 from restow.model.cluster.pod_shapes import Shape
 from restow.model.cluster.undo_log import Mark
 from restow.model.object_key import key_of

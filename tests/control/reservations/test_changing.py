@@ -50,7 +50,7 @@ async def test_what_is_said_of_one_that_waits_is_said_of_what_it_asks_for() -> N
         found = (await read(it)).status
         assert (found.observed_generation, found.state.reason) == (2, "Unschedulable")
         said = [text for _, text in await events(it, "SeatsMissing")]
-        assert said == ["the seat that is needed is not held"]
+        assert said == ["the required seat is not held"]
 
 
 @on_virtual_time

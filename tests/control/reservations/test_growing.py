@@ -217,7 +217,7 @@ async def test_what_a_change_asks_for_beyond_a_limit_is_lost(
         async with running_scheduler(it.api, it.clock, settings=settings):
             await pass_time(2)
             assert await phase(it) == EXCEEDED
-            assert await message(it) == f"{says} (1 seat); 0 of 1 seats were taken"
+            assert await message(it) == f"{says} (1 seat); 0 of 1 seats are consumed"
 
 
 @pytest.mark.parametrize(
@@ -265,7 +265,7 @@ async def test_as_many_seats_are_lost_as_are_beyond_the_limit() -> None:
         assert await phase(it) == HELD
         assert sorted(await seats(it)) == [0, 1]
         told = "queue q would exceed its capability: cpu (limit 5, used 4, requested 2)"
-        assert await message(it) == f"2 of 3 seats are held or taken: cpu 4, memory 128Mi; {told}"
+        assert await message(it) == f"2 of 3 seats are held or consumed: cpu 4, memory 128Mi; {told}"
 
 
 @on_virtual_time
@@ -329,7 +329,7 @@ async def test_one_that_comes_to_need_less_than_it_hopes_for_makes_nobody_wait_e
             await pass_time(5)
             assert (await phase(it, "older"), await phase(it, "newer")) == (HELD, HELD)
             assert await seats(it, "older") == {0: ("n2", None)}
-            assert (await message(it, "older") or "").startswith("1 of 2 seats are held or taken")
+            assert (await message(it, "older") or "").startswith("1 of 2 seats are held or consumed")
             await pass_time(300)
             assert await seats(it, "older") == {0: ("n2", None), 1: ("n1", None)}
         assert auditor.faults == []

@@ -17,7 +17,7 @@ async def test_seats_are_held_and_said_where_in_the_write_that_makes_it_availabl
         assert (found.status.state.phase, found.status.available) == ("Available", 2)
         assert {where for where, _ in (await seats(it)).values()} == {"n1", "n2"}
         assert int(found.metadata.resource_version) == int(made.metadata.resource_version) + 1
-        assert await events(it, "Reserved") == [("r", "2 of 2 seats are held or taken: cpu 2, memory 128Mi")]
+        assert await events(it, "Reserved") == [("r", "2 of 2 seats are held or consumed: cpu 2, memory 128Mi")]
 
 
 @on_virtual_time
@@ -72,7 +72,7 @@ async def test_an_invalid_one_fails_with_every_path_and_holds_nothing() -> None:
         assert await phase(it) == ("Failed", "Invalid")
         assert await message(it) == (
             "spec.minAvailable: 7 is more than the number of seats, 2; spec.ttl: -1s is negative; "
-            "it stays so: correct it and make it anew (kubectl replace --force)"
+            "this is final: correct the spec and create the reservation again (kubectl replace --force)"
         )
         assert await seats(it) == {}
 

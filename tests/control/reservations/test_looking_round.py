@@ -17,7 +17,7 @@ from tests.sim.simulated_cluster import node, on_virtual_time, pass_time
 @pytest.mark.parametrize(("seats", "asked"), [pytest.param(2, 20, id="few"), pytest.param(600, 5, id="many")])
 @on_virtual_time
 async def test_how_often_the_seats_of_one_that_waits_are_asked_about(seats: int, asked: int) -> None:
-    checks, blocked = 0, seat_health.blocked
+    checks, blocked = 0, seat_health.refused_seats
 
     def count_and_ask(*given: Any) -> Any:
         nonlocal checks
@@ -25,7 +25,7 @@ async def test_how_often_the_seats_of_one_that_waits_are_asked_about(seats: int,
         return blocked(*given)
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(seat_health, "blocked", count_and_ask)
+        patched.setattr(seat_health, "refused_seats", count_and_ask)
         async with stage(nodes=0, settings=SchedulerSettings(namespace_share=100)) as it:
             await it.create(kinds.NODE, node("n1", memory="60Gi", pods="1000"))
             await it.create(kinds.RESERVATION, reservation(replicas=seats, cpu="1m"))

@@ -27,7 +27,7 @@ async def test_foreign_pods_cost_the_newest_reservation_there() -> None:
             "RoomTaken",
         ]
         assert await message(it, "newest") == (
-            "node n1 has 1500m cpu less than is on it (1 seat); 0 of 1 seats were taken"
+            "node n1 is over-committed by 1500m cpu (1 seat); 0 of 1 seats are consumed"
         )
 
 
@@ -40,7 +40,7 @@ async def test_a_node_that_goes_takes_its_seats_along() -> None:
         await it.delete(kinds.NODE, "n1")
         await pass_time(5)
         assert await phase(it) == ("Failed", "NodeGone")
-        assert await message(it) == "node n1 is gone (1 seat); 0 of 2 seats were taken"
+        assert await message(it) == "node n1 is gone (1 seat); 0 of 2 seats are consumed"
         assert (await phase(it, "spare"))[0] == "Available"
         assert {where for where, _ in (await seats(it, "spare")).values()} == {"n2"}
 

@@ -146,7 +146,7 @@ async def test_what_was_written_is_told_once_though_the_answer_is_lost(lost: int
     async with stage(nodes=1, around=Unheard(lost, delay).around) as it:
         await it.create(kinds.RESERVATION, reservation(ttl="20s"))
         await pass_time(10)
-        assert await events(it, "Reserved") == [("r", "2 of 2 seats are held or taken: cpu 2, memory 128Mi")]
+        assert await events(it, "Reserved") == [("r", "2 of 2 seats are held or consumed: cpu 2, memory 128Mi")]
         await pass_time(30)
         assert [name for name, _ in await events(it, "Expired")] == ["r"]
 

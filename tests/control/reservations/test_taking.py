@@ -29,7 +29,7 @@ async def test_pods_take_seats_which_are_marked_and_then_it_has_succeeded() -> N
         found = await read(it)
         assert await phase(it) == ("Succeeded", "Consumed")
         assert [(owner.kind, owner.name) for owner in found.status.current_owners or ()] == [("ReplicaSet", "web")]
-        assert await events(it, "Consumed") == [("r", "all 2 seats were taken")]
+        assert await events(it, "Consumed") == [("r", "all 2 seats are consumed")]
 
 
 @on_virtual_time

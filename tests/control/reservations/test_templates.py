@@ -37,15 +37,15 @@ async def held_on_first(it: SimulatedCluster, **spec: Any) -> None:
     await pass_time(1)
 
 
-PORTS = "node n1 does not take its pod as it was changed: node(s) didn't have free ports for the requested pod ports"
-SELECTOR = "node n1 does not take its pod as it was changed: node(s) didn't match Pod's node affinity/selector"
+PORTS = "node n1 does not accept the pod of the changed template: node(s) didn't have free ports for the requested pod ports"
+SELECTOR = "node n1 does not accept the pod of the changed template: node(s) didn't match Pod's node affinity/selector"
 
 
 @pytest.mark.parametrize(
     ("made", "says"),
     [
-        pytest.param(with_port(template("1")), f"{PORTS} (1 seat); 0 of 2 seats were taken", id="a host port"),
-        pytest.param(template("1", **SECOND), f"{SELECTOR} (2 seats); 0 of 2 seats were taken", id="another node"),
+        pytest.param(with_port(template("1")), f"{PORTS} (1 seat); 0 of 2 seats are consumed", id="a host port"),
+        pytest.param(template("1", **SECOND), f"{SELECTOR} (2 seats); 0 of 2 seats are consumed", id="another node"),
     ],
 )
 @on_virtual_time

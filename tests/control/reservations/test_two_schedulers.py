@@ -63,7 +63,7 @@ async def test_who_asks_for_it_by_name_waits_until_it_is_for_it() -> None:
         asks = {"restow.sh/use-reservation": "r"}
         await it.create(kinds.POD, pod("a", "1", schedulerName="restow", annotations=asks))
         await pass_time(3)
-        told = "reservation default/r is not available: it is for the pods of scheduler batch"
+        told = "reservation default/r is not available: it is for pods of scheduler batch"
         assert await condition(it, "a") == ("False", "Unschedulable", told)
         await it.patch(kinds.RESERVATION, "r", {"spec": {"schedulerName": "restow"}})
         await pass_time(15)

@@ -116,7 +116,7 @@ async def test_who_insists_waits_until_it_was_decided(seconds: float | None) -> 
     comer = in_q("web", "2", **{"restow.sh/use-reservation": "r"})
     async with changed(reservation(replicas=1, queue="q"), tasks(1, "2"), seconds, comer) as it:
         assert (await phase(it), await seats(it)) == (("Succeeded", "Consumed"), {0: ("n1", "web")})
-        why = "reservation default/r is not available: it was changed, and its status does not say so yet"
+        why = "reservation default/r is not available: its spec was changed, and its status does not show that yet"
         assert {text for _, text in await events(it, "InvalidReservation")} <= {why}
         assert seconds != 2.0 or await events(it, "InvalidReservation") == [("web", why)]
 

@@ -56,7 +56,7 @@ ROWS: list[Row] = [
         before(pending(options={"template": {"spec": {"tasks": [{"template": {"spec": {"nodeName": "n7"}}}]}}})),
         Fail,
         "InvalidSpec",
-        "spec.reservationOptions.template.spec.tasks[0].template.spec.nodeName: the scheduler finds the node",
+        "spec.reservationOptions.template.spec.tasks[0].template.spec.nodeName: must be empty",
     ),
     (
         "a template that nothing is wrong with",

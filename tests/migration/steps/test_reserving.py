@@ -115,7 +115,7 @@ ROWS: list[Row] = [
         facts(named_reservation="mine"),
         Fail,
         "ForbiddenMigratePod",
-        "asks for reservation mine by",
+        "requests reservation mine by",
     ),
     (
         "nobody knows whether it may be moved",

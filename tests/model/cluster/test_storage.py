@@ -14,7 +14,7 @@ from restow.model.objects import PersistentVolume, PersistentVolumeClaim
 from restow.model.quantity import QuantityError
 from restow.model.snapshot import Snapshot
 from tests.model.cluster.builders import node
-from tests.scheduling.plugins.volumes import (
+from tests.scheduling.plugins.volume_builders import (
     DRIVER,
     attachment,
     capacity,

@@ -20,7 +20,7 @@ CREATED = "2026-01-01T00:00:00Z"
 NOW = parse_time(CREATED) + 60
 UNFIT = SeatFault(FaultReason.NODE_UNFIT, "node n1 is cordoned")
 LEAVING = SeatFault(FaultReason.ROOM_BEING_LEFT, "terminating pods have not left node n1 yet: 1 cpu is missing")
-TAKEN = SeatFault(FaultReason.ROOM_TAKEN, "node n1 has 500m cpu less than is on it")
+TAKEN = SeatFault(FaultReason.ROOM_TAKEN, "node n1 is over-committed by 500m cpu")
 GONE = SeatFault(FaultReason.NODE_GONE, "node n1 is gone")
 
 
@@ -74,7 +74,7 @@ HELD = (seat(0), seat(1))
             reservation(),
             HELD,
             None,
-            ("Available", "Reserved", "2 of 2 seats are held or taken: cpu 1, memory 2Gi"),
+            ("Available", "Reserved", "2 of 2 seats are held or consumed: cpu 1, memory 2Gi"),
             id="placed",
         ),
         pytest.param(
@@ -84,7 +84,7 @@ HELD = (seat(0), seat(1))
             (
                 "Available",
                 "Reserved",
-                "2 of 2 seats are held or taken: cpu 1, memory 2Gi; spec.owners is empty, so nobody may take one",
+                "2 of 2 seats are held or consumed: cpu 1, memory 2Gi; spec.owners is empty, so no pod may consume a seat",
             ),
             id="placed, for nobody",
         ),
@@ -92,21 +92,21 @@ HELD = (seat(0), seat(1))
             reservation("Pending"),
             HELD,
             None,
-            ("Available", "Reserved", "2 of 2 seats are held or taken: cpu 1, memory 2Gi"),
+            ("Available", "Reserved", "2 of 2 seats are held or consumed: cpu 1, memory 2Gi"),
             id="later",
         ),
         pytest.param(
             reservation(minAvailable=1),
             (seat(0),),
             None,
-            ("Available", "Reserved", "1 of 2 seats are held or taken: cpu 500m, memory 1Gi"),
+            ("Available", "Reserved", "1 of 2 seats are held or consumed: cpu 500m, memory 1Gi"),
             id="minAvailable of it placed: Available",
         ),
         pytest.param(
             reservation(minAvailable=1),
             (seat(0),),
             "no more room",
-            ("Available", "Reserved", "1 of 2 seats are held or taken: cpu 500m, memory 1Gi; no more room"),
+            ("Available", "Reserved", "1 of 2 seats are held or consumed: cpu 500m, memory 1Gi; no more room"),
             id="Available, and why there is not more",
         ),
         pytest.param(
@@ -124,7 +124,7 @@ HELD = (seat(0), seat(1))
             reservation("Waiting"),
             HELD,
             None,
-            ("Available", "Reserved", "2 of 2 seats are held or taken: cpu 1, memory 2Gi"),
+            ("Available", "Reserved", "2 of 2 seats are held or consumed: cpu 1, memory 2Gi"),
             id="left",
         ),
         pytest.param(
@@ -141,7 +141,7 @@ HELD = (seat(0), seat(1))
             (
                 "Available",
                 "Reserved",
-                "2 of 2 seats are held or taken: cpu 1, memory 2Gi; node n1 is cordoned (1 seat)",
+                "2 of 2 seats are held or consumed: cpu 1, memory 2Gi; node n1 is cordoned (1 seat)",
             ),
             id="enough of it on fit nodes: Available",
         ),
@@ -149,56 +149,56 @@ HELD = (seat(0), seat(1))
             reservation("Available"),
             (seat(0, "a"), seat(1)),
             None,
-            ("Available", "Reserved", "2 of 2 seats are held or taken: cpu 1, memory 2Gi"),
+            ("Available", "Reserved", "2 of 2 seats are held or consumed: cpu 1, memory 2Gi"),
             id="one taken: still Available",
         ),
         pytest.param(
             reservation("Available"),
             (seat(0, "a"), seat(1, "b")),
             None,
-            ("Succeeded", "Consumed", "all 2 seats were taken"),
+            ("Succeeded", "Consumed", "all 2 seats are consumed"),
             id="all taken: Succeeded",
         ),
         pytest.param(
             reservation("Available", replicas=1),
             (seat(0, "a"),),
             None,
-            ("Succeeded", "Consumed", "its seat was taken"),
+            ("Succeeded", "Consumed", "its seat is consumed"),
             id="the only one taken",
         ),
         pytest.param(
             reservation("Waiting"),
             (seat(0, "a", UNFIT), seat(1, "b", UNFIT)),
             None,
-            ("Succeeded", "Consumed", "all 2 seats were taken"),
+            ("Succeeded", "Consumed", "all 2 seats are consumed"),
             id="what was taken stays taken, whatever its node does",
         ),
         pytest.param(
             reservation("Available"),
             (seat(0), seat(1, troubled=TAKEN)),
             None,
-            ("Failed", "RoomTaken", "node n1 has 500m cpu less than is on it (1 seat); 0 of 2 seats were taken"),
+            ("Failed", "RoomTaken", "node n1 is over-committed by 500m cpu (1 seat); 0 of 2 seats are consumed"),
             id="others took its room",
         ),
         pytest.param(
             reservation("Waiting"),
             (seat(0, "a"), seat(1, troubled=GONE)),
             None,
-            ("Failed", "NodeGone", "node n1 is gone (1 seat); 1 of 2 seats were taken"),
+            ("Failed", "NodeGone", "node n1 is gone (1 seat); 1 of 2 seats are consumed"),
             id="its node is gone",
         ),
         pytest.param(
             reservation("Available", minAvailable=1),
             (seat(0), seat(1, troubled=GONE)),
             None,
-            ("Available", "Reserved", "1 of 2 seats are held or taken: cpu 500m, memory 1Gi"),
+            ("Available", "Reserved", "1 of 2 seats are held or consumed: cpu 500m, memory 1Gi"),
             id="a seat is lost and enough are left: it goes on",
         ),
         pytest.param(
             reservation("Available", replicas=3),
             HELD,
             None,
-            ("Pending", "SeatsMissing", "2 of the 3 seats that are needed are held"),
+            ("Pending", "SeatsMissing", "2 of 3 required seats are held"),
             id="it was given more replicas: Pending until they are placed, too",
         ),
         pytest.param(
@@ -208,7 +208,7 @@ HELD = (seat(0), seat(1))
             reservation("Pending", status={"observedGeneration": 7}),
             (),
             None,
-            ("Pending", "SeatsMissing", "0 of the 2 seats that are needed are held"),
+            ("Pending", "SeatsMissing", "0 of 2 required seats are held"),
             id="of one that was changed meanwhile only what is so",
         ),
         pytest.param(reservation(), (), None, (None, None, None), id="nothing is said before something is decided"),
@@ -247,7 +247,7 @@ def test_an_invalid_spec_fails_with_every_path(phase: str) -> None:
     assert [part.split(":")[0] for part in (after(broken).state.message or "").split("; ")] == [
         "spec.minAvailable",
         "spec.ttl",
-        "it stays so",
+        "this is final",
     ]
 
 
@@ -276,12 +276,12 @@ def test_when_it_expires(terms: dict[str, Any], end: int | None, phase: str) -> 
     assert after(one, *seats, at=begun + end - 0.1).state.phase != "Failed"
     status = after(one, *seats, at=begun + end)
     assert told(status)[:2] == ("Failed", "Expired")
-    assert status.state.message == f"it expired at {format_time(begun + end)}; 0 of 2 seats were taken"
+    assert status.state.message == f"it expired at {format_time(begun + end)}; 0 of 2 seats are consumed"
 
 
 def test_what_was_taken_stays_taken_when_it_expires() -> None:
     status = after(reservation("Available", ttl="30s"), seat(0, "a"), seat(1))
-    assert told(status) == ("Failed", "Expired", "it expired at 2026-01-01T00:00:30Z; 1 of 2 seats were taken")
+    assert told(status) == ("Failed", "Expired", "it expired at 2026-01-01T00:00:30Z; 1 of 2 seats are consumed")
     assert (status.succeeded, status.failed, status.available, status.pending) == (1, 1, 0, 0)
     assert status.allocated == status.allocatable == {"cpu": "500m", "memory": "1Gi"}
     assert [one.pod_ref and one.pod_ref.name for one in status.placements or ()] == ["a", None]
@@ -382,7 +382,7 @@ def test_one_condition_per_phase_updated_in_place() -> None:
     ]
     assert (one.status.state.last_transition_time, one.status.state.message) == (
         format_time(NOW + 20),
-        "1 of the 2 seats that are needed are held",
+        "1 of 2 required seats are held",
     )
 
 

@@ -29,7 +29,7 @@ from restow.model.objects import (
     Toleration,
     Volume,
 )
-from restow.model.reservations.template_comparison import FIELDS, canonical, differences, in_detail
+from restow.model.reservations.template_comparison import FIELDS, canonical_form, differing_fields, describe_differences
 
 
 def made(**fields: Any) -> Pod:
@@ -128,7 +128,7 @@ A, B = (
     ],
 )
 def test_alike(one: dict[str, Any], other: dict[str, Any]) -> None:
-    assert differences(made(**one), made(**other)) == ()
+    assert differing_fields(made(**one), made(**other)) == ()
 
 
 @pytest.mark.parametrize(
@@ -201,17 +201,17 @@ def test_alike(one: dict[str, Any], other: dict[str, Any]) -> None:
     ],
 )
 def test_different(one: dict[str, Any], other: dict[str, Any], field: str) -> None:
-    assert differences(made(**one), made(**other)) == (field,) == differences(made(**other), made(**one))
+    assert differing_fields(made(**one), made(**other)) == (field,) == differing_fields(made(**other), made(**one))
 
 
 def test_a_seat_that_names_no_scheduler_is_for_pods_of_any() -> None:
-    assert differences(made(scheduler_name="restow"), made()) == ()
-    assert differences(made(), made(scheduler_name="restow")) == ("schedulerName",)
+    assert differing_fields(made(scheduler_name="restow"), made()) == ()
+    assert differing_fields(made(), made(scheduler_name="restow")) == ("schedulerName",)
 
 
 def test_the_class_of_pods_that_name_none_is_theirs() -> None:
-    assert differences(made(priority_class_name="usual"), made(), "usual") == ()
-    assert differences(made(priority_class_name="usual"), made(priority_class_name="gold"), "usual") == (
+    assert differing_fields(made(priority_class_name="usual"), made(), "usual") == ()
+    assert differing_fields(made(priority_class_name="usual"), made(priority_class_name="gold"), "usual") == (
         "priorityClassName",
     )
 
@@ -230,13 +230,13 @@ def test_the_class_of_pods_that_name_none_is_theirs() -> None:
 )
 def test_containers_that_differ_are_told_one_by_one(one: list[Any], other: list[Any], told: str) -> None:
     pod, seat = made(containers=one), made(containers=other)
-    assert in_detail(pod, seat, differences(pod, seat)) == told
+    assert describe_differences(pod, seat, differing_fields(pod, seat)) == told
 
 
 def test_an_order_that_matters_is_told() -> None:
     first, second = container("a", "x"), container("b", "y")
     pod, seat = made(init_containers=[first, second]), made(init_containers=[second, first])
-    assert in_detail(pod, seat, differences(pod, seat)) == "initContainers (their order)"
+    assert describe_differences(pod, seat, differing_fields(pod, seat)) == "initContainers (their order)"
 
 
 TOLERATION = st.builds(Toleration, key=st.sampled_from(["a", "b", None]), value=st.sampled_from(["1", None]))
@@ -259,11 +259,11 @@ def test_no_order_means_anything(one: Pod, random: Random) -> None:
     random.shuffle(tolerations)
     random.shuffle(containers)
     other = replace(one, spec=replace(spec, tolerations=tolerations, containers=containers))
-    assert differences(one, other) == ()
+    assert differing_fields(one, other) == ()
 
 
 @given(SPECS, SPECS)
 def test_equal_where_nothing_differs_and_only_there(one: Pod, other: Pod) -> None:
-    found = differences(one, other)
+    found = differing_fields(one, other)
     assert set(found) <= set(FIELDS)
-    assert (canonical(one) == canonical(other)) == (not found)
+    assert (canonical_form(one) == canonical_form(other)) == (not found)

@@ -13,7 +13,7 @@ from restow.model.reservations.validation import MOST_SEATS, spec_problems
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 TEMPLATE = "spec.tasks[0].template.spec"
-NO_RESOURCE = "no node has it; a resource is cpu, memory, ephemeral-storage, hugepages-… or has a slash"
+NO_RESOURCE = "unknown resource: cpu, memory, ephemeral-storage, hugepages-… or a name with a slash"
 ODD = {"matchExpressions": [{"key": "zone", "operator": "Exists"}, {"key": "zone", "operator": "Eq", "values": ["a"]}]}
 
 
@@ -58,29 +58,29 @@ def test_whose_it_is(spec: dict[str, Any], ours: bool) -> None:
 @pytest.mark.parametrize(
     ("spec", "told"),
     [
-        pytest.param({}, ["spec.tasks: there is no seat to hold"], id="no task"),
-        pytest.param({"tasks": [task(replicas=0)]}, ["spec.tasks: there is no seat to hold"], id="no replica"),
+        pytest.param({}, ["spec.tasks: at least one seat is required"], id="no task"),
+        pytest.param({"tasks": [task(replicas=0)]}, ["spec.tasks: at least one seat is required"], id="no replica"),
         pytest.param(
             {"tasks": [task(replicas=MOST_SEATS), task("b", 1)]},
-            ["spec.tasks: 5001 seats are more than 5000"],
+            ["spec.tasks: at most 5000 seats are allowed, not 5001"],
             id="more than an object holds",
         ),
         pytest.param(
             {"tasks": [{"name": "web", "template": {"container": [{"name": "main"}]}}]},
-            [f"{TEMPLATE}.containers: there is none, so the seat would hold nothing; every pod has one"],
+            [f"{TEMPLATE}.containers: at least one container is required"],
             id="a template of nothing, as a slip makes it",
         ),
         pytest.param(
             {"tasks": [task(nodeName="n1")]},
             [
-                f"{TEMPLATE}.nodeName: the scheduler finds the node; reservationNodeNames says where to look first, "
-                "a required node affinity where it must be"
+                f"{TEMPLATE}.nodeName: must be empty: reservationNodeNames prefers nodes, a required node affinity "
+                "restricts them"
             ],
             id="a node of its own choice",
         ),
         pytest.param(
             {"tasks": [task("a"), task("b"), task("a")]},
-            ["spec.tasks[2].name: 'a' is the name of tasks[0], too"],
+            ["spec.tasks[2].name: duplicate name 'a': tasks[0] has it too"],
             id="a name twice",
         ),
         pytest.param(
@@ -90,7 +90,7 @@ def test_whose_it_is(spec: dict[str, Any], ours: bool) -> None:
         ),
         pytest.param(
             {"tasks": [{**task(), "name": ""}, {**task(), "name": ""}]},
-            ["spec.tasks[0].name: it is missing", "spec.tasks[1].name: it is missing"],
+            ["spec.tasks[0].name: is required", "spec.tasks[1].name: is required"],
             id="no names",
         ),
         pytest.param(
@@ -102,8 +102,8 @@ def test_whose_it_is(spec: dict[str, Any], ours: bool) -> None:
                 ],
             },
             [
-                "spec.owners[0].controller.kind: 'deployment' is no kind; they begin with a capital letter",
-                "spec.owners[1].object.kind: 'pod' is no kind; they begin with a capital letter",
+                "spec.owners[0].controller.kind: 'deployment' is not a kind: kinds begin with a capital letter",
+                "spec.owners[1].object.kind: 'pod' is not a kind: kinds begin with a capital letter",
             ],
             id="owners of no kind",
         ),
@@ -118,8 +118,8 @@ def test_whose_it_is(spec: dict[str, Any], ours: bool) -> None:
                 ],
             },
             [
-                "spec.owners[0].controller.apiVersion: there is no Deployment in v1; it is in apps/v1",
-                "spec.owners[1].object.apiVersion: there is no Job in batch/v1beta1; it is in batch/v1",
+                "spec.owners[0].controller.apiVersion: v1 has no kind Deployment, which is in apps/v1",
+                "spec.owners[1].object.apiVersion: batch/v1beta1 has no kind Job, which is in batch/v1",
             ],
             id="owners where there are none",
         ),
@@ -171,20 +171,20 @@ def test_whose_it_is(spec: dict[str, Any], ours: bool) -> None:
         pytest.param(
             {"tasks": [task()], "owners": [{}, {"object": {"kind": "Pod"}}, {"controller": {"name": ""}}]},
             [
-                "spec.owners[0]: it speaks of nobody; object, controller or labelSelector is needed",
-                "spec.owners[1].object: it speaks of nobody; a name or a uid is needed",
-                "spec.owners[2].controller: it speaks of nobody; a name or a uid is needed",
+                "spec.owners[0]: object, controller or labelSelector is required",
+                "spec.owners[1].object: name or uid is required",
+                "spec.owners[2].controller: name or uid is required",
             ],
             id="owners that are nobody",
         ),
         pytest.param(
             {"tasks": [task()], "owners": [{"controller": {"name": "web", "namespace": "elsewhere"}}]},
-            ["spec.owners[0].controller.namespace: elsewhere is not default, the namespace of the reservation"],
+            ["spec.owners[0].controller.namespace: must be default, the namespace of the reservation, not elsewhere"],
             id="owners that are elsewhere",
         ),
         pytest.param(
             {"tasks": [task()], "matchPolicy": "Same"},
-            ["spec.matchPolicy: 'Same' is neither Template nor Fits"],
+            ["spec.matchPolicy: 'Same' is not one of Template, Fits"],
             id="an unknown policy",
         ),
         pytest.param(

@@ -89,7 +89,7 @@ def test_a_seat_that_somebody_is_known_to_have_taken_is_for_nobody_else() -> Non
     stage = Stage(*rooms("n1", "n2"), OLD, seat({"cpu": "1"}))
     assert asked(stage) == ""
     stage.show(user("new", {"cpu": "1"}, on="n2", seat="default/r/t/0"))
-    assert asked(stage) == "pod default/new has taken it"
+    assert asked(stage) == "pod default/new has consumed it"
 
 
 def test_a_node_that_is_locked_for_others_since_takes_who_is_of_the_seats_queue() -> None:

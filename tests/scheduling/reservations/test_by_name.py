@@ -38,13 +38,13 @@ NOT_AVAILABLE, OWNER, SPEC = "InvalidReservation", "ReservationOwnerNotMatch", "
         pytest.param(
             booking("r", at={0: "n1"}, taken={0: "uid-x"}),
             NOT_AVAILABLE,
-            "is not available: its seat is taken",
+            "is not available: its seat is not free",
             id="taken",
         ),
         pytest.param(
             booking("r", at={0: "n1"}, migrating="uid-running"),
             NOT_AVAILABLE,
-            "is not available: the pod that it moves has not left yet",
+            "is not available: its migrating pod has not left yet",
             id="of a migration that has not begun",
         ),
         pytest.param(

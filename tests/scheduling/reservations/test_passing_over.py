@@ -21,7 +21,7 @@ from restow.scheduling.actions import seat_assignment
 from restow.scheduling.engine import Engine
 from restow.scheduling.framework import Code, Cycle, Verdict
 from tests.model.cluster.builders import node, pod
-from tests.scheduling.core.doubles import Says
+from tests.scheduling.core.sample_plugins import AnswersAsTold
 from tests.scheduling.reservations.stage import (
     ALL,
     FITS,
@@ -62,7 +62,7 @@ UNNAMED = replace(UNNAMED, status=replace(UNNAMED.status, observed_owners=[]))
         pytest.param(booking("r", expires="1970-01-01T00:00:00Z", at={0: "n1"}), "it has expired", id="over"),
         pytest.param(
             booking("r", task(2), at={0: "n1", 1: "n1"}, taken={0: "uid-x", 1: "uid-y"}),
-            "all 2 of its seats are taken",
+            "none of its 2 seats is free",
             id="used up",
         ),
         pytest.param(
@@ -120,7 +120,7 @@ def test_pods_for_whom_there_is_no_seat_left_hear_so() -> None:
     stage = Stage(*rooms("n1", "n2"), booking("r", task(1), at={0: "n1"}))
     outcome = stage.session(user("p"), user("q"))
     assert (list(outcome.seats), list(outcome.told)) == (["p"], ["q"])
-    assert "its seat is taken" in outcome.told["q"][1]
+    assert "its seat is not free" in outcome.told["q"][1]
 
 
 def test_a_gang_hears_why_once_and_only_when_it_may_start() -> None:
@@ -168,11 +168,11 @@ def test_a_held_node_that_became_unfit_is_passed_over_and_that_is_told() -> None
 @pytest.mark.parametrize(
     "mute",
     [
-        pytest.param(Says(Verdict(Code.UNSCHEDULABLE)), id="before it is asked about nodes"),
-        pytest.param(Says(refuses=["n1"]), id="about the node"),
+        pytest.param(AnswersAsTold(Verdict(Code.UNSCHEDULABLE)), id="before it is asked about nodes"),
+        pytest.param(AnswersAsTold(refuses=["n1"]), id="about the node"),
     ],
 )
-def test_nobody_sits_down_where_a_plugin_refuses_it_without_a_word(mute: Says) -> None:
+def test_nobody_sits_down_where_a_plugin_refuses_it_without_a_word(mute: AnswersAsTold) -> None:
     mute.reason = ""
     profile = replace(PROFILE, engine=Engine([*PROFILE.engine.plugins, mute]))
     stage = Stage(*rooms("n1"), booking("r", at={0: "n1"}), profile=profile)

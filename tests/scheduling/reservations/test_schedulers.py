@@ -33,8 +33,8 @@ def test_a_seat_is_given_away_by_whoever_looks_after_it(theirs: dict[str, Any], 
 @pytest.mark.parametrize(
     ("theirs", "says"),
     [
-        pytest.param([task()], "it is for the pods of scheduler batch", id="one"),
-        pytest.param([task(scheduler_name="alone")], "it is for the pods of schedulers alone and batch", id="two"),
+        pytest.param([task()], "it is for pods of scheduler batch", id="one"),
+        pytest.param([task(scheduler_name="alone")], "it is for pods of schedulers alone and batch", id="two"),
     ],
 )
 def test_who_asks_for_another_schedulers_by_name_hears_whose_it_is(theirs: Any, says: str) -> None:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from restow.model.reservations.task_sizes import Sizes, largest_first
+from restow.model.reservations.task_sizes import TaskSizes, largest_first
 from restow.model.resources import fits
 from tests.scheduling.reservations.stage import booking, task, user
 
@@ -26,20 +26,20 @@ ASKED = st.dictionaries(st.sampled_from(["cpu", "memory", "gpu"]), st.integers(0
 )
 def test_tasks_by_size(tasks: dict[str, dict[str, str]], expected: str) -> None:
     one = booking("r", *(task(1, asked, name=name) for name, asked in tasks.items()))
-    assert "".join(name for name, _ in Sizes().tasks(one)) == expected
+    assert "".join(name for name, _ in TaskSizes().smallest_first(one)) == expected
 
 
 def test_a_changed_reservation_is_sized_anew() -> None:
-    sizes, one = Sizes(), booking("r", task(1, {"cpu": "1"}, name="a"), task(1, {"cpu": "2"}, name="b"))
-    assert [name for name, _ in sizes.tasks(one)] == ["a", "b"]
+    sizes, one = TaskSizes(), booking("r", task(1, {"cpu": "1"}, name="a"), task(1, {"cpu": "2"}, name="b"))
+    assert [name for name, _ in sizes.smallest_first(one)] == ["a", "b"]
     changed = [task(1, {"cpu": "3"}, name="a"), task(1, {"cpu": "2"}, name="b")]
-    assert [name for name, _ in sizes.tasks(replace(one, spec=replace(one.spec, tasks=changed)))] == ["b", "a"]
+    assert [name for name, _ in sizes.smallest_first(replace(one, spec=replace(one.spec, tasks=changed)))] == ["b", "a"]
 
 
 @given(st.lists(ASKED, max_size=6))
 def test_who_fits_in_another_that_does_not_fit_in_it_comes_before_it(asked: list[dict[str, str]]) -> None:
     one = booking("r", *(task(1, each, name=str(number)) for number, each in enumerate(asked)))
-    ordered = [size for _, size in Sizes().tasks(one)]
+    ordered = [size for _, size in TaskSizes().smallest_first(one)]
     for place, smaller in enumerate(ordered):
         assert not any(fits(larger, smaller) and not fits(smaller, larger) for larger in ordered[place:])
 

@@ -21,7 +21,7 @@ from restow.model.objects import (
 )
 from restow.model.volumes import DEFAULT_CLASS
 from tests.model.cluster.builders import node
-from tests.scheduling.plugins.volumes import claim, on_label, storage_class, volume
+from tests.scheduling.plugins.volume_builders import claim, on_label, storage_class, volume
 from tests.scheduling.reservations.stage import Stage, booking, task, user
 
 ALONE = ["ReadWriteOncePod"]

@@ -1,7 +1,7 @@
-"""Arrivals: would the nodes of seats take whoever comes in a pod's place now?
+"""Successor fit: would the scheduler's filters let the successor into a seat now?
 
-Goes in: news of everything that the filters of a scheduler go by. Comes out: what those of the configured profile say
-against the successor in each seat, by what was heard until then; or where a seat would be.
+Goes in: what the informers show of everything that filters read, and the engine of the configured profile. Comes out:
+the seats that the filters would refuse to the successor, each with the reason; or where a seat would be placed.
 """
 
 from __future__ import annotations
@@ -11,20 +11,22 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from restow.client.subscriptions import Subscriptions
+from restow.control.migrations.expected_successors import ExpectedSuccessors
 from restow.control.view import ClusterView
 from restow.migration.facts import PredictedSeat
 from restow.migration.successor_seats import SeatKey, seat_key
 from restow.model import kinds
 from restow.model.kinds import Kind
-from restow.model.objects import Placement, Reservation
+from restow.model.objects import Placement, Pod, Reservation
 from restow.model.reservations.reserved_pod import reserved_pod_of
 from restow.model.reservations.seat import seats_of
 from restow.model.reservations.seat_name import SeatName
+from restow.ports import Clock
 from restow.scheduling.engine import Engine
 from restow.scheduling.explain import describe_plugin_failure
 from restow.scheduling.framework import Cycle
 from restow.scheduling.schedule_result import Placed
-from restow.scheduling.seat_checks.admission_check import Arrival, why_shut_out
+from restow.scheduling.seat_checks.admission_check import why_not_admitted
 
 log = logging.getLogger(__name__)
 
@@ -41,16 +43,21 @@ _KINDS: Final[tuple[Kind[Any], ...]] = (
 
 
 class SuccessorFit:
-    def __init__(self, reader: Subscriptions, engine: Engine) -> None:
-        self._cluster = ClusterView(reader, _KINDS)
+    def __init__(
+        self, subscriptions: Subscriptions, successors: ExpectedSuccessors, clock: Clock, engine: Engine
+    ) -> None:
+        self._cluster = ClusterView(subscriptions, _KINDS)
+        self._successors = successors
+        self._clock = clock
         self._engine = engine
 
     def configure(self, engine: Engine) -> None:
-        """Ask other filters from now on."""
+        """Ask the filters of another profile from now on."""
         self._engine = engine
 
     def predict_seat(self, reservation: Reservation, instead_of: str, *, now: float) -> PredictedSeat:
-        """Where the scheduler would keep the seat of a reservation for whoever comes instead of a pod, as it is now."""
+        """The node on which the scheduler would place the one seat of a reservation now, for the successor of the pod
+        with the UID `instead_of`."""
         meta, spec = reservation.metadata, reservation.spec
         [task] = spec.tasks or []
         name = SeatName(meta.namespace or "", meta.name, task.name, 0)
@@ -61,7 +68,7 @@ class SuccessorFit:
                 if isinstance(placed, Placed):
                     return PredictedSeat(placed.node)
                 return PredictedSeat(reason=self._engine.diagnose(cycle).message)
-        except Exception as error:  # of a plugin
+        except Exception as error:  # a plugin may raise anything
             log.exception("filters failed", extra={"reservation": f"{meta.namespace}/{meta.name}"})
             return PredictedSeat(reason=describe_plugin_failure(error))
 
@@ -69,23 +76,27 @@ class SuccessorFit:
         self,
         reservation: Reservation,
         placements: Sequence[Placement],
-        last: Arrival,
-        before: Sequence[Arrival],
+        successor: Pod,
+        jobs_ahead: Sequence[str],
         *,
         spare: int,
-        now: float,
     ) -> dict[SeatKey, str]:
-        """The seats that the last one would be kept from, each with why. They are asked in order, while those before it
-        sit down, until there is one for each and so many to spare."""
-        seats = {seat_key(one): next(seats_of(reservation, [one]), None) for one in placements}
+        """The seats that the filters would refuse to a successor now, each with the reason.
+
+        The seats are asked about in order, while the successors of the jobs ahead sit down in them, until there is one
+        for each of these, one for this successor, and so many to `spare`.
+        """
+        last = self._successors.arrival(successor)
+        before = [self._successors.arrival_for_job(name) or last for name in jobs_ahead]
+        seats = {seat_key(placement): next(seats_of(reservation, [placement]), None) for placement in placements}
         name = reservation.metadata.name
-        found = {place: f"reservation {name} has no task {place[0]}" for place, seat in seats.items() if seat is None}
-        there = [seat for seat in seats.values() if seat is not None]
+        unknown = {key: f"reservation {name} has no task {key[0]}" for key, seat in seats.items() if seat is None}
+        known = [seat for seat in seats.values() if seat is not None]
         try:
             with self._cluster.paused():
-                snapshot = self._cluster.snapshot
-                answers = why_shut_out(snapshot, self._engine, there, last, before, spare=spare, now=now)
-        except Exception as error:  # of a plugin: nobody leaves without its answer
+                now, snapshot = self._clock.now(), self._cluster.snapshot
+                answers = why_not_admitted(snapshot, self._engine, known, last, before, spare_seats=spare, now=now)
+        except Exception as error:  # a plugin may raise anything; without its answer no pod is evicted
             log.exception("filters failed", extra={"reservation": f"{reservation.metadata.namespace}/{name}"})
             return dict.fromkeys(seats, describe_plugin_failure(error))
-        return found | {(seat.task, seat.index): why for seat, why in answers.items() if why}
+        return unknown | {(seat.task, seat.index): reason for seat, reason in answers.items() if reason}

@@ -15,7 +15,7 @@ import msgspec
 from restow.model.cluster.row_changes import RowChanges
 from restow.model.cluster.rows import Rows
 from restow.model.cluster.undo_log import UndoLog
-from restow.model.disks import Disk, DiskKind, conflicts, disks_used
+from restow.model.disks import Disk, DiskKind, disks_conflict, disks_used
 from restow.model.objects import Pod
 from restow.model.volumes import claims_used
 
@@ -80,7 +80,7 @@ class MountedVolumes:
             row
             for disk in disks
             for row, holders in self._disks.get(disk.key, {}).items()
-            if any(conflicts(disk, held) for _, held in holders)
+            if any(disks_conflict(disk, held) for _, held in holders)
         }
 
     def _mount(self, row: int, key: str, mounted: PodMounts) -> None:

@@ -1,6 +1,6 @@
 """The rules by which a pod is believed to have consumed a seat.
 
-Goes in: a pod that is assumed in a seat, or whose annotation names one. Comes out: whether it is believed.
+Goes in: a pod that is assumed in a seat, or names one in its annotation. Comes out: whether it is believed.
 
 Any user can write the annotation, so it is not enough. A bound pod has consumed the seat that it names if
 
@@ -15,9 +15,9 @@ annotation frees no seat.
 
 from __future__ import annotations
 
+from restow.model.cluster.known_pods import KnownPods
 from restow.model.cluster.occupancy import Occupant
 from restow.model.cluster.owner_chains import OwnerChains
-from restow.model.cluster.known_pods import KnownPods
 from restow.model.objects import Pod, Reservation
 from restow.model.reservations.assigned_seats import AssignedSeats
 from restow.model.reservations.observed_spec import possible_consumers

@@ -1,8 +1,8 @@
 """What the status says of a reservation: its phase, and which spec it was decided for.
 
 The status names the spec that the scheduler decided about last: observedGeneration, observedOwners, observedQueue and
-observedRequests. Until it decides about a change, the seats keep what they were granted, and no pod may be assigned to
-a seat whose pod the next decision could refuse.
+observedRequests. Until it decides about a change, the seats keep what they were granted, and a seat is not assigned
+if the next decision could refuse it.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ def is_available(reservation: Reservation) -> bool:
 
 
 def possible_consumers(reservation: Reservation) -> Owners:
-    """The owners whose pods may have consumed a seat: those of the spec, and those that the status still names, which the
-    spec may have had when a pod on its way was assigned."""
+    """The owners of the pods that may have consumed a seat: those of the spec, and those that the status still names,
+    which the spec may have had when a pod on its way was assigned."""
     owners, before = reservation.spec.owners or (), reservation.status.observed_owners or ()
     return Owners.of([*owners, *(one for one in before if one not in owners)])
 

@@ -14,8 +14,8 @@ from msgspec.structs import replace
 
 from restow.model.cluster.pod_classes import PodClasses
 from restow.model.cluster.pod_shapes import Shape
-from restow.model.cluster.undo_log import UndoLog
 from restow.model.cluster.seen_versions import SeenVersions, version_number
+from restow.model.cluster.undo_log import UndoLog
 from restow.model.object_key import Key, key_of
 from restow.model.objects import Placement, Reservation
 from restow.model.quantity import QuantityError

@@ -1,4 +1,4 @@
-"""TODO"""
+"""How the status of a reservation refers to the pod that consumed a seat, and to the workload of that pod."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from restow.model.objects import ObjectReference, Pod
 
 
 def consumer_reference(pod: Pod) -> ObjectReference:
-    """How a placement names the pod that took it; that it is a pod goes without saying."""
+    """The podRef of a placement; its kind is always Pod and not written."""
     return ObjectReference(namespace=pod.metadata.namespace, name=pod.metadata.name, uid=pod.metadata.uid)
 
 
 def workload_reference(pod: Pod) -> ObjectReference:
-    """For whom a pod works: its gang, its controller, or itself."""
+    """The workload of a pod, for currentOwner: its PodGroup, else its controller, else the pod itself."""
     meta, gang = pod.metadata, group_name(pod)
     if gang is not None:
         return ObjectReference(

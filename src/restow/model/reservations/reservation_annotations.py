@@ -13,7 +13,7 @@ RESERVATION_ANNOTATION = "restow.sh/reservation"
 """On a pod: the name of the seat that it consumed. The Binding writes it, so binding and consuming are one write."""
 
 RESERVATION_UID_ANNOTATION = "restow.sh/reservation-uid"
-"""On a pod: the UID of the reservation whose seat it consumed. A later reservation of that name keeps its own seat."""
+"""On a pod: the UID of the reservation of its seat. A later reservation of the same name keeps its own seats."""
 
 MOVED_FROM_ANNOTATION = "restow.sh/moved-from"
 """On a job, on the reservation made for it and on the successor in its seat: the node of the migrating pod."""
@@ -26,11 +26,11 @@ MIGRATING_ANNOTATION = "restow.sh/migrating"
 pod is terminating or gone."""
 
 AWAITS_ANNOTATION = "restow.sh/awaits"
-"""On a reservation: the UIDs, separated by commas, of pods that a plan moves away. For this reservation the room of these
-pods counts as being released even before they terminate."""
+"""On a reservation: the UIDs, separated by commas, of pods that a plan moves away. For this reservation the room of
+these pods counts as being released even before they terminate."""
 
 USE_RESERVATION_ANNOTATION = "restow.sh/use-reservation"
-"""On a pod or a PodGroup: the name of the only reservation whose seats it may consume."""
+"""On a pod or a PodGroup: the name of the only reservation that it may use."""
 
 
 def migrating_pod(reservation: Reservation) -> str | None:
@@ -56,6 +56,7 @@ def named_reservation_uid(pod: Pod) -> str | None:
 
 
 def requested_reservation_name(*metadata: ObjectMeta | None) -> str | None:
-    """The name of the reservation that the first of these metadata (a pod, then its PodGroup) requests; None without one."""
+    """The name of the reservation that the first of these metadata (a pod, then its PodGroup) requests; None without
+    one."""
     named = ((one.annotations or {}).get(USE_RESERVATION_ANNOTATION) for one in metadata if one is not None)
     return next((name for name in named if name), None)

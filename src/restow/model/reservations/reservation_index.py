@@ -16,11 +16,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from restow.model.cluster.pod_classes import PodClasses
-from restow.model.cluster.resource_columns import Amounts
+from restow.model.cluster.known_pods import KnownPods
 from restow.model.cluster.occupancy import Occupancy, Occupant, is_consumption_unchanged
 from restow.model.cluster.owner_chains import OwnerChains
-from restow.model.cluster.known_pods import KnownPods
+from restow.model.cluster.pod_classes import PodClasses
+from restow.model.cluster.resource_columns import Amounts
 from restow.model.cluster.undo_log import UndoLog
 from restow.model.object_key import Key, key_of
 from restow.model.objects import Placement, Pod, Reservation

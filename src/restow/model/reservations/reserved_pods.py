@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from restow.model.cluster.resource_columns import Amounts, ResourceColumns
 from restow.model.cluster.occupancy import Occupancy, Occupant
 from restow.model.cluster.pod_shapes import Shape
+from restow.model.cluster.resource_columns import Amounts, ResourceColumns
 from restow.model.cluster.undo_log import UndoLog
 from restow.model.reservations.reserved_usage import ChargedTo, ReservedUsage
 from restow.model.reservations.seat import Seat
@@ -36,7 +36,7 @@ class ReservedPods:
         return name in self._on_nodes
 
     def names(self) -> list[SeatName]:
-        """The seats whose reserved pods take room, sorted."""
+        """The seats that take room by their reserved pods, sorted."""
         return sorted(self._on_nodes)
 
     def remainder(self, name: SeatName) -> Amounts:
@@ -67,7 +67,7 @@ class ReservedPods:
         self._charge(name, ((name.namespace, seat.queue), new.shape.amounts))
 
     def remove(self, name: SeatName) -> None:
-        """The inverse of `put`; harmless for a seat whose reserved pod takes no room."""
+        """The inverse of `put`; harmless for a seat that takes no room."""
         self.lift(name)
         self._charge(name, None)
 

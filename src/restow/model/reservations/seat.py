@@ -86,9 +86,9 @@ class Seat(msgspec.Struct, frozen=True, kw_only=True):
     version: int
     """The version of the reservation that first named this consumer, or that it has none."""
     owners: Owners
-    """The owners whose pods may consume it."""
+    """The owners of the pods that may consume it."""
     possible_consumers: Owners
-    """The owners whose pods may have consumed it: see `observed_spec.possible_consumers`."""
+    """The owners of the pods that may have consumed it: see `observed_spec.possible_consumers`."""
     queue: str
     """The queue that it is charged to, as written."""
 

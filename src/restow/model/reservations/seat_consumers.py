@@ -1,4 +1,4 @@
-"""Who consumed which seat: the one place that knows, until the status of the reservation records it.
+"""The consumers of seats: the one place that knows them, until the status of the reservation records them.
 
 Two questions are answered from what is kept here, by the same rules (`consumer_rules`):
 
@@ -11,7 +11,7 @@ that memory, by `bound`, `pod_shown` and `pod_gone`. It is evidence of what happ
 
     shown      bound pods that name the seat, running or finished, as they were first shown: a binding is final
     departed   pods that were shown so, and deleted before the consumption of the seat was recorded
-    binding    the pod that this scheduler bound into the seat, whose word therefore counts first
+    binding    the pod that this scheduler bound into the seat: it comes before all others
     vanished   that pod, deleted before any event showed it: it is believed without an annotation
 
 It does not matter that a seat is taken away meanwhile: the reservation may ask for a seat of the same name again, and
@@ -25,9 +25,9 @@ from collections.abc import Collection, Mapping
 import msgspec
 from msgspec.structs import replace
 
+from restow.model.cluster.known_pods import KnownPods
 from restow.model.cluster.occupancy import Occupant
 from restow.model.cluster.owner_chains import OwnerChains
-from restow.model.cluster.known_pods import KnownPods
 from restow.model.cluster.undo_log import UndoLog
 from restow.model.object_key import Key
 from restow.model.objects import Pod, Reservation
@@ -68,7 +68,7 @@ class SeatConsumers:
         """The UIDs of the pods on nodes that are assumed in a seat or name it, rightly or not."""
         self._closed: dict[SeatName, None] = {}
         self.closed: Collection[SeatName] = self._closed.keys()
-        """Seats whose consumer is gone, until the status records it; whether the seats are there or not."""
+        """Seats with a consumer that is gone, until the status records it; whether the seats are there or not."""
         self._evidence: dict[Key, dict[SeatName, _Evidence]] = {}
         self._seat_of: dict[str, SeatName] = {}
         """The seat that a pod was first shown in, by the UID of the pod."""
@@ -111,7 +111,11 @@ class SeatConsumers:
         pods = [*evidence.shown.values(), *evidence.departed.values()]
         if len(pods) > 1:
             pods.sort(
-                key=lambda pod: (pod.metadata.uid != bound_here, pod.metadata.creation_timestamp or "", pod.metadata.uid)
+                key=lambda pod: (
+                    pod.metadata.uid != bound_here,
+                    pod.metadata.creation_timestamp or "",
+                    pod.metadata.uid,
+                )
             )
         rules = self.rules
         consumers = (
@@ -127,7 +131,7 @@ class SeatConsumers:
         return (name.namespace, name.reservation) not in self._reservations
 
     def was_bound_here(self, name: SeatName) -> bool:
-        """Whether this scheduler has bound a pod into a seat whose consumption is not recorded yet."""
+        """Whether this scheduler has bound a pod into a seat, which no status records yet."""
         evidence = self._evidence.get((name.namespace, name.reservation), {}).get(name)
         return evidence is not None and evidence.binding is not None
 

@@ -1,4 +1,4 @@
-"""TODO"""
+"""Seat faults: why an open seat cannot be relied on now."""
 
 from __future__ import annotations
 
@@ -8,14 +8,21 @@ import msgspec
 
 
 class FaultReason(StrEnum):
-    """What a seat may be in; the first four cost it."""
+    """The reasons, as the status of the reservation writes them. The first four lose the seat."""
 
     NODE_GONE = "NodeGone"
+    """The node does not exist (any more)."""
     ROOM_TAKEN = "RoomTaken"
+    """The node is over-committed, even once terminating pods are gone: `scheduling.seat_checks.room_faults`."""
     LIMIT_EXCEEDED = "LimitExceeded"
+    """The reservation was changed, to more than its queue or namespace may have: `spec_increase`."""
     NO_LONGER_FITS = "NoLongerFits"
+    """The reservation was changed, to a pod that the node of the seat refuses: `spec_change`."""
     NODE_UNFIT = "NodeUnfit"
+    """The node is cordoned, or refuses the pod of the seat by its taints, labels or pods. The seat is held."""
     ROOM_BEING_LEFT = "RoomBeingLeft"
+    """The room is there only once terminating pods, or pods that the reservation awaits, have left. The seat is
+    held."""
 
     @property
     def loses_seat(self) -> bool:
@@ -23,7 +30,7 @@ class FaultReason(StrEnum):
 
 
 class SeatFault(msgspec.Struct, frozen=True):
-    """Why a seat cannot be relied on now."""
+    """The fault of one seat, with a message for the status."""
 
     reason: FaultReason
     message: str

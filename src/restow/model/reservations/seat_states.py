@@ -1,9 +1,9 @@
 """The states of seats, and every transition between them: see the diagram at `SeatState`.
 
-Goes in: seats whose placement, consumer or pod changed. Comes out: what follows for each of them: its reserved pod
-takes room on the node or does not, a remainder is kept beside the pod in it or is not, and it is listed as free or is
-not. A state is worked out anew each time from the placement and the consumer, so that a repeated or late event changes
-nothing.
+Goes in: seats with another placement, consumer or pod than before. Comes out: what follows for each of them: its
+reserved pod takes room on the node or does not, a remainder is kept beside the pod in it or is not, and it is listed as
+free or is not. A state is worked out anew each time from the placement and the consumer, so that a repeated or late
+event changes nothing.
 
 Binding comes before recording. So a recorded consumer that is not here, although pods were seen up to the version in
 which the reservation first named it, is over.
@@ -15,8 +15,8 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 from operator import attrgetter
 
-from restow.model.cluster.occupancy import Occupant
 from restow.model.cluster.known_pods import KnownPods
+from restow.model.cluster.occupancy import Occupant
 from restow.model.cluster.pod_shapes import Shape
 from restow.model.cluster.undo_log import UndoLog
 from restow.model.object_key import Key
@@ -209,7 +209,9 @@ class SeatStates:
         for key, own in _by_reservation(names):
             reservation = self._placements.known.get(key)
             may_assign = reservation is not None and status_names_all_owners(reservation)
-            free = [name for name in own if self._is_held_open(name) and self._is_guaranteed(name)] if may_assign else []
+            free = (
+                [name for name in own if self._is_held_open(name) and self._is_guaranteed(name)] if may_assign else []
+            )
             if reservation is not None and free and not _is_as_decided(reservation):
                 assignable = assignable_seats(reservation)
                 free = [name for name in free if name.index < assignable.get(name.task, 0)]

@@ -1,10 +1,10 @@
 """The `reservations` section of the configuration.
 
-Goes in: the section as a map. Comes out: `Arguments`, checked; every mistake is told at once, with its path.
+Goes in: the section as a map. Comes out: `Arguments`, checked; all mistakes are reported at once, with their paths.
 
     reservations:
-      expiryCheck: 1s        between two looks at reservations whose time may be over
-      gcPeriod: 1m           between two looks at reservations that have ended
+      expiryCheck: 1s        between two checks of reservations that may have expired
+      gcPeriod: 1m           between two checks of reservations that have ended
       gcDuration: 24h        how long one that has ended is kept
       namespaceShare: 50     how much of the cluster one namespace may hold, in percent of every resource
 """
@@ -45,7 +45,7 @@ class ReservationSettings(msgspec.Struct, frozen=True):
 
 
 def read_reservation_settings(section: Mapping[str, Any]) -> ReservationSettings:
-    """Check what is written. Raises WireError."""
+    """Parse and check the section. Raises WireError."""
     written, found = convert_readable(ReservationsSection, section, SECTION)
     found += _problems(written)
     if found:

@@ -60,8 +60,8 @@ def seats_needed(reservation: Reservation) -> int:
 
 
 def is_for_scheduler(reservation: Reservation, names: frozenset[str]) -> bool:
-    """Whether every scheduler that a reservation names is one of `names`. A reservation that names none is ours: only we
-    implement the kind."""
+    """Whether every scheduler that a reservation names is one of `names`. A reservation that names none is ours: only
+    we implement the kind."""
     named = reservation.spec.scheduler_name
     if named and named not in names:
         return False

@@ -1,9 +1,8 @@
-"""Sizes: which of several requests are larger, so that nobody small sits where somebody large will have to; and pods as
-they are apart from that.
+"""The sizes of tasks and pods: which is larger, so that a small pod leaves the large seat to a large pod.
 
-Goes in: the tasks of a reservation, or the pods of a gang. Comes out: their order. Of each resource it counts how much
-of the most that any of them asks for it is, and of one request first the resource of which that is most. So whatever
-asks for no more than another of anything is no larger.
+Goes in: the tasks of a reservation, or the pods of a gang. Comes out: their order. Every request is divided by the
+largest request of that resource among them, and these fractions are compared, the largest of each first. So a pod that
+requests no more than another of any resource is not larger.
 """
 
 from __future__ import annotations
@@ -17,19 +16,19 @@ from restow.model.quantity import QuantityError
 from restow.model.resources import Vector, pod_requests, template_requests
 
 Sized = tuple[str, Vector]
-"""A task and what each of its pods asks for."""
+"""The name of a task, and what each of its pods requests."""
 
 
-class Sizes:
-    """The tasks of reservations by size, worked out once for each."""
+class TaskSizes:
+    """The tasks of reservations by size, worked out once per spec."""
 
     __slots__ = ("_known",)
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[Sequence[TaskSpec], list[Sized]]] = {}
 
-    def tasks(self, reservation: Reservation) -> list[Sized]:
-        """The smallest first, by name among equals."""
+    def smallest_first(self, reservation: Reservation) -> list[Sized]:
+        """The tasks of a reservation, the smallest first, by name among equals."""
         uid, tasks = reservation.metadata.uid, reservation.spec.tasks or ()
         known = self._known.get(uid)
         if known is None or known[0] is not tasks:
@@ -38,13 +37,13 @@ class Sizes:
 
 
 def largest_first(pods: Sequence[Pod]) -> list[Pod]:
-    """In the order in which they are, among equals."""
+    """Pods, the largest first; equal ones stay in their order."""
     sizes = _sizes([pod_requests(pod) for pod in pods])
     return [pods[place] for place in sorted(range(len(pods)), key=sizes.__getitem__, reverse=True)]
 
 
-def weightless(pod: Pod) -> Pod:
-    """The same pod, as if it asked for nothing."""
+def without_requests(pod: Pod) -> Pod:
+    """The same pod without any requests and limits."""
     spec = pod.spec
     containers, init_containers = _unsized(spec.containers), _unsized(spec.init_containers)
     lighter = replace(spec, containers=containers, init_containers=init_containers, overhead=None, resources=None)
@@ -64,7 +63,7 @@ def _smallest_first(tasks: Iterable[TaskSpec]) -> list[Sized]:
 def _asked(task: TaskSpec) -> Vector:
     try:
         return template_requests(task.template.spec)
-    except QuantityError:  # then it has no seats
+    except QuantityError:  # such a task has no seats
         return {}
 
 

@@ -1,9 +1,9 @@
-"""Is this pod what the seat was reserved for? The comparison of policy `Template`.
+"""The comparison of match policy `Template`: is this pod what the seat was reserved for?
 
-Goes in: a pod and the stand-in of a seat. Comes out: the fields in which they differ, of those that the comparison is
-about: scheduler, node selector, affinity, tolerations, priority class, and of every container its image, requests and
-limits. Both are compared as the API server would have completed them, and as they are meant: "1" and "1000m" of cpu are
-equal, and where Kubernetes makes nothing of an order, neither is made here.
+Goes in: a pod and the reserved pod of a seat. Comes out: the fields in which they differ, of those that are compared:
+scheduler, node selector, affinity, tolerations, priority class, and of every container its image, requests and limits.
+Both are compared with the defaults of the API server, and by meaning: "1" and "1000m" of cpu are equal, and so are
+lists with no order in Kubernetes.
 """
 
 from __future__ import annotations
@@ -36,24 +36,27 @@ _decode_spec: Final = msgspec.msgpack.Decoder(PodSpec).decode
 _ADDED_TOLERATIONS: Final = (NOT_READY, UNREACHABLE)
 _ADDED_SECONDS: Final = 300
 _MEANS_ALL: Final = ("labelSelector", "namespaceSelector")
-"""Where an empty object does not mean the same as none."""
+"""Fields of which an empty object selects everything and a missing one nothing, so that neither is dropped."""
 
 Canonical = tuple[bytes, ...]
 """One part per field of FIELDS."""
 
 
-def differences(pod: Pod, stand_in: Pod, default_class: str = "") -> tuple[str, ...]:
-    """The fields in which a pod is not what the seat is for; `default_class` is the priority class of pods that name
-    none. A seat that names no scheduler is for the pods of whichever looks after it."""
-    mine, reserved = canonical(pod, default_class), canonical(stand_in, default_class)
+def differing_fields(pod: Pod, stand_in: Pod, default_class: str = "") -> tuple[str, ...]:
+    """The compared fields in which a pod differs from the reserved pod of a seat.
+
+    `default_class` is the priority class of pods that name none. A seat without a scheduler name is for pods of any
+    scheduler.
+    """
+    mine, reserved = canonical_form(pod, default_class), canonical_form(stand_in, default_class)
     if mine == reserved:
         return ()
     found = tuple(field for field, one, other in zip(FIELDS, mine, reserved, strict=True) if one != other)
     return found if stand_in.spec.scheduler_name else tuple(field for field in found if field != FIELDS[0])
 
 
-def in_detail(pod: Pod, stand_in: Pod, found: Iterable[str]) -> str:
-    """The differences that were found, of containers also which of them, and in what."""
+def describe_differences(pod: Pod, stand_in: Pod, found: Iterable[str]) -> str:
+    """The differing fields as a text; of containers also which, and in what."""
     mine, reserved = pod.spec, stand_in.spec
     inside = {
         "containers": _apart(mine.containers, reserved.containers),
@@ -73,8 +76,8 @@ def _apart(mine: Iterable[Container] | None, reserved: Iterable[Container] | Non
     return f" ({'; '.join(sorted(told)) or 'their order'})"
 
 
-def canonical(pod: Pod, default_class: str = "") -> Canonical:
-    """What a pod is to the comparison; pods that are meant alike have the same."""
+def canonical_form(pod: Pod, default_class: str = "") -> Canonical:
+    """The compared fields of a pod in one canonical form: equal for pods that mean the same."""
     spec = pod.spec
     if spec.affinity is not None:
         spec = fold_label_keys(spec, pod.metadata.labels or {})
@@ -92,7 +95,8 @@ def canonical(pod: Pod, default_class: str = "") -> Canonical:
 
 @lru_cache(maxsize=4096)
 def _canonical(written: bytes) -> Canonical:
-    """The pods of a workload are written alike, so one of them is read for all."""
+    """The canonical form of an encoded spec. The pods of a workload are written alike, so one of them is parsed for
+    all."""
     spec = _decode_spec(written)
     return (
         _encode(spec.scheduler_name),
@@ -101,7 +105,7 @@ def _canonical(written: bytes) -> Canonical:
         _encode(_tolerations(spec.tolerations or ())),
         _encode(spec.priority_class_name or ""),
         _encode(sorted(_containers(spec.containers or ()))),
-        _encode(_containers(spec.init_containers or ())),  # which run one after the other
+        _encode(_containers(spec.init_containers or ())),  # init containers run in order
     )
 
 

@@ -1,9 +1,7 @@
-"""What a reservation asks for, and whether it asks for something that can be.
+"""Validation of the spec of a reservation.
 
-Goes in: a Reservation as somebody wrote it. Comes out: how many seats of each task it wants, how many of them it cannot
-do without, whether they ask for more than they were given, and every problem of its spec with the path of the field.
-The API server checks the same where it knows how to; it knows nothing of quantities inside templates, of names that
-occur twice, or of sums.
+Goes in: a Reservation as a user wrote it. Comes out: every problem of its spec, with the path of the field. The schema
+of the CRD checks what a schema can; quantities inside templates, duplicate names and sums are checked only here.
 """
 
 from __future__ import annotations
@@ -29,55 +27,59 @@ from restow.model.selectors import Operator, SelectorError, label_selector
 from restow.model.taints import NO_EXECUTE, NO_SCHEDULE, PREFER_NO_SCHEDULE
 from restow.model.times import TimeError, parse_duration
 
-_NODES: tuple[str, ...] = get_args(Operator)
+_NODE_OPERATORS: tuple[str, ...] = get_args(Operator)
 _TOLERATIONS = (None, "", "Exists", "Equal", "Gt", "Lt")
 _EFFECTS = (None, "", NO_SCHEDULE, PREFER_NO_SCHEDULE, NO_EXECUTE)
-_HOMES: dict[str, str] = {
+_API_VERSIONS: dict[str, str] = {
     **dict.fromkeys(("Pod", "ReplicationController"), "v1"),
     **dict.fromkeys(("DaemonSet", "Deployment", "ReplicaSet", "StatefulSet"), "apps/v1"),
     **dict.fromkeys(("CronJob", "Job"), "batch/v1"),
 }
-"""Kinds of Kubernetes' own, which those of others may have the names of."""
+"""The apiVersion of built-in kinds; other groups may have kinds of the same names."""
 MOST_SEATS = 5000
-"""More placements than this make an object that no API server stores."""
+"""More placements than this make an object that is too large for an API server."""
 
 
 def spec_problems(reservation: Reservation) -> list[Problem]:
-    """Everything that is wrong with the spec, by path."""
+    """Everything that is wrong with the spec, sorted by path."""
     spec = reservation.spec
     found = find_problems(ReservationSpec, msgspec.to_builtins(spec), marks=True)
-    found += [*_of_tasks(spec), *_of_templates(spec), *_of_sums(spec), *_of_owners(reservation), *_of_terms(spec)]
+    found += [
+        *_task_problems(spec),
+        *_template_problems(spec),
+        *_seat_count_problems(spec),
+        *_owner_problems(reservation),
+        *_policy_and_time_problems(spec),
+    ]
     return sorted(Problem(f"spec.{one.path}", one.message) for one in found)
 
 
-def _of_tasks(spec: ReservationSpec) -> Iterator[Problem]:
+def _task_problems(spec: ReservationSpec) -> Iterator[Problem]:
     first: dict[str, int] = {}
     for number, task in enumerate(spec.tasks or ()):
         path = f"tasks[{number}]"
         if not task.name:
-            yield Problem(f"{path}.name", "it is missing")
+            yield Problem(f"{path}.name", "is required")
         else:
             if task.name in first:
-                yield Problem(f"{path}.name", f"{task.name!r} is the name of tasks[{first[task.name]}], too")
+                yield Problem(f"{path}.name", f"duplicate name {task.name!r}: tasks[{first[task.name]}] has it too")
             first.setdefault(task.name, number)
             yield from (Problem(f"{path}.name", problem) for problem in dns_label_problems(task.name))
         if (task.replicas or 0) < 0:
             yield Problem(f"{path}.replicas", f"{task.replicas} is negative")
 
 
-def _of_templates(spec: ReservationSpec) -> Iterator[Problem]:
-    """What an API server takes from no pod, so that no pod could come for the seat, and what a seat makes nothing of;
-    here it would only never match, or hold nothing."""
+def _template_problems(spec: ReservationSpec) -> Iterator[Problem]:
+    """What an API server refuses in every pod, so that no pod could match the template, and fields that a seat ignores,
+    so that it would not hold what the user meant."""
     for number, task in enumerate(spec.tasks or ()):
         path, pod = f"tasks[{number}].template.spec", task.template.spec
         if not pod.containers:
-            yield Problem(f"{path}.containers", "there is none, so the seat would hold nothing; every pod has one")
+            yield Problem(f"{path}.containers", "at least one container is required")
         if pod.node_name:
-            told = (
-                "the scheduler finds the node; reservationNodeNames says where to look first, a required node affinity"
-            )
-            yield Problem(f"{path}.nodeName", f"{told} where it must be")
-        yield from _of_resources(pod, path)
+            message = "must be empty: reservationNodeNames prefers nodes, a required node affinity restricts them"
+            yield Problem(f"{path}.nodeName", message)
+        yield from _resource_problems(pod, path)
         for which, one in enumerate(pod.tolerations or ()):
             if one.operator not in _TOLERATIONS:
                 yield Problem(f"{path}.tolerations[{which}].operator", _none_of(one.operator, _TOLERATIONS[2:]))
@@ -88,13 +90,13 @@ def _of_templates(spec: ReservationSpec) -> Iterator[Problem]:
         path = f"{path}.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms"
         for which, term in enumerate((required.node_selector_terms if required else None) or ()):
             for place, expression in enumerate(term.match_expressions or ()):
-                if expression.operator not in _NODES:
-                    told = _none_of(expression.operator, _NODES)
-                    yield Problem(f"{path}[{which}].matchExpressions[{place}].operator", told)
+                if expression.operator not in _NODE_OPERATORS:
+                    message = _none_of(expression.operator, _NODE_OPERATORS)
+                    yield Problem(f"{path}[{which}].matchExpressions[{place}].operator", message)
 
 
-def _of_resources(pod: PodSpec, path: str) -> Iterator[Problem]:
-    """Names of which a seat would hold nothing."""
+def _resource_problems(pod: PodSpec, path: str) -> Iterator[Problem]:
+    """Resource names that no node can offer, so that a seat would hold nothing of them."""
     asking = {f"{path}.resources": pod.resources}
     for field, containers in (("containers", pod.containers), ("initContainers", pod.init_containers)):
         asking |= {f"{path}.{field}[{which}].resources": one.resources for which, one in enumerate(containers or ())}
@@ -103,20 +105,20 @@ def _of_resources(pod: PodSpec, path: str) -> Iterator[Problem]:
         for field, named in written.items():
             for name in sorted(named or ()):
                 if not is_scheduled(name):
-                    told = "no node has it; a resource is cpu, memory, ephemeral-storage, hugepages-… or has a slash"
-                    yield Problem(f"{where}.{field}[{name}]", told)
+                    message = "unknown resource: cpu, memory, ephemeral-storage, hugepages-… or a name with a slash"
+                    yield Problem(f"{where}.{field}[{name}]", message)
 
 
 def _none_of(word: str | None, words: Iterable[str | None]) -> str:
     return f"{word!r} is not one of {', '.join(map(str, words))}"
 
 
-def _of_sums(spec: ReservationSpec) -> Iterator[Problem]:
+def _seat_count_problems(spec: ReservationSpec) -> Iterator[Problem]:
     seats = sum(seat_count(task) for task in spec.tasks or ())
     if not seats:
-        yield Problem("tasks", "there is no seat to hold")
+        yield Problem("tasks", "at least one seat is required")
     if seats > MOST_SEATS:
-        yield Problem("tasks", f"{seats} seats are more than {MOST_SEATS}")
+        yield Problem("tasks", f"at most {MOST_SEATS} seats are allowed, not {seats}")
     asked = spec.min_available or 0
     if asked < 0:
         yield Problem("minAvailable", f"{asked} is negative")
@@ -124,39 +126,43 @@ def _of_sums(spec: ReservationSpec) -> Iterator[Problem]:
         yield Problem("minAvailable", f"{asked} is more than the number of seats, {seats}")
 
 
-def _of_owners(reservation: Reservation) -> Iterator[Problem]:
+def _owner_problems(reservation: Reservation) -> Iterator[Problem]:
     namespace = reservation.metadata.namespace
     for number, owner in enumerate(reservation.spec.owners or ()):
         path, named = f"owners[{number}]", {"object": owner.object, "controller": owner.controller}
         if owner == ReservationOwner():
-            yield Problem(path, "it speaks of nobody; object, controller or labelSelector is needed")
+            yield Problem(path, "object, controller or labelSelector is required")
         for field, one in named.items():
             if one is not None and not (one.name or one.uid):
-                yield Problem(f"{path}.{field}", "it speaks of nobody; a name or a uid is needed")
-            if one is not None and one.kind and one.kind[0].islower() and not one.uid:  # else it was read somewhere
-                yield Problem(f"{path}.{field}.kind", f"{one.kind!r} is no kind; they begin with a capital letter")
-            if one is not None and (home := _home_of(one)) is not None:
-                told = f"there is no {one.kind} in {one.api_version}; it is in {home}"
-                yield Problem(f"{path}.{field}.apiVersion", told)
+                yield Problem(f"{path}.{field}", "name or uid is required")
+            if (
+                one is not None and one.kind and one.kind[0].islower() and not one.uid
+            ):  # with a UID, the reference was copied from an object
+                yield Problem(f"{path}.{field}.kind", f"{one.kind!r} is not a kind: kinds begin with a capital letter")
+            if one is not None and (expected := _api_version_of_built_in(one)) is not None:
+                message = f"{one.api_version} has no kind {one.kind}, which is in {expected}"
+                yield Problem(f"{path}.{field}.apiVersion", message)
             if one is not None and one.namespace not in (None, "", namespace):
-                told = f"{one.namespace} is not {namespace}, the namespace of the reservation"
-                yield Problem(f"{path}.{field}.namespace", told)
+                message = f"must be {namespace}, the namespace of the reservation, not {one.namespace}"
+                yield Problem(f"{path}.{field}.namespace", message)
         try:
             label_selector(owner.label_selector)
         except SelectorError as error:
             yield Problem(f"{path}.labelSelector", str(error))
 
 
-def _home_of(owner: ObjectReference) -> str | None:
-    """Where a kind of Kubernetes' own is, if it is looked for elsewhere among those."""
-    home, version = _HOMES.get(owner.kind or ""), owner.api_version or ""
-    is_its_own = "." not in version.partition("/")[0]  # groups of others have domains
-    return home if home is not None and version not in ("", home) and is_its_own and not owner.uid else None
+def _api_version_of_built_in(owner: ObjectReference) -> str | None:
+    """The apiVersion of a built-in kind, if the reference has another built-in apiVersion; else None."""
+    expected, version = _API_VERSIONS.get(owner.kind or ""), owner.api_version or ""
+    is_built_in = "." not in version.partition("/")[0]  # all other API groups are domain names
+    return (
+        expected if expected is not None and version not in ("", expected) and is_built_in and not owner.uid else None
+    )
 
 
-def _of_terms(spec: ReservationSpec) -> Iterator[Problem]:
+def _policy_and_time_problems(spec: ReservationSpec) -> Iterator[Problem]:
     if spec.match_policy is not None and spec.match_policy not in set(MatchPolicy):
-        yield Problem("matchPolicy", f"{spec.match_policy!r} is neither {' nor '.join(MatchPolicy)}")
+        yield Problem("matchPolicy", _none_of(spec.match_policy, MatchPolicy))
     if spec.ttl and _seconds(spec.ttl) < 0:
         yield Problem("ttl", f"{spec.ttl} is negative")
 
@@ -164,5 +170,5 @@ def _of_terms(spec: ReservationSpec) -> Iterator[Problem]:
 def _seconds(ttl: str) -> float:
     try:
         return parse_duration(ttl)
-    except TimeError:  # said already
+    except TimeError:  # reported by find_problems
         return 0.0

@@ -1,6 +1,6 @@
 """Room faults: which seats on an over-committed node have no room, or none yet.
 
-Goes in: a node whose resources pods and seats exceed, which is what other schedulers can do to it, or a smaller Node.
+Goes in: a node with less than its pods and seats request, because of other schedulers or of a smaller Node.
 Comes out: the seats that are lost (RoomTaken) and those that wait for terminating pods (RoomBeingLeft); whole
 reservations, until the rest fits. The order in which reservations lose their seats:
 

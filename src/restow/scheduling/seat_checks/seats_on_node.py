@@ -1,4 +1,5 @@
-"""The open seats on a node, the pods that are to leave it, and the cycle in which the filters are asked about a seat."""
+"""The open seats on a node, the pods that are to leave it, and the cycle in which the filters are asked about a
+seat."""
 
 from __future__ import annotations
 

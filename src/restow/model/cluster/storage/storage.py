@@ -164,9 +164,9 @@ class Storage:
 def _check(item: StorageObject) -> None:
     """Read every quantity once, before anything changes."""
     if isinstance(item, PersistentVolume):
-        volumes.capacity(item)
+        volumes.volume_capacity(item)
     elif isinstance(item, PersistentVolumeClaim):
-        volumes.requested(item)
+        volumes.requested_size(item)
     elif isinstance(item, CSIStorageCapacity):
         largest_volume(item)
 

@@ -34,7 +34,7 @@ class VolumeOffers:
     def prebound_to(self, claim: PersistentVolumeClaim) -> list[OfferedVolume]:
         """The volumes that name this claim, by name."""
         offers = self._prebound.get(key_of(claim), {})
-        return [offers[name] for name in sorted(offers) if volumes.is_meant_for(offers[name].volume, claim)]
+        return [offers[name] for name in sorted(offers) if volumes.is_prebound_to(offers[name].volume, claim)]
 
     def node_affinity(self, volume: PersistentVolume) -> NodeConstraint:
         """Which nodes can reach a volume; parsed once per version of it."""

@@ -90,19 +90,19 @@ class ClaimRequirements(msgspec.Struct, frozen=True):
 
 def offered_volume(volume: PersistentVolume) -> OfferedVolume:
     """Raises QuantityError."""
-    return OfferedVolume(volume, volumes.capacity(volume), _properties(volume), volumes.node_affinity_of(volume))
+    return OfferedVolume(volume, volumes.volume_capacity(volume), _properties(volume), volumes.node_affinity_of(volume))
 
 
 def claim_requirements(claim: PersistentVolumeClaim) -> ClaimRequirements:
     """Raises QuantityError, SelectorError."""
     selector = claim.spec.selector
     selects = None if selector is None else label_selector(selector)
-    return ClaimRequirements(claim, volumes.requested(claim), _properties(claim), selects)
+    return ClaimRequirements(claim, volumes.requested_size(claim), _properties(claim), selects)
 
 
 def _properties(item: PersistentVolume | PersistentVolumeClaim) -> VolumeProperties:
     attributes_class = item.spec.volume_attributes_class_name or ""
-    return VolumeProperties(volumes.mode(item), attributes_class, frozenset(item.spec.access_modes or ()))
+    return VolumeProperties(volumes.volume_mode(item), attributes_class, frozenset(item.spec.access_modes or ()))
 
 
 class _ByLabel(msgspec.Struct, frozen=True):

@@ -7,6 +7,7 @@ import os
 import random
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -45,6 +46,18 @@ migration:
   maxConcurrentReconciles: 16
   arbitrationArgs: {interval: 100ms}
 """
+
+
+class Limits(NamedTuple):
+    """The migration section of the configuration, and minAvailable of every workload's budget (0: no budgets)."""
+
+    section: str
+    min_available: int
+
+
+class Load(NamedTuple):
+    workloads: int
+    moves: int
 
 
 async def deploy(client: Client, namespace: str, name: str, least: int) -> None:
@@ -88,15 +101,15 @@ def arrived(seen: Audit) -> int:
 
 
 @pytest.mark.parametrize(
-    ("workloads", "moves"),
+    "load",
     [
-        pytest.param(20, 50, id="50 moves", marks=pytest.mark.timeout(420)),
-        pytest.param(200, 500, id="500 moves", marks=[pytest.mark.full, pytest.mark.timeout(1800)]),
+        pytest.param(Load(20, 50), id="50 moves", marks=pytest.mark.timeout(420)),
+        pytest.param(Load(200, 500), id="500 moves", marks=[pytest.mark.full, pytest.mark.timeout(1800)]),
     ],
 )
 @pytest.mark.parametrize(
-    ("limits", "least"),
-    [(LIMITS, LEAST), (NO_LIMITS, LEAST), (NO_LIMITS, 0)],
+    "limits",
+    [Limits(LIMITS, LEAST), Limits(NO_LIMITS, LEAST), Limits(NO_LIMITS, 0)],
     ids=["with limits", "limits off", "no limits and no budgets"],
 )
 async def test_many_migration_jobs_at_once_succeed(
@@ -105,14 +118,13 @@ async def test_many_migration_jobs_at_once_succeed(
     account: Path,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
-    limits: str,
-    least: int,
-    workloads: int,
-    moves: int,
+    limits: Limits,
+    load: Load,
 ) -> None:
+    workloads, moves, least = load.workloads, load.moves, limits.min_available
     await add_nodes(client, NODES)
     await emptied(client)
-    with restow(account, tmp_path, "restow", BASE + limits, lease="15s") as process:
+    with restow(account, tmp_path, "restow", BASE + limits.section, lease="15s") as process:
         async with audit(client, namespace) as seen:
             await together(deploy(client, namespace, f"web-{number}", least) for number in range(workloads))
             await reaches(lambda: running(seen.pods), workloads * REPLICAS, "running pods", 300)
@@ -127,10 +139,10 @@ async def test_many_migration_jobs_at_once_succeed(
             gone = {pod.metadata.uid for pod in moved}
             assert not gone & {pod.metadata.uid for pod in seen.pods}
             assert arrived(seen) == moves
-            assert seen.faults(least=least, per_node=PER_NODE if limits is LIMITS else None) == []
+            assert seen.faults(least=least, per_node=PER_NODE if limits.section is LIMITS else None) == []
             with capsys.disabled():
-                load = os.getloadavg()[0]
-                print(f"\n{moves} moves in {seconds:.1f} s: {moves / seconds:.1f} per second, load {load:.1f}")
-    if limits is LIMITS:
+                machine_load = os.getloadavg()[0]
+                print(f"\n{moves} moves in {seconds:.1f} s: {moves / seconds:.1f} per second, load {machine_load:.1f}")
+    if limits.section is LIMITS:
         assert moves / seconds < EVICTIONS_PER_SECOND * 1.1
     assert refusals(tmp_path) == []

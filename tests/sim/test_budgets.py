@@ -8,7 +8,7 @@ from restow.model import kinds
 from restow.model.objects import Document
 from restow.model.times import format_time
 from tests.sim.simulated_cluster import is_pod_ready, on_virtual_time, pass_time, simulated_cluster, workload
-from tests.sim.statuses import conditions, names, status
+from tests.sim.status_readers import conditions, names, status
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 from restow.model import kinds
 from restow.model.objects import Document
 from tests.sim.simulated_cluster import job, on_virtual_time, pass_time, simulated_cluster
-from tests.sim.statuses import conditions, status
+from tests.sim.status_readers import conditions, status
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from restow.ports import STRATEGIC_PATCH
 from restow.sim.world.raw_objects import CONTROLLER_REVISION
 from restow.sim.world.template import REVISION_HASH
 from tests.sim.simulated_cluster import on_virtual_time, pass_time, simulated_cluster, workload
-from tests.sim.statuses import status
+from tests.sim.status_readers import status
 
 
 @pytest.mark.parametrize("kind", [kinds.STATEFUL_SET, kinds.DAEMON_SET], ids=["StatefulSet", "DaemonSet"])

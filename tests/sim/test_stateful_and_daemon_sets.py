@@ -13,7 +13,7 @@ from tests.sim.simulated_cluster import (
     storage_class,
     workload,
 )
-from tests.sim.statuses import names, status
+from tests.sim.status_readers import names, status
 
 
 @on_virtual_time

@@ -15,7 +15,7 @@ from tests.sim.simulated_cluster import (
     template,
     workload,
 )
-from tests.sim.statuses import conditions, names, status
+from tests.sim.status_readers import conditions, names, status
 
 # ---- ReplicaSet
 

@@ -90,7 +90,7 @@ _QUEUE_SPEC: Mapping[str, str] = {
     "capability": "The most that its pods and reservations may request together.",
     "reclaimable": "Not used: no resources are reclaimed from a queue.",
     "guarantee": "The resources that are kept for the queue, as nodes that are locked for its pods.",
-    "guarantee.policy": "Best-Effort (the default) evicts no pods. Guaranteed moves the pods of others off locked nodes.",
+    "guarantee.policy": "Best-Effort (the default) evicts no pods. Guaranteed moves pods of others off locked nodes.",
     "guarantee.percentage": "A share of the cluster's nodes.",
     "guarantee.percentage.value": "From 0 to 1, of the number of nodes.",
     "guarantee.percentage.dimensions": "The resources by which nodes are compared.",

@@ -26,7 +26,7 @@ from restow.model.snapshot import Snapshot
 from restow.planning.plan import Plan
 from tests.planning.clusters import app, budget, cluster, ten
 from tests.planning.reference_checks import ZONE, disks_of
-from tests.scheduling.plugins.volumes import claim, csi_node, csi_volume, on_label, volume
+from tests.scheduling.plugins.volume_builders import claim, csi_node, csi_volume, on_label, volume
 
 HOST = "kubernetes.io/hostname"
 EXAMPLES = int(os.environ.get("RESTOW_EXAMPLES", "25"))

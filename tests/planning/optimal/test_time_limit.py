@@ -97,7 +97,7 @@ def test_steps_end_on_a_clock_that_stands_still() -> None:
 def test_there_are_openings_even_where_the_toil_is_soon_over(monkeypatch: pytest.MonkeyPatch) -> None:
     problem, prices = crowded()
     every = best_patterns(problem, enumerate_departures(problem, 2), prices)
-    monkeypatch.setattr(pricing, "_TOIL", 200)
+    monkeypatch.setattr(pricing, "_MAX_FILLING_WORK", 200)
     some = best_patterns(problem, enumerate_departures(problem, 2), prices)
     assert 0 < max(one.reduced_cost for one in some) < max(one.reduced_cost for one in every)
 
@@ -105,7 +105,7 @@ def test_there_are_openings_even_where_the_toil_is_soon_over(monkeypatch: pytest
 def test_toil_that_is_over_stays_over() -> None:
     toil = WorkLimit(10, no_deadline)
     assert [toil.allows(number) for number in (6, 4, 1, 0)] == [True, True, False, False]
-    assert toil.over
+    assert toil.is_over
 
 
 def test_a_bound_holds_however_few_leavers_there_was_time_for() -> None:

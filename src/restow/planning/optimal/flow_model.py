@@ -121,7 +121,7 @@ class FlowModel:
         self._in_debt()
 
     def _stops(self, most: int, late: DeadlineCheck) -> bool:
-        self.is_complete = self._program.columns <= most and not late()
+        self.is_complete = self._program.column_count <= most and not late()
         return not self.is_complete
 
     def _leavers(self) -> dict[int, list[tuple[int, int]]]:

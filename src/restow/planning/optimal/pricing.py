@@ -1,12 +1,14 @@
-"""Pricing: which openings are worth more than what they use costs.
+"""Pricing, the subproblem of column generation: which patterns have a positive reduced cost at given dual prices?
 
-Goes in: a problem and prices of what openings compete for: moves, waiting pods of which there are few, places for
-leavers. Comes out: per node the openings with the largest surplus. A place has a price because leavers need one; so
-pods that come are wanted like waiting ones, and chains of moves are found without looking for them.
+Goes in: a problem, the enumerated departures of its nodes, and prices of what patterns compete for: moves, pending
+pods, and places for departing pods. Comes out: per node the patterns with the highest reduced cost (value less prices).
+Places have prices because departing pods need them, so a pattern that takes in pods of other nodes earns the price of a
+place; that is how chains of moves are found without searching for chains.
 
-What takes the room of leavers is one of the bundles that need least for what they bring. All of it is arrays: one line
-per combination of leavers, for all nodes. There can be more bundles than anybody has time for; `Toil` says when
-to stop: openings may then be missed, and a bound is not told at all.
+What takes the freed room of a node is a filling: a multiset of items. Only fillings that no other one dominates are
+tried (one that requests no more, gains no less and may use the same nodes). Everything is arrays, with one line per
+combination of departing pods over all nodes. There can be far more fillings than there is time for, so a `WorkLimit`
+stops the enumeration. Patterns may be missed then; no bound depends on them.
 """
 
 from __future__ import annotations
@@ -26,243 +28,256 @@ from restow.planning.optimal.search_budget import WorkLimit
 
 Floats = NDArray[np.float64]
 
-_BUNDLES = 400
-"""Of one number of items, at most, while looking for openings."""
-_TOIL = 6_000_000
-"""Bundles that are looked at, again and again."""
-_AT_ONCE = 1 << 22
-_FITS = 1 << 31
-"""Pairs of line and bundle that are looked at, at most."""
-_LEAST = 1e-6
-_BITS = 62
+_FILLINGS_PER_SIZE = 400
+"""Fillings with the same number of items, at most."""
+_MAX_FILLING_WORK = 6_000_000
+"""Fillings that are compared, at most, each as often as it is."""
+_PAIRS_AT_ONCE = 1 << 22
+_MAX_PAIRS = 1 << 31
+"""Pairs of line and filling that are tried, at most."""
+_TOLERANCE = 1e-6
+_MASK_BITS = 62
 
 
 class DualPrices(msgspec.Struct, frozen=True, eq=False):
+    """The prices of the constraints of the master problem, in units of value."""
+
     move: float
     demands: Floats
-    """Per demand, of one waiting pod."""
+    """Per demand: the price of placing one pod."""
     class_places: Floats
-    """Per class, of a place for a leaver."""
+    """Per class: the price of a place for a departing pod."""
     nodes: Floats
-    """Per node, of using it at all."""
+    """Per node: the price of using a pattern on it."""
     total: float
-    """Of everything that is bought at these prices."""
+    """The value of the linear relaxation that has these dual prices."""
 
 
 class PricedPattern(msgspec.Struct, frozen=True):
     pattern: NodePattern
     reduced_cost: float
+    """The value less the prices; positive if the pattern improves the linear relaxation."""
 
 
 class _Items(msgspec.Struct, frozen=True, eq=False):
-    """What could take room: waiting pods, and leavers of other nodes."""
+    """What can take room: pending pods, and departing pods of other nodes."""
 
     size: Ints
     gain: Floats
-    suits: Mask
+    allowed: Mask
     """[item, node]."""
-    most: Ints
-    """How many of each there may be on one node."""
+    max_count: Ints
+    """How many of each may be on one node."""
     number: RowIndex
-    """The demand, or the class."""
-    comes: Mask
-    """Whether it is a class."""
+    """The index of the demand, or of the class."""
+    is_class: Mask
 
 
 class _Fillings(msgspec.Struct, frozen=True, eq=False):
-    """Items together, the largest gain first."""
+    """Multisets of items, those with the highest gain first."""
 
     size: Ints
     gain: Floats
     counts: NDArray[np.int16]
-    """[bundle, item]."""
-    barred: Ints
-    """The ways in which its items keep it from nodes, as bits."""
+    """[filling, item]."""
+    node_masks: Ints
+    """The different sets of nodes that its items exclude, as bits."""
 
 
 def zero_prices(problem: PackingProblem, move: float = 0.0) -> DualPrices:
-    """Prices at which only moves cost something, if at all."""
+    """Prices of 0 for everything but moves."""
     classes, nodes = np.zeros(problem.class_count), np.zeros(problem.node_count)
     return DualPrices(move, np.zeros(len(problem.demands)), classes, nodes, 0.0)
 
 
 def best_patterns(
     problem: PackingProblem,
-    some: DepartureSets,
+    departures: DepartureSets,
     prices: DualPrices,
     per_node: int = 2,
     *,
     is_late: DeadlineCheck = no_deadline,
 ) -> list[PricedPattern]:
-    """The best openings of each node at these prices, if they are worth more than they cost; such as are found until
-    it is late."""
+    """The patterns of each node with the highest positive reduced costs, among those that are found until it is
+    late."""
     items = _items(problem, prices)
     if not len(items.gain):
         return []
-    bundles = _bundles(items, max_free(problem).max(axis=0, initial=0), _BUNDLES, WorkLimit(_TOIL, is_late))
-    cost = departure_costs(some, prices) + prices.nodes[some.node]
-    worth, best = _best(some, bundles, _suits(items, bundles), cost, WorkLimit(_FITS, is_late))
+    largest_room = max_free(problem).max(axis=0, initial=0)
+    fillings = _fillings(items, largest_room, _FILLINGS_PER_SIZE, WorkLimit(_MAX_FILLING_WORK, is_late))
+    costs = departure_costs(departures, prices) + prices.nodes[departures.node]
+    allowed = _allowed_nodes(items, fillings)
+    reduced_costs, best = _best_fillings(departures, fillings, allowed, costs, WorkLimit(_MAX_PAIRS, is_late))
     return [
-        PricedPattern(_opening(problem, some, items, bundles, line, int(best[line])), float(worth[line]))
-        for line in _top(some.node, worth, per_node)
+        PricedPattern(_pattern(problem, departures, items, fillings, line, int(best[line])), float(reduced_costs[line]))
+        for line in _best_lines(departures.node, reduced_costs, per_node)
     ]
 
 
-def departure_costs(some: DepartureSets, prices: DualPrices) -> Floats:
-    """Per line what it costs that its leavers go."""
-    costs: Floats = np.append(prices.class_places + prices.move, 0.0)[some.departing_classes].sum(axis=1)
+def departure_costs(departures: DepartureSets, prices: DualPrices) -> Floats:
+    """Per line: the prices of the moves and of the places of its departing pods."""
+    costs: Floats = np.append(prices.class_places + prices.move, 0.0)[departures.departing_classes].sum(axis=1)
     return costs
 
 
 def _items(problem: PackingProblem, prices: DualPrices) -> _Items:
-    """Everything that gains something at these prices."""
+    """All items that gain something at these prices."""
     demands, unit = problem.demands, problem.unit
     gain = np.array([demand.value / unit for demand in demands]) - prices.demands
-    wanted = [which for which in np.flatnonzero(gain > _LEAST).tolist() if demands[which].count > 0]
-    coming = np.flatnonzero(prices.class_places > _LEAST).tolist()
+    wanted = [index for index in np.flatnonzero(gain > _TOLERANCE).tolist() if demands[index].count > 0]
+    arriving = np.flatnonzero(prices.class_places > _TOLERANCE).tolist()
     nothing = np.zeros((0, problem.free.shape[1]), np.int64)
     nowhere = np.zeros((0, problem.node_count), np.bool_)
+    max_arrivals = np.where(problem.one_per_node[arriving], 1, UNLIMITED)
     return _Items(
-        size=np.vstack([nothing, *(demands[which].size for which in wanted), problem.class_sizes[coming]]),
-        gain=np.concatenate([gain[wanted], prices.class_places[coming]]),
-        suits=np.vstack(
-            [nowhere, *(demands[which].allowed_nodes for which in wanted), *map(problem.allowed_nodes, coming)]
+        size=np.vstack([nothing, *(demands[index].size for index in wanted), problem.class_sizes[arriving]]),
+        gain=np.concatenate([gain[wanted], prices.class_places[arriving]]),
+        allowed=np.vstack(
+            [nowhere, *(demands[index].allowed_nodes for index in wanted), *map(problem.allowed_nodes, arriving)]
         ),
-        most=np.array(
-            [*(demands[which].max_per_node for which in wanted), *np.where(problem.one_per_node[coming], 1, UNLIMITED)]
-        ),
-        number=np.array([*wanted, *coming], np.intp),
-        comes=np.arange(len(wanted) + len(coming)) >= len(wanted),
+        max_count=np.array([*(demands[index].max_per_node for index in wanted), *max_arrivals]),
+        number=np.array([*wanted, *arriving], np.intp),
+        is_class=np.arange(len(wanted) + len(arriving)) >= len(wanted),
     )
 
 
-def _bundles(items: _Items, largest: Ints, most: int, toil: WorkLimit) -> _Fillings:
-    """Everything that could be together on a node, without what needs more than something else that gains more; of each
-    number of items `most` at most, and no larger ones once the toil is over."""
-    one = np.eye(len(items.gain), dtype=np.int16)
-    single = _Fillings(items.size, items.gain, one, _barred(items.suits))
-    single = _taken(single, (items.size <= largest).all(axis=1))
-    kept = newest = _least(single, most, toil)
-    while len(newest.gain) and toil.allows(_pairs(newest, single)):
-        newest = _least(_grown(newest, single, items, largest), most, toil)
+def _fillings(items: _Items, largest_room: Ints, per_size: int, work: WorkLimit) -> _Fillings:
+    """The undominated fillings that fit on some node: at most `per_size` of each number of items, and no larger ones
+    once the work limit is reached."""
+    unit_counts = np.eye(len(items.gain), dtype=np.int16)
+    single = _Fillings(items.size, items.gain, unit_counts, _node_masks(items.allowed))
+    single = _selected(single, (items.size <= largest_room).all(axis=1))
+    kept = newest = _undominated(single, per_size, work)
+    while len(newest.gain) and work.allows(_extension_work(newest, single)):
+        newest = _undominated(_extended(newest, single, items, largest_room), per_size, work)
         kept = _joined(kept, newest)
-    return _least(kept, len(kept.gain), toil)
+    return _undominated(kept, len(kept.gain), work)
 
 
-def _pairs(some: _Fillings, single: _Fillings) -> int:
-    """What it takes to look at each bundle with one item more: a row of so many numbers for every pair."""
+def _extension_work(fillings: _Fillings, single: _Fillings) -> int:
+    """The work of adding one more item to each filling: every pair makes a row of counts."""
     items: int = single.counts.shape[1]
-    return len(some.gain) * len(single.gain) * (1 + items // 8)
+    return len(fillings.gain) * len(single.gain) * (1 + items // 8)
 
 
-def _grown(some: _Fillings, single: _Fillings, items: _Items, largest: Ints) -> _Fillings:
-    """Each with one item more, not before the last it has."""
-    last = len(items.gain) - 1 - np.argmax(some.counts[:, ::-1] > 0, axis=1)
-    which = np.argmax(single.counts, axis=1)
-    a, b = np.nonzero(last[:, None] <= which[None, :])
-    counts = some.counts[a] + single.counts[b]
-    size = some.size[a] + single.size[b]
-    able = (size <= largest).all(axis=1) & (counts <= items.most).all(axis=1)
-    a, b = a[able], b[able]
-    return _Fillings(size[able], some.gain[a] + single.gain[b], counts[able], some.barred[a] | single.barred[b])
+def _extended(fillings: _Fillings, single: _Fillings, items: _Items, largest_room: Ints) -> _Fillings:
+    """Each filling with one more item. The new item does not come before its last one, so that each multiset is made
+    once."""
+    last = len(items.gain) - 1 - np.argmax(fillings.counts[:, ::-1] > 0, axis=1)
+    item = np.argmax(single.counts, axis=1)
+    a, b = np.nonzero(last[:, None] <= item[None, :])
+    counts = fillings.counts[a] + single.counts[b]
+    size = fillings.size[a] + single.size[b]
+    possible = (size <= largest_room).all(axis=1) & (counts <= items.max_count).all(axis=1)
+    a, b = a[possible], b[possible]
+    masks = fillings.node_masks[a] | single.node_masks[b]
+    return _Fillings(size[possible], fillings.gain[a] + single.gain[b], counts[possible], masks)
 
 
-def _least(some: _Fillings, most: int, toil: WorkLimit) -> _Fillings:
-    """Without those that need as much as another that gains as much and goes wherever they go. Once the toil is over,
-    as they are."""
-    left = np.argsort(-some.gain, kind="stable")
+def _undominated(fillings: _Fillings, max_count: int, work: WorkLimit) -> _Fillings:
+    """The fillings that no other one dominates; once the work limit is reached, the rest as it is."""
+    left = np.argsort(-fillings.gain, kind="stable")
     kept: list[int] = []
-    while len(left) and len(kept) < most and toil.allows(len(left)):
+    while len(left) and len(kept) < max_count and work.allows(len(left)):
         first = int(left[0])
         kept.append(first)
-        covered = (some.size[left] >= some.size[first]).all(axis=1)
-        covered &= (some.barred[first] & ~some.barred[left]) == 0
-        left = left[~covered]
-    return _taken(some, np.array([*kept, *left[: most - len(kept)]], np.intp))
+        # Those after it gain no more. It dominates the ones that also request as much and may not use other nodes.
+        dominated = (fillings.size[left] >= fillings.size[first]).all(axis=1)
+        dominated &= (fillings.node_masks[first] & ~fillings.node_masks[left]) == 0
+        left = left[~dominated]
+    return _selected(fillings, np.array([*kept, *left[: max_count - len(kept)]], np.intp))
 
 
-def _barred(suits: Mask) -> Ints:
-    """A bit for each different set of nodes that an item is kept from; if there are many, some share one."""
-    bits = np.zeros(len(suits), np.int64)
+def _node_masks(allowed: Mask) -> Ints:
+    """Per item a bit for the set of nodes that it may not use; if there are many sets, some share a bit."""
+    bits = np.zeros(len(allowed), np.int64)
     known: dict[bytes, int] = {}
-    for item in np.flatnonzero(~suits.all(axis=1)).tolist():
-        bits[item] = 1 << known.setdefault(suits[item].tobytes(), len(known) % _BITS)
+    for item in np.flatnonzero(~allowed.all(axis=1)).tolist():
+        bits[item] = 1 << known.setdefault(allowed[item].tobytes(), len(known) % _MASK_BITS)
     return bits
 
 
-def _suits(items: _Items, bundles: _Fillings) -> Mask | None:
-    """[bundle, node]: where bundles may be; None for everywhere."""
-    if items.suits.all() or not len(bundles.gain):
+def _allowed_nodes(items: _Items, fillings: _Fillings) -> Mask | None:
+    """[filling, node]: the nodes that a filling may use; None for all."""
+    if items.allowed.all() or not len(fillings.gain):
         return None
-    return np.stack([items.suits[counts > 0].all(axis=0) for counts in bundles.counts])
+    return np.stack([items.allowed[counts > 0].all(axis=0) for counts in fillings.counts])
 
 
-def _taken(some: _Fillings, which: Any) -> _Fillings:
-    return _Fillings(some.size[which], some.gain[which], some.counts[which], some.barred[which])
+def _selected(fillings: _Fillings, chosen: Any) -> _Fillings:
+    return _Fillings(fillings.size[chosen], fillings.gain[chosen], fillings.counts[chosen], fillings.node_masks[chosen])
 
 
-def _joined(one: _Fillings, other: _Fillings) -> _Fillings:
+def _joined(fillings: _Fillings, more: _Fillings) -> _Fillings:
     return _Fillings(
-        np.concatenate([one.size, other.size]),
-        np.concatenate([one.gain, other.gain]),
-        np.concatenate([one.counts, other.counts]),
-        np.concatenate([one.barred, other.barred]),
+        np.concatenate([fillings.size, more.size]),
+        np.concatenate([fillings.gain, more.gain]),
+        np.concatenate([fillings.counts, more.counts]),
+        np.concatenate([fillings.node_masks, more.node_masks]),
     )
 
 
-def _best(
-    some: DepartureSets, bundles: _Fillings, suits: Mask | None, cost: Floats, toil: WorkLimit
+def _best_fillings(
+    departures: DepartureSets, fillings: _Fillings, allowed: Mask | None, costs: Floats, work: WorkLimit
 ) -> tuple[Floats, RowIndex]:
-    """Per line the largest surplus, and the bundle that has it; -inf where there is none, or was no time to look."""
-    worth, best = np.full(len(cost), -np.inf), np.zeros(len(cost), np.intp)
-    promising = np.flatnonzero(cost < _at_most(some.free_after, bundles) - _LEAST)
-    step = max(_AT_ONCE // max(len(bundles.gain), 1), 1)
-    for first in range(0, len(promising), step):
-        part = promising[first : first + step]
-        if not toil.allows(len(part) * len(bundles.gain)):
+    """Per line the highest reduced cost, and the filling that has it; -inf where there is none, or was no time left."""
+    reduced_costs, best = np.full(len(costs), -np.inf), np.zeros(len(costs), np.intp)
+    promising = np.flatnonzero(costs < _max_gains(departures.free_after, fillings) - _TOLERANCE)
+    # In blocks, so that the matrix of lines and fillings does not get too large.
+    step = max(_PAIRS_AT_ONCE // max(len(fillings.gain), 1), 1)
+    for start in range(0, len(promising), step):
+        part = promising[start : start + step]
+        if not work.allows(len(part) * len(fillings.gain)):
             break
-        room = some.free_after[part]
-        fits = np.ones((len(part), len(bundles.gain)), np.bool_)
+        room = departures.free_after[part]
+        fits = np.ones((len(part), len(fillings.gain)), np.bool_)
         for resource in range(room.shape[1]):
-            fits &= room[:, resource, None] >= bundles.size[None, :, resource]
-        if suits is not None:
-            fits &= suits[:, some.node[part]].T
+            fits &= room[:, resource, None] >= fillings.size[None, :, resource]
+        if allowed is not None:
+            fits &= allowed[:, departures.node[part]].T
+        # Fillings are in the order of their gains, so the first one that fits is the best one.
         chosen = fits.argmax(axis=1)
-        found = fits[np.arange(len(part)), chosen]
+        exists = fits[np.arange(len(part)), chosen]
         best[part] = chosen
-        worth[part] = np.where(found, bundles.gain[chosen] - cost[part], -np.inf)
-    return worth, best
+        reduced_costs[part] = np.where(exists, fillings.gain[chosen] - costs[part], -np.inf)
+    return reduced_costs, best
 
 
-def _at_most(room: Ints, bundles: _Fillings) -> Floats:
-    """Per line a gain that no bundle exceeds there, by each resource alone."""
-    most = np.full(len(room), bundles.gain.max(initial=0.0))
+def _max_gains(room: Ints, fillings: _Fillings) -> Floats:
+    """Per line an upper bound on the gain of its fillings: the lowest one by a single resource."""
+    highest = np.full(len(room), fillings.gain.max(initial=0.0))
     for resource in range(room.shape[1]):
-        order = np.argsort(bundles.size[:, resource], kind="stable")
-        gains = np.append(0.0, np.maximum.accumulate(bundles.gain[order]))
-        most = np.minimum(most, gains[np.searchsorted(bundles.size[order, resource], room[:, resource], side="right")])
-    return most
+        order = np.argsort(fillings.size[:, resource], kind="stable")
+        gains = np.append(0.0, np.maximum.accumulate(fillings.gain[order]))
+        fitting = np.searchsorted(fillings.size[order, resource], room[:, resource], side="right")
+        highest = np.minimum(highest, gains[fitting])
+    return highest
 
 
-def _top(node: RowIndex, worth: Floats, per_node: int) -> Sequence[int]:
-    """The lines of the largest surpluses of each node."""
-    good = np.flatnonzero(worth > _LEAST)
-    order = good[np.lexsort((-worth[good], node[good]))]
+def _best_lines(node: RowIndex, reduced_costs: Floats, per_node: int) -> Sequence[int]:
+    """The lines with the highest positive reduced costs of each node."""
+    positive = np.flatnonzero(reduced_costs > _TOLERANCE)
+    order = positive[np.lexsort((-reduced_costs[positive], node[positive]))]
     starts = np.searchsorted(node[order], node[order], side="left")
     chosen: list[int] = order[np.arange(len(order)) - starts < per_node].tolist()
     return chosen
 
 
-def _opening(
-    problem: PackingProblem, some: DepartureSets, items: _Items, bundles: _Fillings, line: int, bundle: int
+def _pattern(
+    problem: PackingProblem,
+    departures: DepartureSets,
+    items: _Items,
+    fillings: _Fillings,
+    line: int,
+    filling: int,
 ) -> NodePattern:
-    counts = bundles.counts[bundle]
-    puts = [(int(items.number[one]), int(counts[one])) for one in np.flatnonzero(counts * ~items.comes).tolist()]
-    comers = [(int(items.number[one]), int(counts[one])) for one in np.flatnonzero(counts * items.comes).tolist()]
+    counts, number = fillings.counts[filling], items.number
+    placements = [(int(number[item]), int(counts[item])) for item in np.flatnonzero(counts * ~items.is_class).tolist()]
+    arrivals = [(int(number[item]), int(counts[item])) for item in np.flatnonzero(counts * items.is_class).tolist()]
     return NodePattern(
-        node=int(some.node[line]),
-        departing_classes=tuple(which for which in some.departing_classes[line].tolist() if which >= 0),
-        placements=tuple(puts),
-        arrivals=tuple(comers),
-        value=sum(problem.demands[which].value * number for which, number in puts),
+        node=int(departures.node[line]),
+        departing_classes=tuple(each for each in departures.departing_classes[line].tolist() if each >= 0),
+        placements=tuple(placements),
+        arrivals=tuple(arrivals),
+        value=sum(problem.demands[demand].value * count for demand, count in placements),
     )

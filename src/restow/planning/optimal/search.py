@@ -100,7 +100,7 @@ class _SolutionSearch:
     ) -> None:
         self._problem = problem
         self._budget = budget
-        self._late = budget.late
+        self._late = budget.is_late
         self._rng = rng
         self._tell = tell
         self._best = start
@@ -110,7 +110,7 @@ class _SolutionSearch:
         self._market: LagrangianBound | None = None
         self._helped = False
         self._phase = "greedy"
-        self._said = budget.seconds
+        self._said = budget.seconds_left
 
     def run(self) -> SearchResult:
         self._narrow(volume_bound(self._problem))
@@ -127,12 +127,12 @@ class _SolutionSearch:
                 self._phase = phase
                 self._say()
                 method()
-        failed = self._budget.steps > 0 and not self._helped and not self._reached
-        return SearchResult(self._best, self._bound, self._budget.steps, self._by, failed)
+        failed = self._budget.steps_taken > 0 and not self._helped and not self._reached
+        return SearchResult(self._best, self._bound, self._budget.steps_taken, self._by, failed)
 
     @property
     def _done(self) -> bool:
-        return self._budget.over or self._reached
+        return self._budget.is_over or self._reached
 
     @property
     def _reached(self) -> bool:
@@ -142,7 +142,7 @@ class _SolutionSearch:
     # --- the methods --------------------------------------------------------------------------------------------------
 
     def _greedy(self) -> None:
-        too_late = self._budget.too_late
+        too_late = self._budget.is_reserve_spent
         self._focus = Subproblem.select(self._problem, self._rng, too_late)
         part = self._focus.problem
         self._easy = placeable_departures(
@@ -159,10 +159,12 @@ class _SolutionSearch:
             return
         if self._problem.counts_empty_nodes:
             self._narrow(emptying_bound(self._problem, self._step(0.2, 1.0)))
-        elif self._problem.demands and self._budget.spares(_BOUND_SECONDS * self._problem.node_count):
+        elif self._problem.demands and self._budget.has_seconds_with_reserve(_BOUND_SECONDS * self._problem.node_count):
             every = _EVERY if self._problem.node_count <= _FLOW_NODES else _EVERY_OF_MANY
             relaxed = self._problem.relaxation
-            self._market = LagrangianBound(relaxed, enumerate_departures(relaxed, every, is_late=self._budget.too_late))
+            self._market = LagrangianBound(
+                relaxed, enumerate_departures(relaxed, every, is_late=self._budget.is_reserve_spent)
+            )
             self._narrow(self._market.bound(zero_prices(self._problem)))
 
     def _everywhere(self) -> None:
@@ -192,9 +194,9 @@ class _SolutionSearch:
 
     def _choose(self, patterns: MasterProblem, some: DepartureSets) -> None:
         """Find openings until there are no better ones, then choose the best of them."""
-        market, prices, began = LagrangianBound(self._focus.problem, some), None, self._budget.seconds
+        market, prices, began = LagrangianBound(self._focus.problem, some), None, self._budget.seconds_left
         for _ in range(_ROUNDS):
-            if self._budget.over or not self._budget.allows(_FOR_CHOOSING * began):
+            if self._budget.is_over or not self._budget.has_seconds(_FOR_CHOOSING * began):
                 break
             self._beat()
             newest = patterns.prices(self._step(0.5))
@@ -222,7 +224,7 @@ class _SolutionSearch:
         if self._problem.node_count > _FLOW_NODES:
             return
         every = range(self._problem.node_count)
-        columns = _FLOW_STEP if self._budget.limited else _FLOW_COLUMNS
+        columns = _FLOW_STEP if self._budget.counts_steps else _FLOW_COLUMNS
         flow = FlowModel(self._problem, UNCHANGED, every, columns, late=self._late)
         if not flow.is_complete:
             return
@@ -239,7 +241,7 @@ class _SolutionSearch:
     def _neighbourhoods(self) -> None:
         appeal = np.zeros(self._problem.node_count)
         appeal[self._focus.nodes] = opportunity_costs(self._focus.problem, self._openings) ** 2
-        columns = _PART_STEP if self._budget.limited else _PART_COLUMNS
+        columns = _PART_STEP if self._budget.counts_steps else _PART_COLUMNS
         neighbourhoods = LargeNeighbourhoodSearch(self._problem, appeal, self._rng, columns)
         idle = 0
         while idle < _IDLE and not self._done:
@@ -264,16 +266,16 @@ class _SolutionSearch:
             self._say()
 
     def _step(self, share: float, most: float = UNBOUNDED) -> SolverLimits:
-        return replace(self._budget.step(share, most), on_progress=self._beat, on_answer=self._heard)
+        return replace(self._budget.next_step(share, most), on_progress=self._beat, on_answer=self._heard)
 
     def _heard(self) -> None:
         self._helped = True
 
     def _beat(self) -> None:
         """Say something, unless that was done lately."""
-        if self._said - self._budget.seconds >= _BEAT:
+        if self._said - self._budget.seconds_left >= _BEAT:
             self._say()
 
     def _say(self) -> None:
-        self._said = self._budget.seconds
+        self._said = self._budget.seconds_left
         self._tell(self._phase, self._best, self._bound)

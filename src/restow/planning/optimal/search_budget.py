@@ -1,8 +1,8 @@
-"""How long the search may go on: seconds that somebody else measures, and steps that are the same everywhere.
+"""The budget of a search: seconds on a clock, and steps that are the same on every machine.
 
-A step is one program handed to the solver. With a limit of steps, programs are smaller, each may branch only so often,
-and no step has a time of its own: then equal problems get equal answers, unless the seconds run out altogether.
-Whatever can take long between two steps asks again and again whether it is late.
+A step is one program handed to the solver. If steps are counted, programs are smaller, each may branch only a few
+times, and no step has a time limit of its own. Then equal problems get equal solutions, unless the seconds run out
+altogether. Work that can take long between two steps asks again and again whether it is late.
 """
 
 from __future__ import annotations
@@ -12,64 +12,64 @@ from collections.abc import Callable
 from restow.planning.deadline import DeadlineCheck
 from restow.planning.optimal.solver import SolverLimits
 
-_BRANCHES = 10
-_SHORTEST = 0.02
+_BRANCHES_PER_STEP = 10
+_SHORTEST_SECONDS = 0.02
+"""With less time than this left, it is late."""
 
 
 class WorkLimit:
-    """How much may be looked at, which is the same everywhere, and until when, which is not."""
+    """Limits enumerations by an amount of work, which is the same on every machine, and by a deadline, which is not."""
 
-    def __init__(self, most: int, late: DeadlineCheck) -> None:
-        self._left = most
-        self._late = late
-        self.over = False
-        """Whether something was left undone."""
+    def __init__(self, amount: int, is_late: DeadlineCheck) -> None:
+        self._left = amount
+        self._is_late = is_late
+        self.is_over = False
+        """Whether some work was refused."""
 
-    def allows(self, number: int) -> bool:
-        """Whether so much more may be looked at; if not, nothing more may be at all."""
-        self._left -= number
-        self.over = self.over or self._left < 0 or self._late()
-        return not self.over
+    def allows(self, amount: int) -> bool:
+        """Whether this much more work may be done. Once refused, no more work is allowed at all."""
+        self._left -= amount
+        self.is_over = self.is_over or self._left < 0 or self._is_late()
+        return not self.is_over
 
 
 class SearchBudget:
-    def __init__(self, seconds_left: Callable[[], float], steps: int | None = None, spare: float = 0.0) -> None:
-        """Of the seconds that are left, some are to be spared, if there is an answer already."""
-        self._seconds_left = seconds_left
-        self._spare = spare
-        self.limited = steps is not None
-        """Whether steps are counted."""
-        self._left = steps if steps is not None else 0
-        self.steps = 0
-        """Taken so far."""
+    def __init__(self, seconds_left: Callable[[], float], steps: int | None = None, reserve: float = 0.0) -> None:
+        """`reserve` is the part of the seconds to keep, once there is a solution; without `steps` they are not
+        counted."""
+        self._all_seconds_left = seconds_left
+        self._reserve = reserve
+        self.counts_steps = steps is not None
+        self._max_steps = steps if steps is not None else 0
+        self.steps_taken = 0
 
     @property
-    def over(self) -> bool:
-        return (self.limited and self.steps >= self._left) or self.late()
+    def is_over(self) -> bool:
+        return (self.counts_steps and self.steps_taken >= self._max_steps) or self.is_late()
 
-    def late(self) -> bool:
-        """Whether the seconds have run out: whoever is at work drops it."""
-        return self.seconds <= _SHORTEST
+    def is_late(self) -> bool:
+        """Whether the seconds are over: work under way stops."""
+        return self.seconds_left <= _SHORTEST_SECONDS
 
-    def too_late(self) -> bool:
-        """Whether even what was to be spared has run out."""
-        return self._seconds_left() <= _SHORTEST
+    def is_reserve_spent(self) -> bool:
+        """Whether even the reserve is over."""
+        return self._all_seconds_left() <= _SHORTEST_SECONDS
 
-    def allows(self, seconds: float) -> bool:
-        """Whether there is so much time left; where steps are counted, that does not matter."""
-        return self.limited or self.seconds >= seconds
+    def has_seconds(self, seconds: float) -> bool:
+        """Whether this much time is left; where steps are counted, time does not matter."""
+        return self.counts_steps or self.seconds_left >= seconds
 
-    def spares(self, seconds: float) -> bool:
-        """The same, with what was to be spared."""
-        return self.limited or self._seconds_left() >= seconds
+    def has_seconds_with_reserve(self, seconds: float) -> bool:
+        """The same, with the reserve."""
+        return self.counts_steps or self._all_seconds_left() >= seconds
 
     @property
-    def seconds(self) -> float:
-        return self._seconds_left() - self._spare
+    def seconds_left(self) -> float:
+        return self._all_seconds_left() - self._reserve
 
-    def step(self, share: float = 1.0, most: float = float("inf")) -> SolverLimits:
-        """The effort of the next step: a share of the seconds that are left, and not more than some."""
-        self.steps += 1
-        if self.limited:
-            return SolverLimits(seconds=self.seconds, max_branches=_BRANCHES, is_late=self.late)
-        return SolverLimits(seconds=min(self.seconds * share, most), is_late=self.late)
+    def next_step(self, share: float = 1.0, max_seconds: float = float("inf")) -> SolverLimits:
+        """Take a step; returns its limits: a share of the seconds that are left, and no more than `max_seconds`."""
+        self.steps_taken += 1
+        if self.counts_steps:
+            return SolverLimits(seconds=self.seconds_left, max_branches=_BRANCHES_PER_STEP, is_late=self.is_late)
+        return SolverLimits(seconds=min(self.seconds_left * share, max_seconds), is_late=self.is_late)

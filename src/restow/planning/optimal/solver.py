@@ -70,8 +70,8 @@ class IntegerProgram:
         self._row_least: list[Floats] = []
         self._row_most: list[Floats] = []
         self._terms: list[tuple[Index, Index, Floats]] = []
-        self.columns = 0
-        self.rows = 0
+        self.column_count = 0
+        self.row_count = 0
 
     def add_columns(self, worth: ArrayLike, most: ArrayLike, least: float = 0.0) -> int:
         """New whole numbers, as many as there are in `most`: the index of the first."""
@@ -79,16 +79,16 @@ class IntegerProgram:
         self._worth.append(np.broadcast_to(np.asarray(worth, np.float64), block.shape))
         self._least.append(np.full(len(block), least))
         self._most.append(block)
-        self.columns += len(block)
-        return self.columns - len(block)
+        self.column_count += len(block)
+        return self.column_count - len(block)
 
     def add_rows(self, most: ArrayLike, least: float = -UNBOUNDED) -> int:
         """New constraints without terms: the index of the first."""
         block = np.atleast_1d(np.asarray(most, np.float64))
         self._row_least.append(np.full(len(block), least))
         self._row_most.append(block)
-        self.rows += len(block)
-        return self.rows - len(block)
+        self.row_count += len(block)
+        return self.row_count - len(block)
 
     def add_terms(self, rows: ArrayLike, columns: ArrayLike, factors: ArrayLike) -> None:
         """Row by column by factor; what is given once goes with all of the others."""
@@ -102,7 +102,7 @@ class IntegerProgram:
     ) -> SolverResult | None:
         """The best solution found; None when the solver broke or there is none. `start` is a solution to begin with,
         columns left out being zero. With `whole` off, fractions are allowed: then the bound is the result."""
-        if not self.columns:
+        if not self.column_count:
             return SolverResult(np.zeros(0), 0.0)
         if highspy is None:
             return None
@@ -115,7 +115,7 @@ class IntegerProgram:
         solver = self._solver(effort, whole)
         if start is not None and whole:
             given = highspy.HighsSolution()
-            values = np.zeros(self.columns)
+            values = np.zeros(self.column_count)
             values[list(start.keys())] = list(start.values())
             given.col_value = values
             solver.setSolution(given)
@@ -146,7 +146,7 @@ class IntegerProgram:
 
     def _model(self, whole: bool) -> Any:
         model = highspy.HighsLp()
-        model.num_col_, model.num_row_ = self.columns, self.rows
+        model.num_col_, model.num_row_ = self.column_count, self.row_count
         model.sense_ = highspy.ObjSense.kMaximize
         model.col_cost_ = _joined(self._worth)
         model.col_lower_, model.col_upper_ = _limits(self._least), _limits(self._most)
@@ -155,20 +155,20 @@ class IntegerProgram:
         model.a_matrix_.format_ = highspy.MatrixFormat.kColwise
         model.a_matrix_.start_, model.a_matrix_.index_, model.a_matrix_.value_ = start, index, values
         if whole:
-            model.integrality_ = [highspy.HighsVarType.kInteger] * self.columns
+            model.integrality_ = [highspy.HighsVarType.kInteger] * self.column_count
         return model
 
     def _by_column(self) -> tuple[NDArray[np.int32], NDArray[np.int32], Floats]:
         """The terms as a sparse matrix, column after column; those of the same row and column are one, their sum."""
         rows, columns = (_joined([block[part] for block in self._terms]).astype(np.int64) for part in (0, 1))
         factors = _joined([block[2] for block in self._terms])
-        cells, which = np.unique(columns * self.rows + rows, return_inverse=True)
+        cells, which = np.unique(columns * self.row_count + rows, return_inverse=True)
         summed = np.zeros(len(cells))
         np.add.at(summed, which.reshape(-1), factors)
         cells, summed = cells[summed != 0], summed[summed != 0]
-        start = np.zeros(self.columns + 1, np.int32)
-        start[1:] = np.cumsum(np.bincount(cells // max(self.rows, 1), minlength=self.columns))
-        return start, (cells % max(self.rows, 1)).astype(np.int32), summed
+        start = np.zeros(self.column_count + 1, np.int32)
+        start[1:] = np.cumsum(np.bincount(cells // max(self.row_count, 1), minlength=self.column_count))
+        return start, (cells % max(self.row_count, 1)).astype(np.int32), summed
 
 
 _GAP = 0.49

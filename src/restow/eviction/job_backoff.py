@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Set
 from typing import Final
 
+from restow.model.counted_nouns import counted_noun
 from restow.model.objects import ExitCodes, Job, Pod
 from restow.model.pods import is_terminating
-from restow.model.words import number_of
 
 FAILURES: Final = "batch.kubernetes.io/job-index-failure-count"
 """On a pod of an indexed Job: how many pods of its index failed before."""
@@ -61,9 +61,7 @@ def _other_failures(pod: Pod, job: Job, fresh: Set[str]) -> int:
 def _limit_used_up(name: str, limit: str, most: int, failed: int) -> str:
     if failed < most:
         return ""
-    return (
-        f"{name} would fail, and not make it again: {number_of(failed, 'pod', 'were')} lost already, {limit} is {most}"
-    )
+    return f"{name} would fail, and not make it again: {counted_noun(failed, 'pod', 'were')} lost already, {limit} is {most}"
 
 
 def _worst_policy_action(job: Job, pod: Pod) -> str:

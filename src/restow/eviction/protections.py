@@ -14,6 +14,7 @@ import msgspec
 
 from restow.eviction.budgets import DISRUPTION, Budget, covered_by_several_budgets
 from restow.eviction.costs import EVICTION_COST, NEVER_EVICT, eviction_cost
+from restow.model.counted_nouns import counted_noun
 from restow.model.objects import PersistentVolumeClaim, Pod
 from restow.model.pods import MIRROR, controller_of, is_finished, is_of_daemon_set, is_terminating, scheduler_of
 from restow.model.selectors import EVERYTHING, LabelSelector
@@ -24,9 +25,8 @@ from restow.model.volumes import (
     READ_WRITE_ONCE_POD,
     claims_used,
     class_name,
-    is_made_to_order,
+    is_dynamically_provisioned,
 )
-from restow.model.words import number_of
 
 SYSTEM_CRITICAL: Final = 2_000_000_000
 SOURCE: Final = "kubernetes.io/config.source"
@@ -195,7 +195,11 @@ def _volume_rule(pod: Pod, options: Protections, around: PodContext) -> Iterator
             yield f"it has local storage: {', '.join(local)} (evictLocalStoragePods is false)"
     used = list(claims_used(pod))
     found = {use.name: around.claims[use.name] for use in used if use.name in around.claims}
-    lucky = [use.name for use in used if use.generated and use.name in found and not is_made_to_order(found[use.name])]
+    lucky = [
+        use.name
+        for use in used
+        if use.generated and use.name in found and not is_dynamically_provisioned(found[use.name])
+    ]
     exclusive = [name for name, claim in found.items() if READ_WRITE_ONCE_POD in (claim.spec.access_modes or ())]
     if exclusive:
         yield f"only one pod at a time may use {', '.join(exclusive)} (ReadWriteOncePod), so no seat can be kept for it"
@@ -232,7 +236,7 @@ def _selector_rule(pod: Pod, options: Protections, around: PodContext) -> Iterat
 
 def _replica_rule(pod: Pod, options: Protections, around: PodContext) -> Iterator[str]:
     if around.replicas is not None and around.replicas < options.min_replicas:
-        yield f"its workload has {number_of(around.replicas, 'replica')}, and minReplicas is {options.min_replicas}"
+        yield f"its workload has {counted_noun(around.replicas, 'replica')}, and minReplicas is {options.min_replicas}"
 
 
 def _age_rule(pod: Pod, options: Protections, around: PodContext) -> Iterator[str]:

@@ -23,7 +23,7 @@ from msgspec import field
 
 from restow.eviction.protections import Protections
 from restow.migration.limits import EvictionWindow, MigrationLimits
-from restow.model.fractions import fraction_problem
+from restow.model.int_or_percent import int_or_percent_problem
 from restow.model.objects import Duration, JobMode, SelectorRequirement, SelectorSpec
 from restow.model.problems import Problem
 from restow.model.selectors import (
@@ -292,7 +292,7 @@ def _number_problems(written: MigrationSection) -> Iterator[Problem]:
         ("maxMigratingPerWorkload", written.max_migrating_per_workload),
         ("maxUnavailablePerWorkload", written.max_unavailable_per_workload),
     ):
-        if share is not None and (problem := fraction_problem(share)):
+        if share is not None and (problem := int_or_percent_problem(share)):
             yield Problem(path, problem)
     rate = _parse_rate(written.evict_qps)
     if not (math.isfinite(rate) and rate > 0):
@@ -342,7 +342,7 @@ def _limiter_problems(written: MigrationSection) -> Iterator[Problem]:
         path = f"objectLimiters.{name}"
         if name not in LIMITED:
             yield _unknown_value(path, name, LIMITED)
-        if one.max_migrating is not None and (problem := fraction_problem(one.max_migrating)):
+        if one.max_migrating is not None and (problem := int_or_percent_problem(one.max_migrating)):
             yield Problem(f"{path}.maxMigrating", problem)
         elif name == "namespace" and not isinstance(one.max_migrating, int):
             yield Problem(f"{path}.maxMigrating", "a number is needed: a namespace has no replicas to take a share of")

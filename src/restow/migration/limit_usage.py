@@ -24,10 +24,10 @@ from restow.migration.cluster_context import ClusterContext, MigrationCandidate,
 from restow.migration.conditions import is_evicting, is_job_running
 from restow.migration.history import MigrationHistory, evicted_at, find_pod
 from restow.migration.limits import EvictionWindow, MigrationLimits, max_evicted_in_window, max_unavailable
+from restow.model.counted_nouns import counted_noun
 from restow.model.objects import Pod, PodMigrationJob
 from restow.model.pods import is_available, is_finished, is_terminating
 from restow.model.times import format_duration
-from restow.model.words import number_of
 
 
 class LimitReached(msgspec.Struct, frozen=True):
@@ -156,7 +156,7 @@ class LimitUsage:
         ):
             if most and taken >= most:
                 are = "is" if taken == 1 else "are"
-                return LimitReached(name, f"{number_of(taken, 'pod')}{where} {are} migrating, {most} may")
+                return LimitReached(name, f"{counted_noun(taken, 'pod')}{where} {are} migrating, {most} may")
         return None
 
     def _migrating(self, one: MigrationCandidate) -> LimitReached | None:
@@ -259,5 +259,5 @@ class _WindowUsage:
             return None
         again = times[surplus - 1] + self._window.seconds if surplus <= len(times) else None
         span = format_duration(self._window.seconds)
-        evicted = f"{number_of(len(times), 'pod', 'were')} evicted within {span}"
+        evicted = f"{counted_noun(len(times), 'pod', 'were')} evicted within {span}"
         return LimitReached("", f"{evicted} and {coming} {'is' if coming == 1 else 'are'} about to be", again)

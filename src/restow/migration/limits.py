@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from restow.model.fractions import fraction
+from restow.model.int_or_percent import scaled_int_or_percent
 
 FEW: Final = 4
 """From so many replicas on, two may be missing by default."""
@@ -47,9 +47,9 @@ class MigrationLimits(msgspec.Struct, frozen=True, kw_only=True):
 def max_unavailable(replicas: int, configured: int | str | None) -> int:
     """How many of so many replicas may be missing: what is configured, rounded up, else by how many there are."""
     if configured is not None:
-        return fraction(configured, replicas, up=True)
+        return scaled_int_or_percent(configured, replicas, up=True)
     if replicas > MANY:
-        return fraction(SHARE, replicas, up=True)
+        return scaled_int_or_percent(SHARE, replicas, up=True)
     return 2 if replicas >= FEW else 1
 
 

@@ -11,9 +11,9 @@ from restow.migration.conditions import is_job_ended, job_ended_at
 from restow.migration.history import evicted_at
 from restow.migration.reservation import target_node
 from restow.migration.waves import plan_of_job
+from restow.model.counted_nouns import counted_noun
 from restow.model.objects import JobPhase, PodMigrationJob
 from restow.model.reservations.reservation_annotations import MOVED_FROM_ANNOTATION
-from restow.model.words import number_of
 
 
 def plan_under_way(jobs: Iterable[PodMigrationJob]) -> str:
@@ -29,9 +29,9 @@ def plan_under_way(jobs: Iterable[PodMigrationJob]) -> str:
     if not live:
         return ""
     plan, (left, total) = next(iter(live.items()))
-    more = f" (and {number_of(len(live) - 1, 'plan')} more)" if len(live) > 1 else ""
+    more = f" (and {counted_noun(len(live) - 1, 'plan')} more)" if len(live) > 1 else ""
     have = "has" if left == 1 else "have"
-    return f"plan {plan} is under way{more}: {left} of its {number_of(total, 'job')} {have} not ended"
+    return f"plan {plan} is under way{more}: {left} of its {counted_noun(total, 'job')} {have} not ended"
 
 
 def last_migrations(jobs: Iterable[PodMigrationJob]) -> dict[str, float]:

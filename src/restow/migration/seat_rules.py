@@ -28,11 +28,11 @@ from restow.migration.successor_seats import (
     why_reservation_excludes_successor,
     why_seat_does_not_suit,
 )
+from restow.model.counted_nouns import counted_noun
 from restow.model.kinds import RESERVATION
 from restow.model.objects import JobConditionType, JobReason, ObjectReference, Placement, ReservationPhase
 from restow.model.reservations.spec import expires_at
 from restow.model.times import TimeError, time_of
-from restow.model.words import number_of
 
 # --- the reservation --------------------------------------------------------------------------------------------------
 
@@ -162,7 +162,7 @@ def too_few_seats_for_jobs_ahead(facts: SeatFacts) -> Step | None:
     name, seats = facts.reservation.metadata.name, facts.seats_on_fit_nodes
     if not facts.jobs_ahead or len(seats) > len(facts.jobs_ahead) or not free_seats(facts.reservation):
         return None
-    count = f"reservation {name} has {number_of(len(seats), 'free seat')} for it"
+    count = f"reservation {name} has {counted_noun(len(seats), 'free seat')} for it"
     return _seat_is_unreliable(facts, f"{count} and for jobs before it: {', '.join(facts.jobs_ahead)}")
 
 

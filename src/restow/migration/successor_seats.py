@@ -29,7 +29,7 @@ from restow.model.reservations.reservation_annotations import migrating_pod
 from restow.model.reservations.reserved_pod import reserved_pod_of
 from restow.model.reservations.seat_name import SeatName
 from restow.model.reservations.spec import is_for_scheduler
-from restow.model.reservations.template_comparison import differences, in_detail
+from restow.model.reservations.template_comparison import differing_fields, describe_differences
 from restow.model.resources import pod_requests, shortages, template_requests
 from restow.model.taints import UNSCHEDULABLE, untolerated
 from restow.model.times import time_of
@@ -105,8 +105,8 @@ def _why_seat_does_not_suit_pod(reservation: Reservation, seat: Placement, pod: 
         # What names no priority class gets the default one, which the pod has if it named none.
         default = pod.spec.priority_class_name or ""
         meant = reserved_pod_of(name, task, reservation.spec.scheduler_name)
-        found = differences(pod, meant, default)
-        return f"the pod differs from task {seat.task} in {in_detail(pod, meant, found)}" if found else ""
+        found = differing_fields(pod, meant, default)
+        return f"the pod differs from task {seat.task} in {describe_differences(pod, meant, found)}" if found else ""
     try:
         short = shortages(pod_requests(pod), template_requests(task.template.spec))
     except QuantityError as error:

@@ -12,7 +12,7 @@ from restow.model import kinds
 from restow.model.objects import Pod, Reservation
 from tests.control.migrations.migration_cluster import MigrationCluster
 from tests.narrowing import present
-from tests.sim.stage import pass_time
+from tests.sim.simulated_cluster import pass_time
 
 
 @asynccontextmanager

@@ -20,7 +20,7 @@ from restow.ports import (
 from tests.control.migrations.migration_cluster import cluster_with_scheduler, pod_stays, running_controller
 from tests.control.reservations.stage import phase, reservation
 from tests.control.stage import Answering, events, world
-from tests.sim.stage import pass_time, scheduler, virtual
+from tests.sim.simulated_cluster import on_virtual_time, pass_time, running_scheduler
 
 DENIED = 'admission webhook "keep.example.com" denied the request: not today'
 NO_DRY_RUN = 'admission webhook "keep.example.com" does not support dry run'
@@ -59,7 +59,7 @@ def means_no_name(request: Request) -> bool:
         pytest.param(tries, ApiError.because(418, "", "a teapot"), id="something odd"),
     ],
 )
-@virtual
+@on_virtual_time
 async def test_a_refusal_is_told_and_asked_again_now_and_then(
     about: Callable[[Request], bool], error: ApiError
 ) -> None:
@@ -76,7 +76,7 @@ async def test_a_refusal_is_told_and_asked_again_now_and_then(
             assert (await it.told())[0] == "Succeed"
 
 
-@virtual
+@on_virtual_time
 async def test_trouble_that_lasts_is_told() -> None:
     async with cluster_with_scheduler() as it, running_controller(Answering(it.api, looks_at_a_node, BLIND), it.clock):
         old = (await it.start(2))[0]
@@ -88,7 +88,7 @@ async def test_trouble_that_lasts_is_told() -> None:
 
 
 @pytest.mark.parametrize("reference", [{"name": ".."}, {"namespace": ".."}], ids=str)
-@virtual
+@on_virtual_time
 async def test_what_cannot_be_a_name_is_nobodys(reference: Document) -> None:
     async with cluster_with_scheduler() as it, running_controller(Answering(it.api, means_no_name, NO_NAME), it.clock):
         spec = {"podRef": {"namespace": "default", "name": "web", **reference}}
@@ -97,10 +97,10 @@ async def test_what_cannot_be_a_name_is_nobodys(reference: Document) -> None:
         assert (await it.told())[:2] == ("Failed", "MissingPod")
 
 
-@virtual
+@on_virtual_time
 async def test_what_cannot_be_a_name_is_no_node() -> None:
     """Somebody has written it into the status of a reservation."""
-    async with world(nodes=2) as it, scheduler(Answering(it.api, means_no_name, NO_NAME), it.clock):
+    async with world(nodes=2) as it, running_scheduler(Answering(it.api, means_no_name, NO_NAME), it.clock):
         await it.create(kinds.RESERVATION, reservation(replicas=1))
         await pass_time(5)
         forged = {"placements": [{"task": "web", "index": 0, "nodeName": ".."}]}

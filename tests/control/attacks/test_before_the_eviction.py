@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from restow.control.migrations import MigrationController
+from restow.control.migrations import MigrationConfiguration, MigrationController
 from restow.model import kinds
 from restow.model.cluster import Mask, Which
 from restow.model.objects import Document, Pod, Reservation
@@ -25,7 +25,17 @@ from tests.control.migrations.migration_cluster import (
     running_controller,
 )
 from tests.control.stage import group, world
-from tests.sim.stage import job, pass_time, pod, profile, running, scheduler, template, virtual, workload
+from tests.sim.simulated_cluster import (
+    default_profile,
+    job,
+    on_virtual_time,
+    pass_time,
+    pod,
+    running_component,
+    running_scheduler,
+    template,
+    workload,
+)
 
 HOST = "kubernetes.io/hostname"
 FOREIGN: dict[str, Any] = {"schedulerName": "other"}
@@ -54,7 +64,7 @@ def serving(port: int) -> list[Document]:
         pytest.param({}, {"affinity": apart_from("web")}, "anti-affinity", id="who must not be near it"),
     ],
 )
-@virtual
+@on_virtual_time
 async def test_somebody_elses_pod_comes_to_its_seat(mine: Document, theirs: Document, why: str) -> None:
     async with cluster_with_scheduler() as it, running_controller(it.api, it.clock):
         [old] = await it.start(1, **mine)
@@ -69,7 +79,7 @@ async def test_somebody_elses_pod_comes_to_its_seat(mine: Document, theirs: Docu
         assert (await it.told())[0] == "Succeed"
 
 
-@virtual
+@on_virtual_time
 async def test_somebody_is_relabelled_whom_it_must_not_be_near() -> None:
     async with cluster_with_scheduler() as it, running_controller(it.api, it.clock):
         [old] = await it.start(1, affinity=apart_from("noisy"))
@@ -80,7 +90,7 @@ async def test_somebody_is_relabelled_whom_it_must_not_be_near() -> None:
         assert (await it.told())[:2] == ("Running", "Waiting") and await pod_stays(it, old)
 
 
-@virtual
+@on_virtual_time
 async def test_a_pod_that_asks_for_a_reservation_by_name_is_not_moved_to_another_seat() -> None:
     async with cluster_with_scheduler() as it, running_controller(it.api, it.clock):
         await reserve(it, "first")
@@ -95,7 +105,7 @@ async def test_a_pod_that_asks_for_a_reservation_by_name_is_not_moved_to_another
         assert await pod_stays(it, old)
 
 
-@virtual
+@on_virtual_time
 async def test_a_reservation_of_the_same_name_is_not_the_one_that_was_given() -> None:
     async with cluster_with_scheduler() as it, running_controller(it.api, it.clock):
         old = (await it.start(2))[0]
@@ -140,7 +150,7 @@ async def outdated(it: MigrationCluster) -> Pod:
 
 
 @pytest.mark.parametrize("pod_that_shrank", [resized, outdated], ids=lambda one: one.__name__)
-@virtual
+@on_virtual_time
 async def test_a_seat_is_large_enough_for_whoever_is_made_anew(pod_that_shrank: Any) -> None:
     async with cluster_with_scheduler() as it, running_controller(it.api, it.clock):
         old = await pod_that_shrank(it)
@@ -158,7 +168,7 @@ async def crowd(it: MigrationCluster, old: Pod) -> None:
 
 @pytest.mark.parametrize("policy", ["Fits", "Template"])
 @pytest.mark.parametrize("pod_that_shrank", [resized, outdated], ids=lambda one: one.__name__)
-@virtual
+@on_virtual_time
 async def test_a_seat_that_is_given_is_for_whoever_is_made_anew(pod_that_shrank: Any, policy: str) -> None:
     async with cluster_with_scheduler() as it, running_controller(it.api, it.clock):
         old = await pod_that_shrank(it)
@@ -172,7 +182,7 @@ async def test_a_seat_that_is_given_is_for_whoever_is_made_anew(pod_that_shrank:
         assert ("too small" if policy == "Fits" else "differs") in (message or "")
 
 
-@virtual
+@on_virtual_time
 async def test_what_is_made_anew_grows_while_its_seat_is_kept() -> None:
     async with cluster_with_scheduler() as it, running_controller(it.api, it.clock):
         made = workload("web", 1, pods=template("100m", app="web"), updateStrategy={"type": "OnDelete"})
@@ -188,7 +198,7 @@ async def test_what_is_made_anew_grows_while_its_seat_is_kept() -> None:
 
 
 @pytest.mark.parametrize("before", [{}, {"nodeSelector": {"disk": "slow"}}], ids=["anywhere", "elsewhere"])
-@virtual
+@on_virtual_time
 async def test_a_seat_is_where_whoever_is_made_anew_may_go(before: Document) -> None:
     async with cluster_with_scheduler() as it, running_controller(it.api, it.clock):
         for name in ("n1", "n2", "n3"):
@@ -223,7 +233,7 @@ NOWHERE = {"maxSkew": 1, "topologyKey": "no-such-key", "whenUnsatisfiable": "DoN
         pytest.param({"annotations": {"scheduling.k8s.io/group-name": "none"}}, id="a gang that is not there"),
     ],
 )
-@virtual
+@on_virtual_time
 async def test_a_pod_stays_if_whoever_is_made_anew_insists_on(anew: Document) -> None:
     """What its set makes pods from has changed since, and nowhere is a place for that."""
     async with cluster_with_scheduler() as it, running_controller(it.api, it.clock):
@@ -251,7 +261,7 @@ async def test_a_pod_stays_if_whoever_is_made_anew_insists_on(anew: Document) ->
 @pytest.mark.parametrize(
     ("limit", "phase"), [pytest.param(0, "Failed", id="none"), pytest.param(1, "Succeed", id="one more")]
 )
-@virtual
+@on_virtual_time
 async def test_a_job_that_may_lose_no_pod_keeps_it(limit: int, phase: str) -> None:
     async with cluster_with_scheduler() as it, running_controller(it.api, it.clock):
         await it.create(kinds.JOB, job("etl", run=500, backoffLimit=limit))
@@ -271,7 +281,7 @@ async def test_a_job_that_may_lose_no_pod_keeps_it(limit: int, phase: str) -> No
         ),
     ],
 )
-@virtual
+@on_virtual_time
 async def test_a_pod_stays_whose_gang(deed: Any, why: str) -> None:
     async with cluster_with_scheduler() as it, running_controller(it.api, it.clock):
         await it.create(kinds.POD_GROUP, group("g", 2))
@@ -289,7 +299,7 @@ async def test_a_pod_stays_whose_gang(deed: Any, why: str) -> None:
         assert await pod_stays(it, old) and await it.reservations() == []
 
 
-@virtual
+@on_virtual_time
 async def test_of_a_gang_one_moves_after_the_other() -> None:
     """While the first is on its way there are fewer of them than must be, and that is waited for."""
     async with cluster_with_scheduler(nodes=4) as it, running_controller(it.api, it.clock):
@@ -305,7 +315,7 @@ async def test_of_a_gang_one_moves_after_the_other() -> None:
         assert [(await it.told(name))[0] for name in "ab"] == ["Succeed", "Succeed"]
 
 
-@virtual
+@on_virtual_time
 async def test_whoever_is_done_still_counts_for_its_gang() -> None:
     async with cluster_with_scheduler() as it, running_controller(it.api, it.clock):
         await it.create(kinds.POD_GROUP, group("g", 3))
@@ -323,7 +333,7 @@ async def test_whoever_is_done_still_counts_for_its_gang() -> None:
         assert (await it.told())[0] == "Succeed", await it.told()
 
 
-@virtual
+@on_virtual_time
 async def test_a_seat_that_was_taken_is_kept_for_nobody_when_time_is_up() -> None:
     """Somebody's finalizer keeps the pod that has left."""
     async with cluster_with_scheduler() as it, running_controller(it.api, it.clock, defaultJobTTL="60s"):
@@ -336,7 +346,7 @@ async def test_a_seat_that_was_taken_is_kept_for_nobody_when_time_is_up() -> Non
         assert [one.status.state.phase for one in await it.reservations()] == ["Succeeded"]
 
 
-@virtual
+@on_virtual_time
 async def test_a_time_that_cannot_be_is_no_time_without_end() -> None:
     async with cluster_with_scheduler() as it, running_controller(it.api, it.clock):
         old = (await it.start(2))[0]
@@ -345,13 +355,13 @@ async def test_a_time_that_cannot_be_is_no_time_without_end() -> None:
         assert await it.told() == ("Failed", "InvalidSpec", "spec.ttl: -5s is negative")
 
 
-@virtual
+@on_virtual_time
 async def test_nobody_is_evicted_for_room_that_was_taken_while_no_scheduler_runs() -> None:
     async with world(nodes=2) as base:
         it = MigrationCluster(base.api, base.world, base.clock)
         await it.create(kinds.NAMESPACE, {"metadata": {"name": SYSTEM}})
         async with running_controller(it.api, it.clock), AsyncExitStack() as until_then:
-            await until_then.enter_async_context(scheduler(it.api, it.clock))
+            await until_then.enter_async_context(running_scheduler(it.api, it.clock))
             [old] = await it.start(1)
             async with held_up(it, old) as seat:
                 await until_then.aclose()
@@ -376,14 +386,14 @@ class Broken(FilterPlugin):
         return []
 
 
-@virtual
+@on_virtual_time
 async def test_nobody_is_evicted_while_a_plugin_breaks_and_that_is_told() -> None:
     plugin = Broken()
     async with cluster_with_scheduler() as it:
         made = MigrationController(
-            it.api, it.clock, Random(1), arguments=migration_arguments(), scheduler=profile(plugin)
+            it.api, it.clock, Random(1), MigrationConfiguration(migration_arguments(), default_profile(plugin))
         )
-        async with running(made):
+        async with running_component(made):
             [old] = await it.start(1)
             await it.move(old)
             await pass_time(30)

@@ -6,7 +6,7 @@ from restow.model import kinds
 from restow.ports import Forbidden, Request
 from tests.control.reservations.stage import phase, reservation
 from tests.control.stage import Answering, PutBack, world
-from tests.sim.stage import pass_time, scheduler, virtual
+from tests.sim.simulated_cluster import on_virtual_time, pass_time, running_scheduler
 
 NOT_TODAY = Forbidden.because(403, "Forbidden", "not today")
 
@@ -15,11 +15,11 @@ def writes_a_status(request: Request) -> bool:
     return (request.resource.plural, request.subresource) == ("reservations", "status")
 
 
-@virtual
+@on_virtual_time
 async def test_seats_that_could_not_be_written_are_looked_for_again_whatever_the_clock_says() -> None:
     async with world(nodes=2) as it:
         api, clock = Answering(it.api, writes_a_status, NOT_TODAY), PutBack(it.clock)
-        async with scheduler(api, clock):
+        async with running_scheduler(api, clock):
             await it.create(kinds.RESERVATION, reservation())
             await pass_time(20)
             clock.by = 3600.0

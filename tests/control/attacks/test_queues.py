@@ -6,12 +6,12 @@ from restow.control.scheduler import SchedulerSettings
 from restow.model import kinds
 from tests.control.reservations.stage import phase, reservation
 from tests.control.stage import stage
-from tests.sim.stage import pass_time, pod, virtual
+from tests.sim.simulated_cluster import on_virtual_time, pass_time, pod
 
 TEAM = {"scheduling.volcano.sh/queue-name": "team"}
 
 
-@virtual
+@on_virtual_time
 async def test_one_pod_makes_room_in_its_queue_for_one_seat_however_many_say_that_they_move_it() -> None:
     async with stage(settings=SchedulerSettings(namespace_share=100)) as it:
         capability = {"weight": 1, "capability": {"cpu": "1"}}

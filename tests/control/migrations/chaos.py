@@ -15,7 +15,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from restow.control.migrations import MigrationController
+from restow.control.migrations import MigrationConfiguration, MigrationController
 from restow.migration.conditions import is_evicting, is_job_ended
 from restow.migration.reservation import is_made_for_job
 from restow.model import kinds
@@ -36,7 +36,7 @@ from tests.control.migrations.migration_cluster import (
 from tests.control.migrations.test_scarce import mend, spoil
 from tests.control.reservations.auditor import Auditor as SeatAuditor
 from tests.control.stage import check_room, trouble
-from tests.sim.stage import Stage, pass_time, ready, template, workload
+from tests.sim.simulated_cluster import SimulatedCluster, is_pod_ready, pass_time, template, workload
 
 NODES = ("n1", "n2", "n3", "n4")
 STEPS = 18
@@ -68,7 +68,7 @@ RELOADS: list[Document] = [
 class Books:
     """Everything that the auditors found: about steps, about seats and room, and about limits."""
 
-    def __init__(self, it: Stage, section: Document, *, alone: bool) -> None:
+    def __init__(self, it: SimulatedCluster, section: Document, *, alone: bool) -> None:
         self.faults: list[str] = []
         self.seats = SeatAuditor(it.api, it.clock)
         self.limits = Limits(it.api, migration_arguments(**section), alone=alone)
@@ -117,7 +117,7 @@ class Leaders:
     async def configure(self, section: Document) -> None:
         """Tell whoever leads what is in the file now, beside what always is."""
         for one in list(self._leading):
-            one.configure(migration_arguments(**(self._section | section)))
+            one.configure(MigrationConfiguration(migration_arguments(**(self._section | section))))
 
 
 class MoveAccidents(Accidents):
@@ -289,7 +289,7 @@ async def run(seed: int) -> Counter[str]:
     at_once = 2 if seed % 4 == 3 else 1  # which leader election prevents, but for a moment
     books: list[Books] = []
 
-    def audited(it: Stage) -> Api:
+    def audited(it: SimulatedCluster) -> Api:
         books.append(Books(it, section, alone=at_once == 1))
         return books[0].seats
 
@@ -338,7 +338,7 @@ async def _is_at_rest(it: MigrationCluster) -> None:
         expired = one.status.state.reason == "Expired"
         kept = expired and of is not None and not is_evicting(of.status) and of.spec.pod_ref.uid in staying
         assert not kept, f"{one.metadata.name} was never released: {of}"
-    assert all(map(ready, pods)), [one.metadata.name for one in pods if not ready(one)]
+    assert all(map(is_pod_ready, pods)), [one.metadata.name for one in pods if not is_pod_ready(one)]
     web = (await it.document(kinds.DEPLOYMENT, "web"))["spec"]["replicas"]
     assert len(pods) == web + 5
     await check_room(it)

@@ -14,7 +14,7 @@ from restow.model import kinds
 from restow.model.objects import Pod
 from restow.sim.loop import VirtualLoop
 from tests.control.migrations.migration_cluster import SYSTEM, MigrationCluster, running_controller
-from tests.sim.stage import node
+from tests.sim.simulated_cluster import node
 
 SECTION: dict[str, Any] = {"defaultJobTTL": "90s", "waitingTTL": "2m", "maxConcurrentReconciles": 2}
 """What is configured while they are done."""

@@ -53,7 +53,7 @@ from restow.model.objects import (
     SelectorSpec,
     StatefulSet,
 )
-from restow.model.pods import condition, controller_of, is_available, is_ready, is_terminating
+from restow.model.pods import controller_of, find_condition, is_available, is_ready, is_terminating
 from restow.model.selectors import label_selector
 from restow.sim.loop import VirtualLoop
 
@@ -351,7 +351,7 @@ def _covers(budget: PodDisruptionBudget, pod: Pod) -> bool:
 
 def _is_evicted(pod: Pod) -> bool:
     """Whether the eviction API let it go; others delete."""
-    found = condition(pod.status.conditions, "DisruptionTarget")
+    found = find_condition(pod.status.conditions, "DisruptionTarget")
     return found is not None and found.reason == "EvictionByEvictionAPI"
 
 

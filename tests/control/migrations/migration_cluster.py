@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from restow.client.verbs import Client
-from restow.control.migrations import MigrationController, MigrationSettings
+from restow.control.migrations import MigrationConfiguration, MigrationController, MigrationSettings
 from restow.migration.arguments import MigrationArguments, read_migration_arguments
 from restow.model import kinds
 from restow.model.affinity import node_constraint
@@ -27,7 +27,14 @@ from restow.model.reservations.spec import expires_at
 from restow.model.times import format_time
 from restow.ports import Api, ApiError, Clock
 from tests.control.stage import world
-from tests.sim.stage import Stage, pass_time, running, scheduler, template, workload
+from tests.sim.simulated_cluster import (
+    SimulatedCluster,
+    pass_time,
+    running_component,
+    running_scheduler,
+    template,
+    workload,
+)
 
 SCHEDULERS = frozenset({"default-scheduler", "restow"})
 SYSTEM = "restow-system"
@@ -142,7 +149,7 @@ class StubScheduler:
         return None
 
 
-class MigrationCluster(Stage):
+class MigrationCluster(SimulatedCluster):
     """The cluster, and the jobs in it."""
 
     seats: StubScheduler
@@ -215,10 +222,10 @@ class MigrationCluster(Stage):
 
 @asynccontextmanager
 async def cluster_with_scheduler(
-    *, nodes: int = 3, seed: int = 1, around: Callable[[Stage], Api] = lambda it: it.api, **settings: Any
+    *, nodes: int = 3, seed: int = 1, around: Callable[[SimulatedCluster], Api] = lambda it: it.api, **settings: Any
 ) -> AsyncIterator[MigrationCluster]:
     """Everything but the controller, with the scheduler itself."""
-    async with world(nodes=nodes, seed=seed, **settings) as it, scheduler(around(it), it.clock, seed=seed):
+    async with world(nodes=nodes, seed=seed, **settings) as it, running_scheduler(around(it), it.clock, seed=seed):
         made = MigrationCluster(it.api, it.world, it.clock)
         await made.create(kinds.NAMESPACE, {"metadata": {"name": SYSTEM}})
         yield made
@@ -248,10 +255,10 @@ async def running_controller(
         api,
         clock,
         random.Random(seed),
-        arguments=migration_arguments(**section),
-        settings=MigrationSettings(sweep=30.0),
+        MigrationConfiguration(migration_arguments(**section)),
+        settings=MigrationSettings(garbage_collection_period=30.0),
     )
-    async with running(made):
+    async with running_component(made):
         yield made
 
 

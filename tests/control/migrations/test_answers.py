@@ -29,7 +29,7 @@ from tests.control.migrations.migration_cluster import (
 )
 from tests.control.migrations.test_breaking import about_to_leave
 from tests.control.stage import Answering
-from tests.sim.stage import pass_time, virtual
+from tests.sim.simulated_cluster import on_virtual_time, pass_time
 
 QUOTA = Forbidden.because(403, "Forbidden", "exceeded quota")
 BAD = Invalid.because(422, "Invalid", "spec.tasks: no")
@@ -60,7 +60,7 @@ def evicts(request: Request) -> bool:
         pytest.param(evicts, BUSY, ("Running", None), id="it is busy, which is not about the pod"),
     ],
 )
-@virtual
+@on_virtual_time
 async def test_a_no_for_now_is_told_and_asked_again(
     about: Callable[[Request], bool], answer: ApiError, told: tuple[str, str | None]
 ) -> None:
@@ -78,7 +78,7 @@ async def test_a_no_for_now_is_told_and_asked_again(
 
 
 @pytest.mark.parametrize("answer", [BAD, NO_NAMESPACE], ids=["it is not accepted", "there is nowhere to make it"])
-@virtual
+@on_virtual_time
 async def test_a_reservation_that_will_never_be_ends_the_job(answer: ApiError) -> None:
     async with cluster_with_stub_scheduler() as it, running_controller(Answering(it.api, reserves, answer), it.clock):
         old = (await it.start())[0]
@@ -93,7 +93,7 @@ def really_evicts(request: Request) -> bool:
     return evicts(request) and "dryRun" not in request.query
 
 
-@virtual
+@on_virtual_time
 async def test_an_eviction_that_is_refused_though_it_was_tried_is_told_and_was_none() -> None:
     async with (
         cluster_with_stub_scheduler() as it,
@@ -109,7 +109,7 @@ async def test_an_eviction_that_is_refused_though_it_was_tried_is_told_and_was_n
         assert await it.reservations() == [] and await pod_stays(it, old)
 
 
-@virtual
+@on_virtual_time
 async def test_a_budget_that_changes_is_asked_at_once() -> None:
     async with cluster_with_stub_scheduler() as it, running_controller(it.api, it.clock), about_to_leave(it) as old:
         await pass_time(0.5)
@@ -141,7 +141,7 @@ class Silent:
                 yield event
 
 
-@virtual
+@on_virtual_time
 async def test_a_job_that_was_admitted_without_a_word_counts() -> None:
     """One pod may move at a time; the second job would go before the first."""
     section = {"maxMigratingPerWorkload": 1, "maxMigratingGlobally": 1}

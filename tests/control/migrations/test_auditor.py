@@ -18,7 +18,7 @@ from tests.control.migrations.migration_cluster import (
     migration_arguments,
 )
 from tests.control.migrations.test_scarce import spoil
-from tests.sim.stage import pass_time, virtual
+from tests.sim.simulated_cluster import on_virtual_time, pass_time
 
 SLOWLY: Document = {"evictQPS": 0.1, "evictBurst": 1}
 A_MINUTE: Document = {"objectLimiters": {"workload": {"duration": "60s", "maxMigrating": 1}}}
@@ -50,7 +50,7 @@ async def _evict(it: MigrationCluster, pod: Pod, name: str) -> None:
     ids=lambda one: str(one) if isinstance(one, str) else None,
 )
 @pytest.mark.parametrize("alone", [True, False])
-@virtual
+@on_virtual_time
 async def test_jobs_under_way(section: dict[str, Any], told: str | None, alone: bool) -> None:
     """Two of three pods on one node; of the first nobody complains."""
     async with cluster_with_stub_scheduler(nodes=1) as it:
@@ -62,7 +62,7 @@ async def test_jobs_under_way(section: dict[str, Any], told: str | None, alone: 
         assert [told in fault for fault in limits.faults if told] == ([True] if told and alone else [])
 
 
-@virtual
+@on_virtual_time
 async def test_a_pod_that_two_jobs_move() -> None:
     async with cluster_with_stub_scheduler(nodes=1) as it:
         pods = await it.start(3)
@@ -74,7 +74,7 @@ async def test_a_pod_that_two_jobs_move() -> None:
 
 
 @pytest.mark.parametrize(("least", "faults"), [(1, 0), (2, 1)])
-@virtual
+@on_virtual_time
 async def test_jobs_that_are_to_evict_take_from_budgets(least: int, faults: int) -> None:
     async with cluster_with_stub_scheduler() as it:
         pods = await it.start(3)
@@ -96,7 +96,7 @@ async def test_jobs_that_are_to_evict_take_from_budgets(least: int, faults: int)
         (A_MINUTE, 58.0, "2 of its workload within 60 s, 1 may"),
     ],
 )
-@virtual
+@on_virtual_time
 async def test_evictions_one_after_the_other(section: Document, pause: float, told: str | None) -> None:
     async with cluster_with_stub_scheduler() as it:
         pods = await it.start(3)
@@ -109,7 +109,7 @@ async def test_evictions_one_after_the_other(section: Document, pause: float, to
 
 
 @pytest.mark.parametrize(("what", "faults"), [("", 2), ("deleted", 1), ("clock", 1), ("clock and leader", 0)])
-@virtual
+@on_virtual_time
 async def test_what_nobody_remembers(what: str, faults: int) -> None:
     """Windows go by jobs and clocks; a rate by what a leader did itself, else by the same."""
     async with cluster_with_stub_scheduler() as it:
@@ -131,7 +131,7 @@ async def test_what_nobody_remembers(what: str, faults: int) -> None:
         assert len(limits.faults) == faults, limits.faults
 
 
-@virtual
+@on_virtual_time
 async def test_what_was_written_down_long_ago() -> None:
     async with cluster_with_stub_scheduler() as it:
         [pod, _] = await it.start(2)
@@ -147,7 +147,7 @@ async def test_what_was_written_down_long_ago() -> None:
 
 
 @pytest.mark.parametrize("by_us", [True, False])
-@virtual
+@on_virtual_time
 async def test_a_budget_that_is_overdrawn(by_us: bool) -> None:
     """Whoever keeps it has miscounted. Of what others do at the same moment it cannot have heard."""
     async with cluster_with_stub_scheduler() as it:
@@ -165,7 +165,7 @@ async def test_a_budget_that_is_overdrawn(by_us: bool) -> None:
 
 
 @pytest.mark.parametrize(("lost", "blamed"), [(59.0, False), (61.0, True)], ids=["nobody can know", "long ago"])
-@virtual
+@on_virtual_time
 async def test_an_eviction_beside_pods_that_were_lost(lost: float, blamed: bool) -> None:
     async with cluster_with_stub_scheduler() as it:
         limits = Limits(it.api, migration_arguments(maxUnavailablePerWorkload=1))

@@ -19,7 +19,7 @@ from tests.control.migrations.migration_cluster import (
 )
 from tests.control.migrations.test_breaking import Slow, about_to_leave
 from tests.control.migrations.test_changes import cordon, delete_node, remove_seat, take_room
-from tests.sim.stage import pass_time, virtual
+from tests.sim.simulated_cluster import on_virtual_time, pass_time
 
 Deed = Callable[[MigrationCluster, Pod], Awaitable[Any]]
 
@@ -91,7 +91,7 @@ async def refer_elsewhere(it: MigrationCluster, old: Pod) -> None:
         pytest.param(refer_elsewhere, ("Failed", "MissingReservation"), id="the job speaks of another reservation"),
     ],
 )
-@virtual
+@on_virtual_time
 async def test_nobody_leaves_on_old_news(deed: Deed, told: Any) -> None:
     async with cluster_with_stub_scheduler(nodes=4) as it:
         api = Blind(it.api)
@@ -125,7 +125,7 @@ class SlowAndBlind(Slow):
         pytest.param(pause, ("Running", "Paused"), id="the job is paused"),
     ],
 )
-@virtual
+@on_virtual_time
 async def test_who_was_long_writing_down_an_intent_reads_everything_again(deed: Deed, told: tuple[str, str]) -> None:
     async with cluster_with_stub_scheduler(nodes=4) as it:
         old = (await it.start(2))[0]
@@ -147,7 +147,7 @@ async def lose_target(it: MigrationCluster) -> None:
         pytest.param(MigrationCluster.stop, "configmaps", id="evictions are stopped"),
     ],
 )
-@virtual
+@on_virtual_time
 async def test_what_is_read_for_one_job_counts_for_another_before_any_watch_shows_it(deed: Any, plural: str) -> None:
     async with cluster_with_stub_scheduler(nodes=4) as it:
         first, second, third = await it.start(3)
@@ -164,7 +164,7 @@ async def test_what_is_read_for_one_job_counts_for_another_before_any_watch_show
             assert await pod_stays(it, first) and await pod_stays(it, second)
 
 
-@virtual
+@on_virtual_time
 async def test_a_seat_whose_job_was_not_shown_yet_is_not_swept() -> None:
     async with cluster_with_stub_scheduler() as it:
         api = Blind(it.api, "podmigrationjobs")
@@ -176,7 +176,7 @@ async def test_a_seat_whose_job_was_not_shown_yet_is_not_swept() -> None:
             assert len(await it.reservations()) == 1
 
 
-@virtual
+@on_virtual_time
 async def test_what_was_not_heard_of_yet_is_waited_for() -> None:
     """That nothing is known of a claim is no answer: an ended job stays so."""
     async with cluster_with_stub_scheduler() as it:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from restow.control.migrations import MigrationConfiguration
 from restow.model import kinds
 from restow.model.objects import Pod
 from restow.model.wire import WireError
@@ -24,7 +25,7 @@ from tests.control.migrations.migration_cluster import (
 )
 from tests.control.migrations.test_given_seats import GIVEN, give
 from tests.control.migrations.test_interference import forget_rules
-from tests.sim.stage import pass_time, pod, virtual
+from tests.sim.simulated_cluster import on_virtual_time, pass_time, pod
 
 NEVER = {"scheduling.koordinator.sh/eviction-cost": str(2**31 - 1)}
 Deed = Callable[[MigrationCluster, Pod], Awaitable[Any]]
@@ -71,7 +72,7 @@ async def redirect(it: MigrationCluster, old: Pod) -> None:
         pytest.param(redirect, "its target is node", id="it is to go elsewhere"),
     ],
 )
-@virtual
+@on_virtual_time
 async def test_what_forbids_a_move_does_so_until_the_pod_leaves(deed: Deed, why: str) -> None:
     async with cluster_with_controller() as it:
         async with about_to_leave(it) as old:
@@ -81,15 +82,15 @@ async def test_what_forbids_a_move_does_so_until_the_pod_leaves(deed: Deed, why:
         assert await it.reservations() == [] and await pod_stays(it, old)
 
 
-@virtual
+@on_virtual_time
 async def test_what_is_configured_holds_for_moves_under_way() -> None:
     async with cluster_with_stub_scheduler() as it, running_controller(it.api, it.clock) as made:
         async with about_to_leave(it) as old:
-            made.configure(migration_arguments(namespaces={"exclude": ["default"]}))
+            made.configure(MigrationConfiguration(migration_arguments(namespaces={"exclude": ["default"]})))
         assert (await it.told())[:2] == ("Failed", "ForbiddenMigratePod") and await pod_stays(it, old)
 
 
-@virtual
+@on_virtual_time
 async def test_a_deleted_job_that_a_finalizer_keeps_does_nothing_more() -> None:
     async with cluster_with_controller() as it:
         async with about_to_leave(it) as old:
@@ -100,7 +101,7 @@ async def test_a_deleted_job_that_a_finalizer_keeps_does_nothing_more() -> None:
         assert await it.reservations() == [] and await pod_stays(it, old)
 
 
-@virtual
+@on_virtual_time
 async def test_a_seat_that_was_changed_is_not_relied_on_until_it_was_looked_at() -> None:
     async with cluster_with_controller() as it:
         async with about_to_leave(it) as old:
@@ -117,7 +118,7 @@ async def test_a_seat_that_was_changed_is_not_relied_on_until_it_was_looked_at()
         assert (await it.told())[0] == "Succeed"
 
 
-@virtual
+@on_virtual_time
 async def test_the_seat_of_another_scheduler_is_nobodys() -> None:
     async with cluster_with_controller() as it:
         old = (await it.start(2))[0]
@@ -130,11 +131,11 @@ async def test_the_seat_of_another_scheduler_is_nobodys() -> None:
         assert await pod_stays(it, old)
 
 
-@virtual
+@on_virtual_time
 async def test_a_job_that_cannot_be_read_keeps_no_other_from_being_cleared_away() -> None:
     """Where somebody else's definition lets anything be written."""
     async with cluster_with_controller(finishedJobTTL="10m") as it:
-        await it.let_anything_be_written(kinds.POD_MIGRATION_JOB, "spec")
+        await it.allow_any_field(kinds.POD_MIGRATION_JOB, "spec")
         with suppress(WireError):  # it is made, but the answer cannot be read either
             await it.create(kinds.POD_MIGRATION_JOB, {"metadata": {"name": "odd"}, "spec": {"podRef": "a pod"}})
         first, second = await it.start(2)
@@ -177,7 +178,7 @@ class Slow:
         pytest.param(cluster_with_stub_scheduler, id="its scheduler does not"),
     ],
 )
-@virtual
+@on_virtual_time
 async def test_a_seat_that_is_spoiled_while_an_intent_is_written_down_is_not_relied_on(staged: Any) -> None:
     port = [{"name": "main", "image": "web", "ports": [{"containerPort": 80, "hostPort": 80}]}]
     async with staged(nodes=4) as it:
@@ -194,7 +195,7 @@ async def test_a_seat_that_is_spoiled_while_an_intent_is_written_down_is_not_rel
             assert await pod_stays(it, old)
 
 
-@virtual
+@on_virtual_time
 async def test_who_was_long_writing_down_an_intent_looks_again() -> None:
     async with cluster_with_stub_scheduler() as it:
         old = (await it.start(2))[0]
@@ -214,7 +215,7 @@ async def test_who_was_long_writing_down_an_intent_looks_again() -> None:
         pytest.param({"spec": {"paused": True}}, ("Running", "Paused"), id="paused"),
     ],
 )
-@virtual
+@on_virtual_time
 async def test_whoever_stops_a_job_while_its_intent_is_written_is_heard(change: Any, told: tuple[str, str]) -> None:
     part = "status" if "status" in change else None
     async with cluster_with_stub_scheduler() as it:
@@ -226,7 +227,7 @@ async def test_whoever_stops_a_job_while_its_intent_is_written_is_heard(change: 
             assert await pod_stays(it, old) and (await it.told())[:2] == told
 
 
-@virtual
+@on_virtual_time
 async def test_an_intent_is_not_written_over_an_abort_that_no_definition_protects() -> None:
     async with cluster_with_stub_scheduler() as it:
         await forget_rules(it)
@@ -237,7 +238,7 @@ async def test_an_intent_is_not_written_over_an_abort_that_no_definition_protect
             assert await pod_stays(it, old) and (await it.told())[:2] == ("Aborted", "Aborted")
 
 
-@virtual
+@on_virtual_time
 async def test_what_is_read_for_one_job_keeps_another_from_evicting() -> None:
     async with cluster_with_stub_scheduler(nodes=4) as it:
         first, second, third = await it.start(3)
@@ -255,7 +256,7 @@ async def test_what_is_read_for_one_job_keeps_another_from_evicting() -> None:
             assert {(await it.told(name))[1] for name in "ab"} == {"Unschedulable"}
 
 
-@virtual
+@on_virtual_time
 async def test_one_seat_is_not_given_to_two_whose_intents_are_long_in_writing() -> None:
     async with cluster_with_stub_scheduler(nodes=4) as it:
         first, second, third = await it.start(3)

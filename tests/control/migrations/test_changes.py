@@ -9,7 +9,7 @@ import pytest
 from restow.model import kinds
 from restow.model.objects import Pod
 from tests.control.migrations.migration_cluster import MigrationCluster, cluster_with_controller, pod_stays
-from tests.sim.stage import pass_time, template, virtual
+from tests.sim.simulated_cluster import on_virtual_time, pass_time, template
 
 
 async def cordon(it: MigrationCluster, old: Pod) -> None:
@@ -47,7 +47,7 @@ async def delete_node(it: MigrationCluster, old: Pod) -> None:
         (take_room, "RoomTaken"),
     ],
 )
-@virtual
+@on_virtual_time
 async def test_a_seat_that_is_lost_keeps_the_pod_where_it_is(change: Any, reason: str) -> None:
     async with cluster_with_controller(nodes=4) as it:
         old = await it.seek()
@@ -62,7 +62,7 @@ async def test_a_seat_that_is_lost_keeps_the_pod_where_it_is(change: Any, reason
         assert [one for one in await it.reservations() if one.status.state.phase != "Failed"] == []
 
 
-@virtual
+@on_virtual_time
 async def test_a_pod_that_another_hand_deletes_finds_its_seat() -> None:
     async with cluster_with_controller() as it:
         old = await it.seek()
@@ -74,7 +74,7 @@ async def test_a_pod_that_another_hand_deletes_finds_its_seat() -> None:
         assert (await it.told())[0] == "Succeed"
 
 
-@virtual
+@on_virtual_time
 async def test_a_pod_that_is_gone_before_anything_happened() -> None:
     async with cluster_with_controller() as it:
         old = (await it.start())[0]
@@ -85,7 +85,7 @@ async def test_a_pod_that_is_gone_before_anything_happened() -> None:
         assert (await it.told())[:2] == ("Failed", "MissingPod")
 
 
-@virtual
+@on_virtual_time
 async def test_a_namesake_is_not_evicted_in_its_place() -> None:
     async with cluster_with_controller() as it:
         old = (await it.start(2, kinds.STATEFUL_SET))[0]
@@ -101,7 +101,7 @@ async def test_a_namesake_is_not_evicted_in_its_place() -> None:
         assert await pod_stays(it, new) and await it.reservations() == []
 
 
-@virtual
+@on_virtual_time
 async def test_a_workload_that_is_upgraded_meanwhile_still_uses_the_seat() -> None:
     async with cluster_with_controller() as it:
         await it.leave()
@@ -112,7 +112,7 @@ async def test_a_workload_that_is_upgraded_meanwhile_still_uses_the_seat() -> No
         assert (await it.told())[0] == "Succeed"
 
 
-@virtual
+@on_virtual_time
 async def test_a_workload_that_is_deleted_meanwhile_leaves_a_seat_that_expires() -> None:
     async with cluster_with_controller() as it:
         await it.leave(ttl="60s")
@@ -123,7 +123,7 @@ async def test_a_workload_that_is_deleted_meanwhile_leaves_a_seat_that_expires()
         assert [one.status.state.phase for one in await it.reservations()] == ["Failed"]
 
 
-@virtual
+@on_virtual_time
 async def test_a_workload_that_shrinks_before_the_eviction() -> None:
     async with cluster_with_controller() as it:
         await it.seek()
@@ -146,7 +146,7 @@ async def test_a_workload_that_shrinks_before_the_eviction() -> None:
         pytest.param(kinds.DEPLOYMENT, {"schedulerName": "other"}, "its scheduler is other", id="of another scheduler"),
     ],
 )
-@virtual
+@on_virtual_time
 async def test_pods_that_must_stay(kind: Any, spec: Any, why: str) -> None:
     async with cluster_with_controller() as it:
         old = (await it.start(None if kind is kinds.DAEMON_SET else 2, kind, **spec))[0]

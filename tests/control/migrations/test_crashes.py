@@ -17,7 +17,7 @@ from restow.model import kinds
 from restow.sim.faults import FaultPlan, FaultyApi, run_until_crash
 from restow.sim.loop import run_virtual
 from tests.control.migrations.migration_cluster import MigrationCluster, cluster_with_stub_scheduler, running_controller
-from tests.sim.stage import pass_time, ready
+from tests.sim.simulated_cluster import is_pod_ready, pass_time
 
 SAMPLE = os.environ.get("RESTOW_CRASHES", "4")
 
@@ -57,7 +57,7 @@ async def story(
             "conditions": {one.type: (one.status, one.reason) for one in job.status.conditions or ()},
             "successor": bool(job.status.pod_ref),
             "elsewhere": all(one.metadata.uid != old.metadata.uid for one in pods),
-            "ready": [ready(one) for one in pods],
+            "ready": [is_pod_ready(one) for one in pods],
             "seats": [one.status.state.phase for one in reservations],
             "evictions": sum(name.startswith("evict") for name in names),
             "reserved": sum(name.startswith("create Reservation") for name in names),

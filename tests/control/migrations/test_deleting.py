@@ -12,7 +12,7 @@ from restow.ports import Api, Forbidden, Request, Response, Status
 from restow.sim.faults import FaultyApi
 from tests.control.migrations.migration_cluster import MigrationCluster, cluster_with_stub_scheduler, running_controller
 from tests.control.migrations.test_scarce import spoil
-from tests.sim.stage import pass_time, virtual
+from tests.sim.simulated_cluster import on_virtual_time, pass_time
 
 
 async def _fewest(it: MigrationCluster, seconds: int) -> int:
@@ -25,7 +25,7 @@ async def _fewest(it: MigrationCluster, seconds: int) -> int:
 
 
 @pytest.mark.parametrize("workers", [1, 4])
-@virtual
+@on_virtual_time
 async def test_a_budget_that_comes_while_two_wait_for_room_lets_one_go_at_a_time(workers: int) -> None:
     async with cluster_with_stub_scheduler() as it:
         old = await it.start(3, terminationGracePeriodSeconds=20)
@@ -40,7 +40,7 @@ async def test_a_budget_that_comes_while_two_wait_for_room_lets_one_go_at_a_time
             assert [(await it.told(name))[0] for name in "ab"] == ["Succeed", "Succeed"]
 
 
-@virtual
+@on_virtual_time
 async def test_a_budget_that_shrinks_while_two_wait_for_room_lets_one_go_at_a_time() -> None:
     async with cluster_with_stub_scheduler() as it:
         old = await it.start(4, terminationGracePeriodSeconds=20)
@@ -81,7 +81,7 @@ class Unlisted:
     ],
     ids=["no budget", "of others", "its own", "nobody can tell"],
 )
-@virtual
+@on_virtual_time
 async def test_who_is_deleted_and_who_is_evicted(budgets: tuple[str, ...], lists: bool, verb: str) -> None:
     async with cluster_with_stub_scheduler() as it:
         unlisted = Unlisted(it.api)

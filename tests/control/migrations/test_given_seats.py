@@ -15,7 +15,7 @@ from tests.control.migrations.migration_cluster import (
     pod_stays,
     running_controller,
 )
-from tests.sim.stage import pass_time, pod, template, virtual
+from tests.sim.simulated_cluster import on_virtual_time, pass_time, pod, template
 
 WEB = {"controller": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}}
 HOST = "kubernetes.io/hostname"
@@ -33,7 +33,7 @@ async def give(
     await pass_time(3)
 
 
-@virtual
+@on_virtual_time
 async def test_one_seat_is_not_given_to_two() -> None:
     async with cluster_with_controller(nodes=4, maxConcurrentReconciles=4) as it:
         first, second, third = await it.start(3)
@@ -58,7 +58,7 @@ async def test_one_seat_is_not_given_to_two() -> None:
 
 
 @pytest.mark.parametrize("target", [None, "n2"], ids=["anywhere", "where it is to go"])
-@virtual
+@on_virtual_time
 async def test_nobody_is_evicted_to_come_back_to_where_it_was(target: str | None) -> None:
     """The reservation has a seat elsewhere, and one on the pod's own node that its successor would take first."""
     async with cluster_with_scheduler(nodes=2) as it, running_controller(it.api, it.clock):
@@ -77,7 +77,7 @@ async def test_nobody_is_evicted_to_come_back_to_where_it_was(target: str | None
 
 
 @pytest.mark.parametrize("busy", [False, True], ids=["with room beside it", "with no room beside it"])
-@virtual
+@on_virtual_time
 async def test_a_seat_of_an_older_reservation_that_is_too_small(busy: bool) -> None:
     """The scheduler tries it all the same: a successor takes it if there is room beside it."""
     async with cluster_with_scheduler(nodes=3) as it, running_controller(it.api, it.clock):
@@ -111,7 +111,7 @@ async def test_a_seat_of_an_older_reservation_that_is_too_small(busy: bool) -> N
         ),
     ],
 )
-@virtual
+@on_virtual_time
 async def test_a_seat_that_its_successor_could_not_take(spec: Any, why: str) -> None:
     async with cluster_with_scheduler() as it, running_controller(it.api, it.clock):
         old = (await it.start(2))[0]
@@ -140,7 +140,7 @@ PORT = [{"name": "main", "image": "web", "ports": [{"containerPort": 80, "hostPo
         pytest.param({"affinity": ALONE}, {}, "didn't match pod anti-affinity rules", id="company"),
     ],
 )
-@virtual
+@on_virtual_time
 async def test_a_seat_whose_node_would_not_take_its_successor(web: Any, other: Any, why: str) -> None:
     """The reservation asks for room alone, and somebody is there whom its pods must not meet."""
     async with cluster_with_scheduler(nodes=3) as it, running_controller(it.api, it.clock):
@@ -160,7 +160,7 @@ async def test_a_seat_whose_node_would_not_take_its_successor(web: Any, other: A
         assert (await it.told())[0] == "Succeed", await it.told()
 
 
-@virtual
+@on_virtual_time
 async def test_the_same_template_is_as_good() -> None:
     async with cluster_with_scheduler() as it, running_controller(it.api, it.clock):
         old = (await it.start(2))[0]
@@ -170,7 +170,7 @@ async def test_the_same_template_is_as_good() -> None:
         assert (await it.told())[0] == "Succeed", await it.told()
 
 
-@virtual
+@on_virtual_time
 async def test_the_seat_of_another_move_is_not_for_this_one() -> None:
     async with cluster_with_controller() as it:
         first, second = await it.start(2)
@@ -190,7 +190,7 @@ async def test_the_seat_of_another_move_is_not_for_this_one() -> None:
         assert await pod_stays(it, second)
 
 
-@virtual
+@on_virtual_time
 async def test_a_successor_that_comes_late_is_known_by_the_given_seat() -> None:
     """The old pod was long gone when its successor was bound."""
     async with cluster_with_controller() as it:
@@ -205,7 +205,7 @@ async def test_a_successor_that_comes_late_is_known_by_the_given_seat() -> None:
         assert (await it.told())[0] == "Succeed", await it.told()
 
 
-@virtual
+@on_virtual_time
 async def test_a_used_seat_that_was_cleared_away_is_not_missed() -> None:
     """Collected before the controller looked: the pod itself says whose seat it took."""
     async with cluster_with_stub_scheduler() as it:
@@ -221,7 +221,7 @@ async def test_a_used_seat_that_was_cleared_away_is_not_missed() -> None:
             assert (await it.told())[0] == "Succeed", await it.told()
 
 
-@virtual
+@on_virtual_time
 async def test_a_job_that_is_told_to_use_another_seat_leaves_none_behind() -> None:
     async with cluster_with_controller() as it:
         old = (await it.start())[0]

@@ -14,7 +14,7 @@ from tests.control.migrations.migration_cluster import (
     pod_stays,
     running_controller,
 )
-from tests.sim.stage import pass_time, template, virtual, workload
+from tests.sim.simulated_cluster import on_virtual_time, pass_time, template, workload
 
 NODES = ("n1", "n2", "n3", "n4")
 ONE_IN_FIVE_MINUTES: dict[str, Any] = {
@@ -50,7 +50,7 @@ async def move(it: MigrationCluster, first: Pod, *, held_up: bool) -> None:
 
 
 @pytest.mark.parametrize("held_up", [False, True])
-@virtual
+@on_virtual_time
 async def test_a_window_begins_with_it(held_up: bool) -> None:
     async with cluster_with_scheduler(nodes=4) as it, running_controller(it.api, it.clock, **ONE_IN_FIVE_MINUTES):
         first, second, *_ = await begin(it)
@@ -61,7 +61,7 @@ async def test_a_window_begins_with_it(held_up: bool) -> None:
 
 
 @pytest.mark.parametrize("held_up", [False, True])
-@virtual
+@on_virtual_time
 async def test_the_next_leader_keeps_the_rate(held_up: bool) -> None:
     async with cluster_with_scheduler(nodes=4) as it:
         async with running_controller(it.api, it.clock, **ONE_IN_A_HUNDRED_SECONDS):

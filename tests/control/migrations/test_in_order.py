@@ -12,13 +12,13 @@ from tests.control.migrations.migration_cluster import (
     running_controller,
 )
 from tests.control.migrations.test_scarce import mend, spoil
-from tests.sim.stage import pass_time, template, virtual, workload
+from tests.sim.simulated_cluster import on_virtual_time, pass_time, template, workload
 
 FIRST = "waits for its order: StatefulSet default/web makes nobody in its place while web-0 is not Ready"
 
 
 @pytest.mark.parametrize("mode", ["ReservationFirst", "EvictDirectly"])
-@virtual
+@on_virtual_time
 async def test_a_job_waits_for_admission_until_those_before_its_pod_are_ready(mode: str) -> None:
     async with cluster_with_controller() as it:
         pods = sorted(await it.start(3, kinds.STATEFUL_SET), key=lambda pod: pod.metadata.name)
@@ -31,7 +31,7 @@ async def test_a_job_waits_for_admission_until_those_before_its_pod_are_ready(mo
         assert (await it.told())[0] == "Succeed" and len(await it.pods()) == 3
 
 
-@virtual
+@on_virtual_time
 async def test_one_that_was_admitted_waits_too_and_says_so() -> None:
     async with cluster_with_controller() as it:
         pods = sorted(await it.start(3, kinds.STATEFUL_SET), key=lambda pod: pod.metadata.name)
@@ -47,7 +47,7 @@ async def test_one_that_was_admitted_waits_too_and_says_so() -> None:
         assert (await it.told())[0] == "Succeed"
 
 
-@virtual
+@on_virtual_time
 async def test_so_does_one_without_a_seat_whose_turn_it_is_not_yet() -> None:
     async with cluster_with_stub_scheduler() as it, running_controller(it.api, it.clock, evictQPS=0.05, evictBurst=1):
         pods = sorted(await it.start(3, kinds.STATEFUL_SET), key=lambda pod: pod.metadata.name)
@@ -63,7 +63,7 @@ async def test_so_does_one_without_a_seat_whose_turn_it_is_not_yet() -> None:
         assert await pod_stays(it, pods[2]) and await it.told() == ("Running", "Order", FIRST)
 
 
-@virtual
+@on_virtual_time
 async def test_a_set_that_makes_its_pods_all_at_once_keeps_nobody() -> None:
     async with cluster_with_controller() as it:
         spec = {"podManagementPolicy": "Parallel"}

@@ -24,7 +24,7 @@ from tests.control.migrations.auditor import Auditor
 from tests.control.migrations.deeds import DEEDS, SECTION, SHORT, Deed
 from tests.control.migrations.migration_cluster import MigrationCluster, cluster_with_scheduler, running_controller
 from tests.control.stage import check_room
-from tests.sim.stage import pass_time, ready
+from tests.sim.simulated_cluster import is_pod_ready, pass_time
 
 SAMPLE = os.environ.get("RESTOW_INTERFERENCE", "1")
 pytestmark = pytest.mark.timeout(0 if SAMPLE == "all" else 120)
@@ -107,7 +107,9 @@ async def at_rest(it: MigrationCluster) -> None:
         one for one in await it.reservations() if one.status.state.reason == "Expired" and migrating_pod(one) in here
     ]
     assert [one for one in ended if one.spec.ttl not in SHORT and job_uid_of_reservation(one)] == [], "never released"
-    assert all(map(ready, pods)), [(one.metadata.name, one.spec.node_name) for one in pods if not ready(one)]
+    assert all(map(is_pod_ready, pods)), [
+        (one.metadata.name, one.spec.node_name) for one in pods if not is_pod_ready(one)
+    ]
     await check_room(it)
 
 

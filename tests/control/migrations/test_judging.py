@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from restow.model import kinds
 from tests.control.migrations.migration_cluster import cluster_with_controller
-from tests.sim.stage import pass_time, virtual
+from tests.sim.simulated_cluster import on_virtual_time, pass_time
 
 
-@virtual
+@on_virtual_time
 async def test_jobs_are_judged_no_more_often_than_configured() -> None:
     async with cluster_with_controller(arbitrationArgs={"interval": "10s"}) as it:
         first, second = await it.start(2)
@@ -21,7 +21,7 @@ async def test_jobs_are_judged_no_more_often_than_configured() -> None:
         assert (await it.told("second"))[0] == "Running"
 
 
-@virtual
+@on_virtual_time
 async def test_numbers_that_change_all_the_time_are_told_from_time_to_time() -> None:
     async with cluster_with_controller() as it:
         old = (await it.start(2))[0]
@@ -36,7 +36,7 @@ async def test_numbers_that_change_all_the_time_are_told_from_time_to_time() -> 
         assert said[0] == said[1] != said[2]
 
 
-@virtual
+@on_virtual_time
 async def test_a_number_that_was_held_back_is_told_although_no_more_news_come() -> None:
     async with cluster_with_controller() as it:
         old = (await it.start(2))[0]

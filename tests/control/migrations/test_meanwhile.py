@@ -13,7 +13,7 @@ from tests.control.migrations.migration_cluster import (
     pod_stays,
     running_controller,
 )
-from tests.sim.stage import pass_time, virtual
+from tests.sim.simulated_cluster import on_virtual_time, pass_time
 
 
 class Meanwhile:
@@ -33,7 +33,7 @@ class Meanwhile:
         return await self._api.call(request)
 
 
-@virtual
+@on_virtual_time
 async def test_a_seat_that_is_taken_while_it_is_let_go_stays_taken() -> None:
     async with cluster_with_stub_scheduler() as it:
         old = (await it.start(2))[0]
@@ -56,7 +56,7 @@ async def test_a_seat_that_is_taken_while_it_is_let_go_stays_taken() -> None:
             assert [one.status.state.phase for one in await it.reservations()] == ["Succeeded"]
 
 
-@virtual
+@on_virtual_time
 async def test_a_seat_that_somebody_else_extends_ends_when_they_say() -> None:
     async with cluster_with_stub_scheduler() as it:
         old = (await it.start(2))[0]
@@ -72,7 +72,7 @@ async def test_a_seat_that_somebody_else_extends_ends_when_they_say() -> None:
             assert [one.spec.ttl for one in await it.reservations()] == ["5h"]
 
 
-@virtual
+@on_virtual_time
 async def test_a_deleted_job_leaves_its_seat_to_whoever_follows_a_pod_that_takes_long_to_leave() -> None:
     async with cluster_with_controller(world_settings={"stop": 200.0}) as it:
         old = (await it.start(terminationGracePeriodSeconds=300))[0]

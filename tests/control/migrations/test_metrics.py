@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
-from restow.control.migrations import MigrationController, MigrationMetrics, MigrationSettings
+from restow.control.migrations import MigrationConfiguration, MigrationController, MigrationMetrics, MigrationSettings
 from restow.model import kinds
 from restow.ports import Api, ApiError, OutcomeUnknown, Request
 from tests.control.migrations.migration_cluster import (
@@ -22,7 +22,7 @@ from tests.control.migrations.migration_cluster import (
 from tests.control.migrations.test_answers import BUDGET, really_evicts
 from tests.control.migrations.test_moving import Hasty
 from tests.control.stage import Answering
-from tests.sim.stage import pass_time, running, virtual
+from tests.sim.simulated_cluster import on_virtual_time, pass_time, running_component
 
 LOST = OutcomeUnknown.because(504, "Timeout", "no idea")
 
@@ -47,15 +47,15 @@ async def counted(it: MigrationCluster, api: Api | None = None, **section: Any) 
         api or it.api,
         it.clock,
         random.Random(1),
-        arguments=migration_arguments(**section),
-        settings=MigrationSettings(sweep=30.0),
+        MigrationConfiguration(migration_arguments(**section)),
+        settings=MigrationSettings(garbage_collection_period=30.0),
         metrics=MigrationMetrics(counts.registry),
     )
-    async with running(made):
+    async with running_component(made):
         yield counts
 
 
-@virtual
+@on_virtual_time
 async def test_jobs_and_how_they_ended() -> None:
     async with cluster_with_stub_scheduler() as it, counted(it) as counts:
         old = (await it.start())[0]
@@ -66,7 +66,7 @@ async def test_jobs_and_how_they_ended() -> None:
         assert counts("jobs", phase="Succeed") == 1
 
 
-@virtual
+@on_virtual_time
 async def test_how_long_they_took() -> None:
     async with cluster_with_stub_scheduler() as it, counted(it) as counts:
         await it.seek(ttl="1m")
@@ -75,7 +75,7 @@ async def test_how_long_they_took() -> None:
         assert counts("job_duration_seconds_sum", phase="Failed") == pytest.approx(60, abs=2)
 
 
-@virtual
+@on_virtual_time
 async def test_whether_evictions_are_stopped() -> None:
     async with cluster_with_stub_scheduler() as it, counted(it) as counts:
         assert counts("stopped") == 0
@@ -84,7 +84,7 @@ async def test_whether_evictions_are_stopped() -> None:
         assert counts("stopped") == 1
 
 
-@virtual
+@on_virtual_time
 async def test_reservations_whose_job_was_deleted() -> None:
     async with cluster_with_stub_scheduler() as it, counted(it) as counts:
         await it.seek()
@@ -94,7 +94,7 @@ async def test_reservations_whose_job_was_deleted() -> None:
 
 
 @pytest.mark.parametrize(("answer", "result"), [(BUDGET, "refused"), (LOST, "unknown")])
-@virtual
+@on_virtual_time
 async def test_evictions_by_the_answer(answer: ApiError, result: str) -> None:
     async with cluster_with_stub_scheduler() as it:
         api = Answering(it.api, really_evicts, answer)
@@ -107,7 +107,7 @@ async def test_evictions_by_the_answer(answer: ApiError, result: str) -> None:
             assert counts.evictions() == {result: api.asked, "evicted": 1}
 
 
-@virtual
+@on_virtual_time
 async def test_evictions_in_a_dry_run() -> None:
     async with cluster_with_stub_scheduler() as it, counted(it, dryRun=True) as counts:
         await it.move((await it.start())[0])
@@ -115,7 +115,7 @@ async def test_evictions_in_a_dry_run() -> None:
         assert counts.evictions() == {"dry-run": 1}
 
 
-@virtual
+@on_virtual_time
 async def test_not_the_eviction_of_a_pod_that_was_gone_already() -> None:
     async with cluster_with_stub_scheduler() as it:
         old = (await it.start())[0]

@@ -24,7 +24,7 @@ from tests.control.migrations.migration_cluster import (
     running_controller,
 )
 from tests.control.stage import events
-from tests.sim.stage import pass_time, ready, template, virtual, workload
+from tests.sim.simulated_cluster import is_pod_ready, on_virtual_time, pass_time, template, workload
 
 MINE = {"app": "web"}
 
@@ -38,7 +38,7 @@ def spare() -> Document:
     }
 
 
-@virtual
+@on_virtual_time
 async def test_a_pod_of_a_deployment_gets_its_seat_first_and_then_leaves() -> None:
     async with cluster_with_stub_scheduler() as it:
         seen = FaultyApi(it.api, random.Random(1))
@@ -49,7 +49,7 @@ async def test_a_pod_of_a_deployment_gets_its_seat_first_and_then_leaves() -> No
         job = await it.job()
         names = [one.metadata.name for one in await it.pods()]
         assert old.metadata.name not in names and other.metadata.name in names
-        assert all(map(ready, await it.pods()))
+        assert all(map(is_pod_ready, await it.pods()))
         [new] = [one for one in await it.pods() if one.metadata.name != other.metadata.name]
         assert (job.status.phase, job.status.node_name) == ("Succeed", new.spec.node_name)
         assert job.status.pod_ref and job.status.pod_ref.uid == new.metadata.uid
@@ -72,7 +72,7 @@ async def test_a_pod_of_a_deployment_gets_its_seat_first_and_then_leaves() -> No
         assert set(kept.values()) == {"True"}
 
 
-@virtual
+@on_virtual_time
 async def test_what_comes_at_once_is_not_told_on_the_way_and_seen_when_it_comes() -> None:
     async with cluster_with_scheduler(ready=2.0) as it, running_controller(it.api, it.clock):
         old = (await it.start(2))[0]
@@ -83,7 +83,7 @@ async def test_what_comes_at_once_is_not_told_on_the_way_and_seen_when_it_comes(
         assert (await it.told())[0] == "Succeed"
 
 
-@virtual
+@on_virtual_time
 async def test_what_takes_longer_is_told() -> None:
     async with cluster_with_scheduler(ready=60.0) as it, running_controller(it.api, it.clock):
         [old] = await it.start(1)
@@ -92,7 +92,7 @@ async def test_what_takes_longer_is_told() -> None:
         assert (await it.told())[:2] == ("Running", "WaitForBoundPodReady")
 
 
-@virtual
+@on_virtual_time
 async def test_a_pod_of_a_stateful_set_comes_back_under_its_name() -> None:
     async with cluster_with_controller() as it:
         old = (await it.start(2, kinds.STATEFUL_SET))[0]
@@ -103,7 +103,7 @@ async def test_a_pod_of_a_stateful_set_comes_back_under_its_name() -> None:
         assert new.metadata.uid != old.metadata.uid and new.spec.node_name != old.spec.node_name
 
 
-@virtual
+@on_virtual_time
 async def test_a_job_written_by_hand_needs_no_uid() -> None:
     async with cluster_with_controller() as it:
         old = (await it.start())[0]
@@ -117,7 +117,7 @@ async def test_a_job_written_by_hand_needs_no_uid() -> None:
         assert job.spec.reservation_options.reservation_ref.uid == made.metadata.uid
 
 
-@virtual
+@on_virtual_time
 async def test_it_goes_where_it_is_planned_to_go() -> None:
     async with cluster_with_controller(nodes=4) as it:
         old = (await it.start())[0]
@@ -127,7 +127,7 @@ async def test_it_goes_where_it_is_planned_to_go() -> None:
         assert (await it.told())[0] == "Succeed"
 
 
-@virtual
+@on_virtual_time
 async def test_without_a_seat_if_that_is_asked_for() -> None:
     async with cluster_with_controller() as it:
         old = (await it.start())[0]
@@ -138,7 +138,7 @@ async def test_without_a_seat_if_that_is_asked_for() -> None:
 
 
 @pytest.mark.parametrize("policy", ["Eviction", "Delete"])
-@virtual
+@on_virtual_time
 async def test_it_is_evicted_or_deleted_with_its_grace_period(policy: str) -> None:
     async with cluster_with_stub_scheduler(stop=60.0) as it:
         seen = FaultyApi(it.api, random.Random(1))
@@ -184,7 +184,7 @@ class Tries:
 
 
 @pytest.mark.parametrize("policy", ["Eviction", "Delete"])
-@virtual
+@on_virtual_time
 async def test_what_is_sent_is_what_the_job_says_else_what_is_configured(policy: str) -> None:
     sent = list[Document]()
 
@@ -208,7 +208,7 @@ async def test_what_is_sent_is_what_the_job_says_else_what_is_configured(policy:
 
 
 @pytest.mark.parametrize("policy", ["Eviction", "Delete"])
-@virtual
+@on_virtual_time
 async def test_what_is_tried_is_what_is_sent_then(policy: str) -> None:
     async with cluster_with_stub_scheduler() as it:
         seen = Tries(it.api)
@@ -221,7 +221,7 @@ async def test_what_is_tried_is_what_is_sent_then(policy: str) -> None:
 
 
 @pytest.mark.parametrize("policy", ["Eviction", "Delete"])
-@virtual
+@on_virtual_time
 async def test_a_namesake_that_comes_while_the_eviction_is_on_its_way_is_not_evicted(policy: str) -> None:
     async with cluster_with_stub_scheduler() as it:
         old = (await it.start(2, kinds.STATEFUL_SET))[0]
@@ -241,7 +241,7 @@ async def test_a_namesake_that_comes_while_the_eviction_is_on_its_way_is_not_evi
             assert (await it.told())[0] == "Succeed"
 
 
-@virtual
+@on_virtual_time
 async def test_a_reservation_that_is_given_is_used_as_it_is() -> None:
     async with cluster_with_controller() as it:
         old = (await it.start())[0]
@@ -255,7 +255,7 @@ async def test_a_reservation_that_is_given_is_used_as_it_is() -> None:
         assert (after.spec, after.metadata.uid) == (before.spec, before.metadata.uid)
 
 
-@virtual
+@on_virtual_time
 async def test_a_given_reservation_outlives_a_job_that_fails() -> None:
     async with cluster_with_controller() as it:
         old = (await it.start())[0]
@@ -268,7 +268,7 @@ async def test_a_given_reservation_outlives_a_job_that_fails() -> None:
         assert len(await it.reservations()) == 1
 
 
-@virtual
+@on_virtual_time
 async def test_a_template_is_merged_with_the_pod() -> None:
     async with cluster_with_controller() as it:
         old = (await it.start())[0]
@@ -281,7 +281,7 @@ async def test_a_template_is_merged_with_the_pod() -> None:
         assert made.spec.ttl != "1m", "too short for the farewell: it was extended"
 
 
-@virtual
+@on_virtual_time
 async def test_what_is_told_is_told_once_and_everywhere_the_same() -> None:
     async with cluster_with_controller() as it:
         old = (await it.start())[0]
@@ -299,7 +299,7 @@ async def test_what_is_told_is_told_once_and_everywhere_the_same() -> None:
         assert len(await events(it, "Complete")) == 1
 
 
-@virtual
+@on_virtual_time
 async def test_that_a_job_failed_is_a_warning_and_that_it_was_aborted_is_not() -> None:
     async with cluster_with_controller() as it:
         first, second = await it.start(2)
@@ -317,7 +317,7 @@ async def test_that_a_job_failed_is_a_warning_and_that_it_was_aborted_is_not() -
     ("mode", "seat"),
     [("ReservationFirst", "to its seat on node {node}"), ("EvictDirectly", "without a seat of its own")],
 )
-@virtual
+@on_virtual_time
 async def test_the_pod_is_told_why_it_leaves(mode: str, seat: str) -> None:
     async with cluster_with_controller() as it:
         old = (await it.start())[0]
@@ -331,7 +331,7 @@ async def test_the_pod_is_told_why_it_leaves(mode: str, seat: str) -> None:
         assert event.metadata.namespace == "default"
 
 
-@virtual
+@on_virtual_time
 async def test_a_list_of_jobs_tells_who_goes_where_and_why_in_words() -> None:
     [version] = custom_resource_definition(kinds.POD_MIGRATION_JOB)["spec"]["versions"]
     printer = custom_printer(version["additionalPrinterColumns"])
@@ -379,7 +379,7 @@ class Counting:
         return await self._api.call(request)
 
 
-@virtual
+@on_virtual_time
 async def test_a_move_costs_few_calls() -> None:
     """Of a move the API server sees all that there is to see once before the seat is made, and once before the pod is
     evicted; everything else comes from watches."""
@@ -394,7 +394,7 @@ async def test_a_move_costs_few_calls() -> None:
         assert seen.calls["read"] <= 9 and seen.calls["write"] <= 10, seen.calls
 
 
-@virtual
+@on_virtual_time
 async def test_many_at_once() -> None:
     async with cluster_with_controller(nodes=6, maxConcurrentReconciles=4) as it:
         for number in range(3):
@@ -407,10 +407,10 @@ async def test_many_at_once() -> None:
         await pass_time(30)
         assert {(await it.told(pod.metadata.name))[0] for pod in pods} == {"Succeed"}
         assert not {pod.metadata.uid for pod in pods} & {pod.metadata.uid for pod in await it.pods()}
-        assert len(await it.pods()) == 12 and all(map(ready, await it.pods()))
+        assert len(await it.pods()) == 12 and all(map(is_pod_ready, await it.pods()))
 
 
-@virtual
+@on_virtual_time
 async def test_a_seat_is_of_the_queue_of_its_pod() -> None:
     async with cluster_with_stub_scheduler() as it, running_controller(it.api, it.clock):
         old = (await it.start(annotations={"scheduling.volcano.sh/queue-name": "gold"}))[0]

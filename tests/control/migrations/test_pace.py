@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from restow.control.migrations import MigrationConfiguration
 from restow.ports import (
     Api,
     OutcomeUnknown,
@@ -26,7 +27,7 @@ from tests.control.migrations.migration_cluster import (
 )
 from tests.control.migrations.test_answers import evicts
 from tests.control.stage import Answering
-from tests.sim.stage import pass_time, virtual
+from tests.sim.simulated_cluster import on_virtual_time, pass_time
 
 SLOWLY: dict[str, Any] = {"evictQPS": 0.05, "evictBurst": 1}
 
@@ -35,7 +36,7 @@ def evictions(api: FaultyApi) -> int:
     return sum(name.startswith("evict Pod") for name in api.writes.names)
 
 
-@virtual
+@on_virtual_time
 async def test_evictions_have_their_pace() -> None:
     async with cluster_with_stub_scheduler(nodes=4) as it:
         seen = FaultyApi(it.api, random.Random(1))
@@ -51,7 +52,7 @@ async def test_evictions_have_their_pace() -> None:
 
 
 @pytest.mark.parametrize("burst", [1, 3])
-@virtual
+@on_virtual_time
 async def test_so_many_go_at_once(burst: int) -> None:
     async with cluster_with_stub_scheduler(nodes=4) as it:
         seen = FaultyApi(it.api, random.Random(1))
@@ -62,7 +63,7 @@ async def test_so_many_go_at_once(burst: int) -> None:
             assert evictions(seen) == burst
 
 
-@virtual
+@on_virtual_time
 async def test_those_who_were_stopped_do_not_all_go_at_once_when_they_may() -> None:
     """Each had its turn, and could not use it."""
     async with cluster_with_stub_scheduler(nodes=4) as it:
@@ -81,7 +82,7 @@ async def test_those_who_were_stopped_do_not_all_go_at_once_when_they_may() -> N
         assert (limits.evictions, limits.faults) == (4, [])
 
 
-@virtual
+@on_virtual_time
 async def test_an_eviction_that_was_long_in_vain_counts_from_when_it_was_accepted() -> None:
     """The API server is broken for three minutes in which one pod should be evicted. It leaves; another of its workload
     has to wait for as long as is configured."""
@@ -108,7 +109,7 @@ async def test_an_eviction_that_was_long_in_vain_counts_from_when_it_was_accepte
         assert (limits.evictions, limits.faults) == (2, [])
 
 
-@virtual
+@on_virtual_time
 async def test_evictions_have_their_pace_whoever_leads_and_say_so() -> None:
     async with cluster_with_stub_scheduler(nodes=4) as it:
         seen = FaultyApi(it.api, random.Random(1))
@@ -126,13 +127,13 @@ async def test_evictions_have_their_pace_whoever_leads_and_say_so() -> None:
             assert (evictions(seen), (await it.told("b"))[0]) == (2, "Succeed")
 
 
-@virtual
+@on_virtual_time
 async def test_another_pace_holds_at_once() -> None:
     async with cluster_with_stub_scheduler(nodes=4) as it, running_controller(it.api, it.clock, **SLOWLY) as made:
         first, second = await it.start(2)
         await it.move(first, "a")
         await pass_time(8)
-        made.configure(migration_arguments(evictQPS=100))
+        made.configure(MigrationConfiguration(migration_arguments(evictQPS=100)))
         await it.move(second, "b")
         await pass_time(8)
         assert (await it.told("b"))[0] == "Succeed"
@@ -155,7 +156,7 @@ class Unhurried:
 
 
 @pytest.mark.parametrize(("workers", "seconds"), [(8, 0.05), (1, 0.005)])
-@virtual
+@on_virtual_time
 async def test_no_turn_is_lost_to_the_time_that_it_takes_to_get_ready(workers: int, seconds: float) -> None:
     section: dict[str, Any] = {"maxMigratingPerWorkload": "100%", "maxUnavailablePerWorkload": "100%"}
     section |= {"evictQPS": 10, "evictBurst": 1, "maxConcurrentReconciles": workers}
@@ -171,7 +172,7 @@ async def test_no_turn_is_lost_to_the_time_that_it_takes_to_get_ready(workers: i
     assert min(gaps) >= 0.1 - 1e-6 and sum(gaps) < 1.5
 
 
-@virtual
+@on_virtual_time
 async def test_another_rate_is_for_those_who_wait_already() -> None:
     async with (
         cluster_with_stub_scheduler(nodes=4) as it,
@@ -182,6 +183,6 @@ async def test_another_rate_is_for_those_who_wait_already() -> None:
             await it.move(pod, pod.metadata.name)
         await pass_time(20)
         assert [(await it.told(pod.metadata.name))[1] for pod in pods] == [None, "EvictQPS", "EvictQPS", "EvictQPS"]
-        made.configure(migration_arguments(evictQPS=1, evictBurst=1))
+        made.configure(MigrationConfiguration(migration_arguments(evictQPS=1, evictBurst=1)))
         await pass_time(30)
         assert {(await it.told(pod.metadata.name))[0] for pod in pods} == {"Succeed"}

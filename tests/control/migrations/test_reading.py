@@ -10,7 +10,7 @@ from restow.model import kinds
 from restow.ports import ApiError, Request, Response
 from restow.sim.faults import FaultyApi
 from tests.control.migrations.migration_cluster import cluster_with_stub_scheduler, running_controller
-from tests.sim.stage import pass_time, virtual
+from tests.sim.simulated_cluster import on_virtual_time, pass_time
 
 
 class Uneven(FaultyApi):
@@ -30,7 +30,7 @@ class Uneven(FaultyApi):
         return await super().call(request)
 
 
-@virtual
+@on_virtual_time
 async def test_a_read_that_fails_ends_the_reads_beside_it() -> None:
     async with cluster_with_stub_scheduler() as it:
         api = Uneven(it.api, random.Random(1))
@@ -54,7 +54,7 @@ class Abrupt(FaultyApi):
         return await super().call(request)
 
 
-@virtual
+@on_virtual_time
 async def test_whoever_is_stopped_while_it_reads_is_stopped_whatever_fails() -> None:
     async with cluster_with_stub_scheduler() as it:
         await it.start(2)

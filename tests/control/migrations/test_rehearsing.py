@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from restow.control.migrations import MigrationController
+from restow.control.migrations import MigrationConfiguration, MigrationController
 from restow.model import kinds
 from tests.control.attacks.test_before_the_eviction import Broken
 from tests.control.migrations.migration_cluster import (
@@ -15,7 +15,7 @@ from tests.control.migrations.migration_cluster import (
     pod_stays,
     running_controller,
 )
-from tests.sim.stage import pass_time, pod, profile, running, virtual
+from tests.sim.simulated_cluster import default_profile, on_virtual_time, pass_time, pod, running_component
 
 NOTHING = "dry run, nothing was changed: reservation default/restow-{uid} would be created, "
 SEATED = NOTHING + "on node {node} as of now; then pod default/{pod} would be evicted"
@@ -35,7 +35,7 @@ ELSEWHERE = "0/3 nodes are available: 1 Insufficient cpu, 2 node(s) other than t
     ],
     ids=["anywhere", "where it is to go", "one is full", "nowhere", "not where it is to go"],
 )
-@virtual
+@on_virtual_time
 async def test_where_the_seat_would_be(
     target: str | None, filled: tuple[str, ...], cordoned: tuple[str, ...], expected: str
 ) -> None:
@@ -56,12 +56,12 @@ async def test_where_the_seat_would_be(
         assert await pod_stays(it, old) and await it.reservations() == []
 
 
-@virtual
+@on_virtual_time
 async def test_a_plugin_that_breaks_is_told() -> None:
     async with cluster_with_scheduler() as it:
         section = migration_arguments(dryRun=True)
-        async with running(
-            MigrationController(it.api, it.clock, Random(1), arguments=section, scheduler=profile(Broken()))
+        async with running_component(
+            MigrationController(it.api, it.clock, Random(1), MigrationConfiguration(section, default_profile(Broken())))
         ):
             [old] = await it.start(1)
             await it.move(old)

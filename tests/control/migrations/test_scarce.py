@@ -20,8 +20,8 @@ from tests.control.migrations.migration_cluster import (
     pod_stays,
     running_controller,
 )
-from tests.sim.stage import job as batch
-from tests.sim.stage import pass_time, virtual
+from tests.sim.simulated_cluster import job as batch
+from tests.sim.simulated_cluster import on_virtual_time, pass_time
 
 
 async def spoil(it: MigrationCluster, *pods: Pod) -> None:
@@ -58,7 +58,7 @@ async def waiting(pods: int, movers: int, **section: Any) -> AsyncIterator[tuple
 SCARCE = "waits for maxUnavailablePerWorkload: {} of {} pods of Deployment default/web are unavailable, {} may be"
 
 
-@virtual
+@on_virtual_time
 async def test_the_last_one_that_serves_stays_until_the_others_do_again() -> None:
     async with waiting(3, 1, maxUnavailablePerWorkload=1) as (it, pods, limits):
         await spoil(it, *pods[1:])
@@ -73,7 +73,7 @@ async def test_the_last_one_that_serves_stays_until_the_others_do_again() -> Non
         assert (await it.told("a"))[0] == "Succeed" and limits.faults == []
 
 
-@virtual
+@on_virtual_time
 async def test_so_does_one_that_has_its_seat_and_waits_for_its_turn() -> None:
     async with waiting(4, 2, maxUnavailablePerWorkload=2, evictQPS=0.05, evictBurst=1) as (it, pods, limits):
         it.seats.refusing = None
@@ -85,7 +85,7 @@ async def test_so_does_one_that_has_its_seat_and_waits_for_its_turn() -> None:
         assert await it.told("b") == ("Running", "MaxUnavailablePerWorkload", SCARCE.format(2, 4, 2))
 
 
-@virtual
+@on_virtual_time
 async def test_by_the_default_ladder_and_without_a_seat() -> None:
     section = {"maxUnavailablePerWorkload": None, "evictQPS": 0.05, "evictBurst": 1}
     async with waiting(4, 0, **section) as (it, pods, limits):
@@ -99,7 +99,7 @@ async def test_by_the_default_ladder_and_without_a_seat() -> None:
 
 
 @pytest.mark.parametrize("workers", [1, 4])
-@virtual
+@on_virtual_time
 async def test_of_two_that_may_go_at_the_same_moment_one_goes_if_another_was_lost(workers: int) -> None:
     section = {"maxUnavailablePerWorkload": 2, "maxConcurrentReconciles": workers}
     async with waiting(4, 2, **section) as (it, pods, limits):
@@ -114,7 +114,7 @@ async def test_of_two_that_may_go_at_the_same_moment_one_goes_if_another_was_los
         assert [(await it.told(name))[0] for name in "ab"] == ["Succeed", "Succeed"]
 
 
-@virtual
+@on_virtual_time
 async def test_a_pod_that_is_over_leaves_whatever_its_workload_wants() -> None:
     async with (
         cluster_with_stub_scheduler() as it,

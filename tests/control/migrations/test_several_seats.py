@@ -19,7 +19,7 @@ from tests.control.migrations.migration_cluster import (
 )
 from tests.control.migrations.test_given_seats import GIVEN, PORT, WEB, give
 from tests.control.stage import group
-from tests.sim.stage import pass_time, pod, template, virtual, workload
+from tests.sim.simulated_cluster import on_virtual_time, pass_time, pod, template, workload
 
 SLOW: dict[str, Any] = {"annotations": {"sim.restow.sh/stop-seconds": "100"}, "terminationGracePeriodSeconds": 120}
 
@@ -44,7 +44,7 @@ async def seats_of(it: MigrationCluster) -> list[str]:
     return [one.node_name for one in given.status.placements or ()]
 
 
-@virtual
+@on_virtual_time
 async def test_of_two_nobody_is_evicted_for_the_seat_on_an_unfit_node() -> None:
     async with cluster_with_scheduler(nodes=4) as it, running_controller(it.api, it.clock, maxConcurrentReconciles=4):
         await cordon(it, "n3", "n4")
@@ -63,7 +63,7 @@ async def test_of_two_nobody_is_evicted_for_the_seat_on_an_unfit_node() -> None:
         assert [await pod_stays(it, first), await pod_stays(it, second)].count(False) == 1
 
 
-@virtual
+@on_virtual_time
 async def test_several_pods_move_together_or_not_at_all() -> None:
     """One reservation has the seats of all: it is Available once there is room for each, or fails as a whole."""
     limits: dict[str, Any] = {"maxMigratingPerWorkload": "100%", "maxUnavailablePerWorkload": "100%"}
@@ -89,7 +89,7 @@ async def test_several_pods_move_together_or_not_at_all() -> None:
 
 
 @pytest.mark.parametrize("cleared_away", [False, True])
-@virtual
+@on_virtual_time
 async def test_every_pod_that_moves_has_a_successor_of_its_own(cleared_away: bool) -> None:
     """They come at once, and every job hears of all of them; also if the reservation is gone by then."""
     async with cluster_with_scheduler(nodes=6) as it, AsyncExitStack() as at_work:
@@ -117,7 +117,7 @@ async def test_every_pod_that_moves_has_a_successor_of_its_own(cleared_away: boo
         assert len({one.status.pod_ref.uid for one in jobs if one.status.pod_ref is not None}) == 6
 
 
-@virtual
+@on_virtual_time
 async def test_several_pods_stay_where_they_are_if_their_seats_fail() -> None:
     async with cluster_with_scheduler(nodes=2) as it, running_controller(it.api, it.clock, maxConcurrentReconciles=4):
         pods = await it.start(2)
@@ -129,7 +129,7 @@ async def test_several_pods_stay_where_they_are_if_their_seats_fail() -> None:
         assert [await pod_stays(it, one) for one in pods] == [True] * 2
 
 
-@virtual
+@on_virtual_time
 async def test_a_fit_seat_behind_an_unfit_one_is_found() -> None:
     async with cluster_with_scheduler(nodes=3) as it, running_controller(it.api, it.clock):
         [old] = await it.start(1)
@@ -147,7 +147,7 @@ async def spoil(it: MigrationCluster, name: str) -> None:
     await it.create(kinds.POD, pod("loud", "100m", app="loud", nodeName=name, containers=PORT))
 
 
-@virtual
+@on_virtual_time
 async def test_a_seat_behind_one_that_others_have_spoiled_is_found() -> None:
     async with cluster_with_scheduler(nodes=3) as it, running_controller(it.api, it.clock):
         [old] = await it.start(1, containers=PORT)
@@ -161,7 +161,7 @@ async def test_a_seat_behind_one_that_others_have_spoiled_is_found() -> None:
         assert second in {one.spec.node_name for one in await it.pods()}
 
 
-@virtual
+@on_virtual_time
 async def test_a_seat_behind_one_that_is_being_left_is_found() -> None:
     async with cluster_with_scheduler(nodes=3) as it, running_controller(it.api, it.clock):
         [old] = await it.start(1)
@@ -175,7 +175,7 @@ async def test_a_seat_behind_one_that_is_being_left_is_found() -> None:
         assert (await it.told())[0] == "Succeed", await it.told()
 
 
-@virtual
+@on_virtual_time
 async def test_nobody_is_evicted_for_a_seat_that_others_have_spoiled_while_another_takes_the_good_one() -> None:
     limits: dict[str, Any] = {"maxMigratingPerWorkload": "100%", "maxUnavailablePerWorkload": "100%"}
     async with (
@@ -208,7 +208,7 @@ APART = {
 
 
 @pytest.mark.parametrize("spec", [{"containers": PORT}, {"affinity": APART}], ids=["ports", "company"])
-@virtual
+@on_virtual_time
 async def test_nobody_is_evicted_for_a_seat_beside_one_for_a_pod_that_it_must_not_meet(spec: Any) -> None:
     """The reservation asks for room alone, and has it on one node."""
     async with cluster_with_scheduler(nodes=3) as it, running_controller(it.api, it.clock, maxConcurrentReconciles=4):
@@ -228,7 +228,7 @@ async def test_nobody_is_evicted_for_a_seat_beside_one_for_a_pod_that_it_must_no
         assert await pod_stays(it, pods[1]) and all(one.spec.node_name for one in await it.pods())
 
 
-@virtual
+@on_virtual_time
 async def test_nobody_is_evicted_for_room_that_others_have_not_left() -> None:
     """The reservation is Available by a seat that was taken, and the one that is left is being left."""
     async with cluster_with_scheduler(nodes=3) as it, running_controller(it.api, it.clock):
@@ -251,7 +251,7 @@ async def test_nobody_is_evicted_for_room_that_others_have_not_left() -> None:
 
 
 @pytest.mark.parametrize("how", ["goes on", "is aborted", "times out"])
-@virtual
+@on_virtual_time
 async def test_a_seat_is_promised_once_whatever_becomes_of_the_first_job(how: str) -> None:
     async with cluster_with_scheduler(nodes=3) as it, running_controller(it.api, it.clock):
         made = workload("web", 2, pods=template("500m", app="web", **SLOW), podManagementPolicy="Parallel")
@@ -273,7 +273,7 @@ async def test_a_seat_is_promised_once_whatever_becomes_of_the_first_job(how: st
 
 
 @pytest.mark.parametrize("first", ["given", "other"])
-@virtual
+@on_virtual_time
 async def test_nobody_is_evicted_for_a_seat_that_another_reservation_comes_before(first: str) -> None:
     async with cluster_with_scheduler(nodes=4) as it, running_controller(it.api, it.clock):
         [old] = await it.start(1)
@@ -290,7 +290,7 @@ async def test_nobody_is_evicted_for_a_seat_that_another_reservation_comes_befor
         assert await pod_stays(it, old) is (first == "other")
 
 
-@virtual
+@on_virtual_time
 async def test_only_a_pod_of_the_same_workload_is_the_successor() -> None:
     async with cluster_with_scheduler(nodes=3) as it, running_controller(it.api, it.clock):
         await it.create(kinds.STATEFUL_SET, workload("web", 1, pods=template("500m", app="web", **SLOW)))
@@ -308,7 +308,7 @@ async def test_only_a_pod_of_the_same_workload_is_the_successor() -> None:
         assert (await it.told())[0] == "Succeed" and taker is not None and taker.name == "web-0"
 
 
-@virtual
+@on_virtual_time
 async def test_who_came_before_the_eviction_is_no_successor() -> None:
     """It is held up while its workload grows, and the new pod takes one of two seats."""
     async with cluster_with_scheduler(nodes=3) as it, running_controller(it.api, it.clock):
@@ -326,7 +326,7 @@ async def test_who_came_before_the_eviction_is_no_successor() -> None:
         assert taker is not None and taker.uid not in there
 
 
-@virtual
+@on_virtual_time
 async def test_a_seat_may_be_for_the_labels_of_a_gang() -> None:
     async with cluster_with_scheduler(nodes=4) as it, running_controller(it.api, it.clock):
         made = group("g", 2)
@@ -343,7 +343,7 @@ async def test_a_seat_may_be_for_the_labels_of_a_gang() -> None:
         assert (await it.told())[0] == "Succeed", await it.told()
 
 
-@virtual
+@on_virtual_time
 async def test_a_pod_that_was_never_evicted_may_be_moved_again() -> None:
     """Its first job ended, with an eviction that may have been on its way for a while."""
     async with cluster_with_scheduler(nodes=3) as it, running_controller(it.api, it.clock):
@@ -361,7 +361,7 @@ async def test_a_pod_that_was_never_evicted_may_be_moved_again() -> None:
         assert (await it.told("b"))[0] == "Succeed", await it.told("b")
 
 
-@virtual
+@on_virtual_time
 async def test_a_successor_is_known_though_somebody_else_took_the_pod_away() -> None:
     """And though we hear of that only when the successor is there."""
     async with cluster_with_scheduler(nodes=3) as it:

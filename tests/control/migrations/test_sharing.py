@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from restow.model import kinds
 from tests.control.migrations.migration_cluster import cluster_with_scheduler, pod_stays, running_controller
-from tests.sim.stage import new_claim, pass_time, storage_class, virtual
+from tests.sim.simulated_cluster import new_claim, on_virtual_time, pass_time, storage_class
 
 SHARED = [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]
 
 
-@virtual
+@on_virtual_time
 async def test_nobody_leaves_a_volume_that_another_pod_uses_there() -> None:
     async with cluster_with_scheduler() as it, running_controller(it.api, it.clock):
         await it.create(kinds.STORAGE_CLASS, storage_class("fast", "Immediate"))

@@ -21,7 +21,7 @@ from tests.control.migrations.migration_cluster import (
 )
 from tests.control.migrations.test_given_seats import GIVEN, give
 from tests.control.reservations.test_undecided import Slow
-from tests.sim.stage import node, pass_time, pod, ready, template, virtual, workload
+from tests.sim.simulated_cluster import is_pod_ready, node, on_virtual_time, pass_time, pod, template, workload
 
 ON_DELETE = {"type": "OnDelete"}
 HELD_BACK = {"type": "RollingUpdate", "rollingUpdate": {"partition": 1}}
@@ -55,7 +55,7 @@ async def one_of_a_set(it: MigrationCluster, before: Document, after: Document, 
         pytest.param({"affinity": near("slow")}, {"affinity": near("fast")}, id="affinity"),
     ],
 )
-@virtual
+@on_virtual_time
 async def test_below_a_partition_pods_are_made_from_what_they_were(before: Document, after: Document) -> None:
     async with cluster_with_scheduler(nodes=3) as it, running_controller(it.api, it.clock):
         for name, disk in (("n1", "slow"), ("n2", "slow"), ("n3", "fast")):
@@ -65,7 +65,7 @@ async def test_below_a_partition_pods_are_made_from_what_they_were(before: Docum
         await it.move(old)
         await pass_time(60)
         [new] = await it.pods()
-        assert (await it.told())[0] == "Succeed" and ready(new)
+        assert (await it.told())[0] == "Succeed" and is_pod_ready(new)
         assert new.spec.node_name in {"n1", "n2"} - {old.spec.node_name}
 
 
@@ -80,7 +80,7 @@ async def test_below_a_partition_pods_are_made_from_what_they_were(before: Docum
         ),
     ],
 )
-@virtual
+@on_virtual_time
 async def test_a_pod_whose_successor_would_not_be_scheduled_stays(after: Document, why: str) -> None:
     async with cluster_with_scheduler(nodes=3) as it, running_controller(it.api, it.clock):
         old = await one_of_a_set(it, {}, after, ON_DELETE)
@@ -91,7 +91,7 @@ async def test_a_pod_whose_successor_would_not_be_scheduled_stays(after: Documen
         assert await pod_stays(it, old)
 
 
-@virtual
+@on_virtual_time
 async def test_a_pod_that_was_given_to_us_when_it_was_made_moves() -> None:
     """Its template says another scheduler, as it did then: whoever changed that will do so again."""
     async with cluster_with_scheduler(nodes=3) as it, running_controller(it.api, it.clock):
@@ -109,7 +109,7 @@ async def test_a_pod_that_was_given_to_us_when_it_was_made_moves() -> None:
         raise AssertionError(await it.told())
 
 
-@virtual
+@on_virtual_time
 async def test_a_seat_has_room_for_an_init_container_that_stays_on() -> None:
     """Where the pod may go there is room for what it was, and not for what it becomes."""
     first = {"name": "init", "image": "i", "resources": {"requests": {"cpu": "400m"}}}
@@ -141,7 +141,7 @@ async def leaving(it: MigrationCluster, one: Pod) -> AsyncIterator[None]:
 SLOWLY: dict[str, Any] = {"terminationGracePeriodSeconds": 60, "annotations": {"sim.restow.sh/stop-seconds": "20"}}
 
 
-@virtual
+@on_virtual_time
 async def test_another_member_of_the_set_does_not_take_the_seat() -> None:
     async with cluster_with_scheduler(nodes=2) as it:
         pods = template("3", app="db", **SLOWLY)
@@ -159,7 +159,7 @@ async def test_another_member_of_the_set_does_not_take_the_seat() -> None:
             assert where == {"db-0": None, "db-1": "n3"}
 
 
-@virtual
+@on_virtual_time
 async def test_what_only_has_the_same_owner_far_above_does_not_take_the_seat() -> None:
     """Two sets of one custom resource: the pod of the other one is made anew while ours leaves."""
     above = {"apiVersion": "example.org/v1", "kind": "Cluster", "name": "c", "uid": "c" * 8, "controller": True}
@@ -182,7 +182,7 @@ async def test_what_only_has_the_same_owner_far_above_does_not_take_the_seat() -
 
 
 @pytest.mark.parametrize("label", ["by-hand", "controller-revision-hash"])
-@virtual
+@on_virtual_time
 async def test_owners_by_a_label_that_only_this_pod_has(label: str) -> None:
     async with cluster_with_scheduler(nodes=2) as it, running_controller(it.api, it.clock):
         await it.patch(kinds.NODE, "n2", {"spec": {"unschedulable": True}})
@@ -215,7 +215,7 @@ class Ahead:
 
 
 @pytest.mark.parametrize("seconds", [0.2, 0.7, 8.0, -8.0])
-@virtual
+@on_virtual_time
 async def test_a_successor_is_known_whatever_the_clock_says(seconds: float) -> None:
     async with cluster_with_scheduler(nodes=3) as it:
         old = (await it.start(2))[0]
@@ -226,7 +226,7 @@ async def test_a_successor_is_known_whatever_the_clock_says(seconds: float) -> N
             assert (await it.told())[0] == "Succeed"
 
 
-@virtual
+@on_virtual_time
 async def test_who_sat_there_just_before_is_not_taken_for_the_successor() -> None:
     """The Deployment grows, and the new pod takes a seat that was given to a job, a moment before that evicts."""
     async with cluster_with_scheduler(nodes=3) as it:
@@ -242,7 +242,7 @@ async def test_who_sat_there_just_before_is_not_taken_for_the_successor() -> Non
             assert phase == "Succeed" and sibling.metadata.name not in (message or ""), message
 
 
-@virtual
+@on_virtual_time
 async def test_who_sat_down_between_an_eviction_that_was_not_sent_and_the_next_is_not_taken_for_it_either() -> None:
     async with cluster_with_scheduler(nodes=3) as it, running_controller(it.api, it.clock) as made:
         old = (await it.start(1))[0]
@@ -250,20 +250,20 @@ async def test_who_sat_down_between_an_eviction_that_was_not_sent_and_the_next_i
         await give(it, seats=2, on="n3" if old.spec.node_name != "n3" else "n2")
         await it.move(old, reservationOptions=GIVEN)
         await pass_time(3)
-        job, rivals = await it.job(), made._feed.rivals
-        with rivals.recording_eviction(made._feed.facts(job, migration_arguments()), again=False):
+        job, conflicts = await it.job(), made._conflicts
+        with conflicts.recording_eviction(made._cached_facts.read(job, migration_arguments()), again=False):
             pass
         await it.patch(kinds.DEPLOYMENT, "web", {"spec": {"replicas": 2}})
         await pass_time(3)
         [sibling] = [one for one in await it.pods() if one.metadata.uid != old.metadata.uid]
         for again, counts in ((True, False), (False, True)):
-            facts = made._feed.facts(job, migration_arguments())
-            with rivals.recording_eviction(facts, again=again):
-                assert (sibling.metadata.uid in rivals.foreign_consumers(facts)) is counts
+            facts = made._cached_facts.read(job, migration_arguments())
+            with conflicts.recording_eviction(facts, again=again):
+                assert (sibling.metadata.uid in conflicts.foreign_consumers(facts)) is counts
 
 
 @pytest.mark.parametrize("kept", [False, True], ids=["gone at once", "kept by a finalizer"])
-@virtual
+@on_virtual_time
 async def test_whose_reservation_is_deleted_before_its_seat_is_marked_has_moved(kept: bool) -> None:
     slow = Slow(0.0)
     async with cluster_with_scheduler(nodes=3, around=lambda it: slow.around(it.api)) as it:

@@ -8,7 +8,7 @@ from typing import Any
 from restow.model import kinds
 from restow.ports import Api, Request, Response
 from tests.control.migrations.migration_cluster import MigrationCluster, cluster_with_stub_scheduler, running_controller
-from tests.sim.stage import pass_time, virtual
+from tests.sim.simulated_cluster import on_virtual_time, pass_time
 
 
 class Overtaken:
@@ -40,7 +40,7 @@ async def take_seat(it: MigrationCluster) -> None:
     await it.seats.write(made, [{"task": task, "index": 0, "nodeName": "n1", "podRef": taker}], phase="Succeeded")
 
 
-@virtual
+@on_virtual_time
 async def test_a_reservation_without_a_job_that_is_taken_meanwhile_stays() -> None:
     async with cluster_with_stub_scheduler() as it:
         api = Overtaken(it.api, "reservations", lambda: take_seat(it))
@@ -52,7 +52,7 @@ async def test_a_reservation_without_a_job_that_is_taken_meanwhile_stays() -> No
         assert [one.status.state.phase for one in await it.reservations()] == ["Succeeded"]
 
 
-@virtual
+@on_virtual_time
 async def test_a_job_that_is_made_anew_while_the_one_before_it_is_cleared_away_stays() -> None:
     async with cluster_with_stub_scheduler() as it:
         first, second = await it.start(2)
@@ -70,7 +70,7 @@ async def test_a_job_that_is_made_anew_while_the_one_before_it_is_cleared_away_s
             assert (job.spec.pod_ref.uid, job.status.phase) == (second.metadata.uid, "Succeed")
 
 
-@virtual
+@on_virtual_time
 async def test_what_a_finalizer_keeps_is_deleted_once() -> None:
     async with cluster_with_stub_scheduler() as it:
         api = Counted(it.api)

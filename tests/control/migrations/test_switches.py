@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from restow.control.migrations import arbitrator
+from restow.control.migrations import MigrationConfiguration, arbitrator
 from restow.migration import arbitration
 from restow.model import kinds
 from restow.sim.loop import run_virtual
@@ -18,10 +18,10 @@ from tests.control.migrations.migration_cluster import (
     pod_stays,
     running_controller,
 )
-from tests.sim.stage import pass_time, virtual
+from tests.sim.simulated_cluster import on_virtual_time, pass_time
 
 
-@virtual
+@on_virtual_time
 async def test_switched_off_on_the_way_nothing_happens_until_it_is_on_again() -> None:
     async with cluster_with_stub_scheduler() as it, running_controller(it.api, it.clock) as made:
         first, second, third = await it.start(3)
@@ -29,28 +29,28 @@ async def test_switched_off_on_the_way_nothing_happens_until_it_is_on_again() ->
         for pod, name in ((first, "a"), (second, "b")):
             await it.move(pod, name)
         await pass_time(5)
-        made.configure(migration_arguments(enabled=False))
+        made.configure(MigrationConfiguration(migration_arguments(enabled=False)))
         it.seats.refusing = None
         await it.delete(kinds.POD_MIGRATION_JOB, "b")
         await it.move(third, "late")
         await pass_time(120)
         assert [await pod_stays(it, pod) for pod in (first, second, third)] == [True, True, True]
         assert len(await it.reservations()) == 2 and (await it.job("late")).spec.mode is None
-        made.configure(migration_arguments())
+        made.configure(MigrationConfiguration(migration_arguments()))
         await pass_time(120)
         assert [(await it.told(name))[0] for name in ("a", "late")] == ["Succeed", "Succeed"]
         assert {one.status.state.phase for one in await it.reservations()} == {"Succeeded"}
 
 
-@virtual
+@on_virtual_time
 async def test_more_work_at_once_begins_without_a_restart() -> None:
     async with cluster_with_stub_scheduler() as it, running_controller(it.api, it.clock) as made:
-        made.configure(migration_arguments(maxConcurrentReconciles=3))
+        made.configure(MigrationConfiguration(migration_arguments(maxConcurrentReconciles=3)))
         await pass_time(1)
         assert sum(task.get_name().startswith("migrations worker") for task in asyncio.all_tasks()) == 3
 
 
-@virtual
+@on_virtual_time
 async def test_a_window_opens_by_itself() -> None:
     async with cluster_with_controller(objectLimiters={"workload": {"duration": "5m", "maxMigrating": 1}}) as it:
         first, second = await it.start(2)
@@ -64,7 +64,7 @@ async def test_a_window_opens_by_itself() -> None:
 
 
 @pytest.mark.parametrize(("phase", "end"), [("Failed", "Failed"), ("Succeed", "Running")])
-@virtual
+@on_virtual_time
 async def test_a_wave_begins_and_knows_how_the_one_before_it_ended(phase: str, end: str) -> None:
     """After a failure it does not wait for a seat that is not there."""
     async with cluster_with_controller() as it:
@@ -106,7 +106,7 @@ def workers() -> int:
     return sum(task.get_name().startswith("migrations worker") for task in asyncio.all_tasks())
 
 
-@virtual
+@on_virtual_time
 async def test_there_are_as_many_workers_as_configured_however_that_changes() -> None:
     async with (
         cluster_with_stub_scheduler() as it,
@@ -117,7 +117,7 @@ async def test_there_are_as_many_workers_as_configured_however_that_changes() ->
         await pass_time(5)
         assert workers() == 4
         for number in (1, 2):
-            made.configure(migration_arguments(maxConcurrentReconciles=number))
+            made.configure(MigrationConfiguration(migration_arguments(maxConcurrentReconciles=number)))
             await pass_time(5)
         for paused in (False, True, False, True, False):
             for name in "ab":

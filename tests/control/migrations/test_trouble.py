@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from restow.client.leader_election import Fenced
-from restow.control.migrations import controller
+from restow.client.fenced_api import Fenced
+from restow.control.migrations import MigrationConfiguration, controller
 from restow.migration.facts import Facts
 from restow.migration.steps import ReadLive
 from restow.migration.stop_switch import RESUME_HINT
@@ -24,7 +24,7 @@ from tests.control.migrations.migration_cluster import (
     pod_stays,
     running_controller,
 )
-from tests.sim.stage import node, pass_time, virtual
+from tests.sim.simulated_cluster import node, on_virtual_time, pass_time
 
 ANYTHING = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
 KRUISE = {
@@ -44,7 +44,7 @@ NO_SEAT = "no seat outside its own node {}: no room"
 # --- budgets, limits and the stop switch ------------------------------------------------------------------------------
 
 
-@virtual
+@on_virtual_time
 async def test_a_budget_is_waited_for() -> None:
     async with cluster_with_controller() as it:
         old = (await it.start(2))[0]
@@ -65,7 +65,7 @@ async def tell(it: MigrationCluster, status: Document) -> None:
     await it.client.patch(kinds.POD_UNAVAILABLE_BUDGET, "web", {"status": status}, "default", subresource="status")
 
 
-@virtual
+@on_virtual_time
 async def test_a_budget_of_open_kruise_is_waited_for_where_there_are_such() -> None:
     async with cluster_with_stub_scheduler() as it:
         await it.create(kinds.CUSTOM_RESOURCE_DEFINITION, KRUISE)
@@ -95,7 +95,7 @@ async def late_budget(it: MigrationCluster) -> Pod:
 
 
 @pytest.mark.parametrize("policy", ["Eviction", "Delete"])
-@virtual
+@on_virtual_time
 async def test_a_budget_that_comes_late_keeps_the_pod_and_later_lets_it_go(policy: str) -> None:
     async with cluster_with_controller(evictionPolicy=policy) as it:
         old = await late_budget(it)
@@ -109,7 +109,7 @@ async def test_a_budget_that_comes_late_keeps_the_pod_and_later_lets_it_go(polic
         assert (await it.told())[0] == "Succeed"
 
 
-@virtual
+@on_virtual_time
 async def test_a_node_made_anew_is_not_the_one_that_the_seat_was_kept_on() -> None:
     """Even if nobody has told the reservation yet."""
     async with cluster_with_controller() as it:
@@ -126,7 +126,7 @@ async def test_a_node_made_anew_is_not_the_one_that_the_seat_was_kept_on() -> No
         assert await it.reservations() == [] and await pod_stays(it, old)
 
 
-@virtual
+@on_virtual_time
 async def test_a_limit_is_waited_for_and_told_with_its_numbers() -> None:
     async with cluster_with_controller(maxMigratingGlobally=1) as it:
         await it.line_up()
@@ -138,7 +138,7 @@ async def test_a_limit_is_waited_for_and_told_with_its_numbers() -> None:
         assert [(await it.told(name))[0] for name in "ab"] == ["Succeed", "Succeed"]
 
 
-@virtual
+@on_virtual_time
 async def test_nothing_is_evicted_while_the_switch_is_off() -> None:
     async with cluster_with_controller() as it:
         old, other = await it.start(2)
@@ -170,7 +170,7 @@ class Fencing(FaultyApi):
         return await super().call(request)
 
 
-@virtual
+@on_virtual_time
 async def test_a_leader_that_may_not_write_does_not_read_for_nothing() -> None:
     async with cluster_with_stub_scheduler() as it:
         api = Fencing(it.api, random.Random(1))
@@ -181,7 +181,9 @@ async def test_a_leader_that_may_not_write_does_not_read_for_nothing() -> None:
                 await it.move(pod, pod.metadata.name)
             await pass_time(5)
             api.down = True
-            made.configure(migration_arguments(maxConcurrentReconciles=8))  # all of them could be admitted now
+            made.configure(
+                MigrationConfiguration(migration_arguments(maxConcurrentReconciles=8))
+            )  # all of them could be admitted now
             await pass_time(60)
             assert api.calls < 100, "one or two a second, however many jobs there are"
             api.down, it.seats.refusing = False, None
@@ -192,7 +194,7 @@ async def test_a_leader_that_may_not_write_does_not_read_for_nothing() -> None:
 # --- time -------------------------------------------------------------------------------------------------------------
 
 
-@virtual
+@on_virtual_time
 async def test_time_is_up_before_the_eviction() -> None:
     async with cluster_with_controller() as it:
         old = await it.seek(ttl="60s")
@@ -201,7 +203,7 @@ async def test_time_is_up_before_the_eviction() -> None:
         assert await it.reservations() == [] and await pod_stays(it, old)
 
 
-@virtual
+@on_virtual_time
 async def test_time_is_up_after_the_eviction() -> None:
     async with cluster_with_controller() as it:
         await it.leave(ttl="60s")
@@ -214,7 +216,7 @@ async def test_time_is_up_after_the_eviction() -> None:
         assert [one.status.state.phase for one in await it.reservations()] == ["Succeeded"]
 
 
-@virtual
+@on_virtual_time
 async def test_a_budget_that_never_lets_go_ends_a_job_without_a_seat_too() -> None:
     async with cluster_with_controller(evictQPS=0.05, evictBurst=1) as it:
         first, second = await it.start(2)
@@ -233,7 +235,7 @@ async def test_a_budget_that_never_lets_go_ends_a_job_without_a_seat_too() -> No
         assert await pod_stays(it, second)
 
 
-@virtual
+@on_virtual_time
 async def test_waiting_jobs_time_out_like_others() -> None:
     async with cluster_with_controller(maxMigratingGlobally=1, waitingTTL="30s", defaultJobTTL="10m") as it:
         await it.line_up()
@@ -243,7 +245,7 @@ async def test_waiting_jobs_time_out_like_others() -> None:
         assert (await it.told("a"))[0] == "Running"
 
 
-@virtual
+@on_virtual_time
 async def test_ended_jobs_are_kept_for_a_while() -> None:
     async with cluster_with_controller(finishedJobTTL="5m", objectLimiters={"workload": {"duration": "0s"}}) as it:
         await it.move((await it.start())[0])
@@ -257,7 +259,7 @@ async def test_ended_jobs_are_kept_for_a_while() -> None:
 
 
 @pytest.mark.parametrize("mode", ["ReservationFirst", "EvictDirectly"])
-@virtual
+@on_virtual_time
 async def test_a_dry_run_changes_nothing_and_says_what_it_would_do(mode: str) -> None:
     async with cluster_with_stub_scheduler() as it:
         seen = FaultyApi(it.api, random.Random(1))
@@ -271,12 +273,12 @@ async def test_a_dry_run_changes_nothing_and_says_what_it_would_do(mode: str) ->
         assert await pod_stays(it, old)
 
 
-@virtual
+@on_virtual_time
 async def test_a_dry_run_that_is_switched_on_on_the_way_gives_the_seat_back_and_says_so() -> None:
     async with cluster_with_stub_scheduler() as it, running_controller(it.api, it.clock) as made:
         old = await it.seek()
         [seat] = await it.reservations()
-        made.configure(migration_arguments(dryRun=True))
+        made.configure(MigrationConfiguration(migration_arguments(dryRun=True)))
         it.seats.refusing = None
         await pass_time(30)
         phase, reason, message = await it.told()
@@ -285,7 +287,7 @@ async def test_a_dry_run_that_is_switched_on_on_the_way_gives_the_seat_back_and_
         assert await it.reservations() == [] and await pod_stays(it, old)
 
 
-@virtual
+@on_virtual_time
 async def test_a_job_that_was_admitted_moves_as_it_was_to_move_then() -> None:
     async with cluster_with_stub_scheduler() as it:
         old = (await it.start())[0]
@@ -301,19 +303,19 @@ async def test_a_job_that_was_admitted_moves_as_it_was_to_move_then() -> None:
             assert (await it.job()).spec.mode == "ReservationFirst"
 
 
-@virtual
+@on_virtual_time
 async def test_arguments_can_be_changed_on_the_way() -> None:
     async with cluster_with_stub_scheduler() as it, running_controller(it.api, it.clock, enabled=False) as made:
         old = (await it.start())[0]
         await it.move(old)
         await pass_time(30)
         assert await it.told() == (None, None, None)
-        made.configure(migration_arguments(maxConcurrentReconciles=3))
+        made.configure(MigrationConfiguration(migration_arguments(maxConcurrentReconciles=3)))
         await pass_time(30)
         assert (await it.told())[0] == "Succeed"
 
 
-@virtual
+@on_virtual_time
 async def test_a_job_about_which_nothing_can_be_decided_is_looked_at_less_and_less(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

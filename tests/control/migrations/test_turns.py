@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from restow.control.migrations import MigrationController
+from restow.control.migrations import MigrationConfiguration, MigrationController
 from restow.migration.conditions import is_evicting
 from restow.model import kinds
 from restow.model.objects import Pod
@@ -21,7 +21,7 @@ from tests.control.migrations.migration_cluster import (
     pod_stays,
     running_controller,
 )
-from tests.sim.stage import pass_time, pod, virtual
+from tests.sim.simulated_cluster import on_virtual_time, pass_time, pod
 
 PACE: dict[str, Any] = {"evictQPS": 0.25, "evictBurst": 1, "maxConcurrentReconciles": 4}
 Deed = Callable[[MigrationCluster, MigrationController], Awaitable[Any]]
@@ -59,11 +59,11 @@ async def delete_job(it: MigrationCluster, made: MigrationController) -> None:
 
 
 async def rehearse(it: MigrationCluster, made: MigrationController) -> None:
-    made.configure(migration_arguments(**PACE, dryRun=True))
+    made.configure(MigrationConfiguration(migration_arguments(**PACE, dryRun=True)))
 
 
 async def switch_off(it: MigrationCluster, made: MigrationController) -> None:
-    made.configure(replace(migration_arguments(**PACE), enabled=False))
+    made.configure(MigrationConfiguration(replace(migration_arguments(**PACE), enabled=False)))
 
 
 async def remove_seat(it: MigrationCluster, made: MigrationController) -> None:
@@ -99,7 +99,7 @@ async def seat(it: MigrationCluster) -> tuple[str, str]:
         (take_room, "Failed RoomTaken"),
     ],
 )
-@virtual
+@on_virtual_time
 async def test_nobody_leaves_after_somebody_has_thought_better_of_it(deed: Deed, told: str | None) -> None:
     async with about_to_evict() as (it, made, old):
         await deed(it, made)
@@ -112,7 +112,7 @@ async def test_nobody_leaves_after_somebody_has_thought_better_of_it(deed: Deed,
         assert await pod_stays(it, old)
 
 
-@virtual
+@on_virtual_time
 async def test_who_was_stopped_until_its_time_was_up_says_so_and_gives_its_seat_back() -> None:
     async with about_to_evict() as (it, _, old):
         await it.stop()
@@ -124,7 +124,7 @@ async def test_who_was_stopped_until_its_time_was_up_says_so_and_gives_its_seat_
         assert [one for one in await it.reservations() if one.status.state.phase == "Available"] == []
 
 
-@virtual
+@on_virtual_time
 async def test_its_turn_comes_where_nothing_has_happened() -> None:
     async with about_to_evict() as (it, _, old):
         await pass_time(1)
@@ -133,7 +133,7 @@ async def test_its_turn_comes_where_nothing_has_happened() -> None:
         assert (await it.told("b"))[0] == "Succeed"
 
 
-@virtual
+@on_virtual_time
 async def test_who_was_stopped_at_its_turn_goes_when_it_may() -> None:
     async with about_to_evict() as (it, _, old):
         await it.stop()

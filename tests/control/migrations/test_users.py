@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from restow.model import kinds
 from tests.control.migrations.migration_cluster import cluster_with_controller, pod_stays
-from tests.sim.stage import pass_time, ready, virtual
+from tests.sim.simulated_cluster import is_pod_ready, on_virtual_time, pass_time
 
 
-@virtual
+@on_virtual_time
 async def test_aborted_before_the_eviction_the_seat_is_given_back() -> None:
     async with cluster_with_controller() as it:
         old = await it.seek()
@@ -19,7 +19,7 @@ async def test_aborted_before_the_eviction_the_seat_is_given_back() -> None:
         assert await it.reservations() == [] and await pod_stays(it, old)
 
 
-@virtual
+@on_virtual_time
 async def test_aborted_after_the_eviction_the_seat_is_the_successors() -> None:
     async with cluster_with_controller() as it:
         await it.leave()
@@ -33,7 +33,7 @@ async def test_aborted_after_the_eviction_the_seat_is_the_successors() -> None:
         assert (await it.told())[0] == "Aborted"
 
 
-@virtual
+@on_virtual_time
 async def test_a_pause_stops_everything_and_its_time_does_not_count() -> None:
     async with cluster_with_controller() as it:
         old = (await it.start())[0]
@@ -53,7 +53,7 @@ async def test_a_pause_stops_everything_and_its_time_does_not_count() -> None:
         assert (await it.told())[0] == "Succeed"
 
 
-@virtual
+@on_virtual_time
 async def test_a_deleted_job_leaves_no_seat_behind() -> None:
     async with cluster_with_controller() as it:
         old = await it.seek()
@@ -65,7 +65,7 @@ async def test_a_deleted_job_leaves_no_seat_behind() -> None:
         assert await it.reservations() == [] and await pod_stays(it, old)
 
 
-@virtual
+@on_virtual_time
 async def test_a_deleted_job_leaves_the_seat_to_the_successor_of_a_pod_that_left() -> None:
     async with cluster_with_controller() as it:
         await it.leave()
@@ -75,10 +75,10 @@ async def test_a_deleted_job_leaves_the_seat_to_the_successor_of_a_pod_that_left
         it.seats.binding = True
         await pass_time(10)
         assert [one.status.state.phase for one in await it.reservations()] == ["Succeeded"]
-        assert all(map(ready, await it.pods()))
+        assert all(map(is_pod_ready, await it.pods()))
 
 
-@virtual
+@on_virtual_time
 async def test_of_two_jobs_for_one_pod_the_older_goes_on() -> None:
     async with cluster_with_controller() as it:
         old = (await it.start())[0]
@@ -90,7 +90,7 @@ async def test_of_two_jobs_for_one_pod_the_older_goes_on() -> None:
         assert (phase, reason) == ("Failed", "ForbiddenMigratePod") and "job first moves it already" in (message or "")
 
 
-@virtual
+@on_virtual_time
 async def test_a_paused_job_does_not_keep_another_from_moving_its_pod() -> None:
     async with cluster_with_controller() as it:
         old = (await it.start())[0]
@@ -100,7 +100,7 @@ async def test_a_paused_job_does_not_keep_another_from_moving_its_pod() -> None:
         assert ((await it.told("first"))[1], (await it.told("second"))[0]) == ("Paused", "Succeed")
 
 
-@virtual
+@on_virtual_time
 async def test_after_a_job_that_failed_another_one_may_move_its_pod() -> None:
     async with cluster_with_controller() as it:
         old = await it.seek(name="first", ttl="5s")
@@ -112,7 +112,7 @@ async def test_after_a_job_that_failed_another_one_may_move_its_pod() -> None:
         assert (await it.told("second"))[0] == "Succeed"
 
 
-@virtual
+@on_virtual_time
 async def test_a_job_that_waits_for_a_limit_waits_on_though_it_is_edited() -> None:
     async with cluster_with_controller(maxMigratingGlobally=1) as it:
         await it.line_up()
@@ -121,7 +121,7 @@ async def test_a_job_that_waits_for_a_limit_waits_on_though_it_is_edited() -> No
         assert (await it.told("b"))[:2] == ("Pending", "MaxMigratingGlobally") and len(await it.reservations()) == 1
 
 
-@virtual
+@on_virtual_time
 async def test_a_job_made_anew_under_its_name_is_another_one() -> None:
     async with cluster_with_controller(maxMigratingGlobally=1) as it:
         second = await it.line_up()

@@ -13,11 +13,11 @@ from restow.model.times import format_time
 from tests.control.migrations.migration_cluster import cluster_with_scheduler, running_controller
 from tests.control.stage import check_room
 from tests.control.volumes import CLASS
-from tests.sim.stage import job, node, pass_time, pod, ready, template, virtual, workload
+from tests.sim.simulated_cluster import is_pod_ready, job, node, on_virtual_time, pass_time, pod, template, workload
 
 
 @pytest.mark.parametrize("kind", [kinds.DEPLOYMENT, kinds.REPLICA_SET, kinds.STATEFUL_SET], ids=lambda kind: kind.kind)
-@virtual
+@on_virtual_time
 async def test_a_pod_moves_into_its_seat(kind: Any) -> None:
     async with cluster_with_scheduler() as it, running_controller(it.api, it.clock):
         old = (await it.start(2, kind))[0]
@@ -33,14 +33,14 @@ async def test_a_pod_moves_into_its_seat(kind: Any) -> None:
         [made] = await it.reservations()
         assert notes["restow.sh/reservation"] == f"default/{made.metadata.name}/pod/0"
         assert made.status.state.phase == "Succeeded"
-        assert all(map(ready, await it.pods()))
+        assert all(map(is_pod_ready, await it.pods()))
         await check_room(it)
 
 
 WHY = "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) excluded by name."
 
 
-@virtual
+@on_virtual_time
 async def test_a_pod_that_does_not_fit_where_it_is_to_go_says_where_that_is() -> None:
     async with cluster_with_scheduler() as it, running_controller(it.api, it.clock):
         [old] = await it.start(1)
@@ -52,7 +52,7 @@ async def test_a_pod_that_does_not_fit_where_it_is_to_go_says_where_that_is() ->
         assert await it.told() == ("Running", "Unschedulable", f"no seat on its target node {target}: {why}")
 
 
-@virtual
+@on_virtual_time
 async def test_a_node_that_does_not_exist_yet_is_waited_for() -> None:
     async with cluster_with_scheduler() as it, running_controller(it.api, it.clock):
         [old] = await it.start(1)
@@ -65,7 +65,7 @@ async def test_a_node_that_does_not_exist_yet_is_waited_for() -> None:
         assert ((await it.told())[0], (await it.job()).status.node_name) == ("Succeed", "late")
 
 
-@virtual
+@on_virtual_time
 async def test_a_pod_that_fits_nowhere_else_stays_until_it_does() -> None:
     async with cluster_with_scheduler(nodes=2) as it, running_controller(it.api, it.clock):
         [old] = await it.start(1)
@@ -82,7 +82,7 @@ async def test_a_pod_that_fits_nowhere_else_stays_until_it_does() -> None:
         await check_room(it)
 
 
-@virtual
+@on_virtual_time
 async def test_a_pod_with_a_volume_takes_it_along() -> None:
     async with cluster_with_scheduler() as it, running_controller(it.api, it.clock):
         await it.create(kinds.STORAGE_CLASS, CLASS)
@@ -106,7 +106,7 @@ ZONE = "topology.kubernetes.io/zone"
 @pytest.mark.parametrize(
     ("near", "far", "phase"), [(["n1", "n2"], ["n3"], "Succeed"), (["n1"], ["n2", "n3"], "Failed")]
 )
-@virtual
+@on_virtual_time
 async def test_a_pod_stays_in_the_zone_of_its_volume(near: list[str], far: list[str], phase: str) -> None:
     async with cluster_with_scheduler() as it, running_controller(it.api, it.clock, defaultJobTTL="60s"):
         for zone, names in (("a", near), ("b", far)):
@@ -149,7 +149,7 @@ def zonal_disk(zone: str) -> list[tuple[Any, Document]]:
     ]
 
 
-@virtual
+@on_virtual_time
 async def test_a_volume_for_one_pod_alone_keeps_it() -> None:
     async with cluster_with_scheduler() as it, running_controller(it.api, it.clock):
         await it.create(kinds.STORAGE_CLASS, CLASS)
@@ -167,7 +167,7 @@ async def test_a_volume_for_one_pod_alone_keeps_it() -> None:
         assert (phase, reason) == ("Failed", "ForbiddenMigratePod") and "ReadWriteOncePod" in (message or "")
 
 
-@virtual
+@on_virtual_time
 async def test_a_pod_of_a_batch_job_is_made_again_in_its_seat() -> None:
     async with cluster_with_scheduler() as it, running_controller(it.api, it.clock):
         await it.create(kinds.JOB, job("etl", run=500))
@@ -179,7 +179,7 @@ async def test_a_pod_of_a_batch_job_is_made_again_in_its_seat() -> None:
 
 
 @pytest.mark.parametrize("ends", ["ttl", "expires", "ttl expires"])
-@virtual
+@on_virtual_time
 async def test_a_seat_that_would_end_too_soon_is_extended_and_kept(ends: str) -> None:
     async with cluster_with_scheduler() as it, running_controller(it.api, it.clock):
         old = (await it.start())[0]
@@ -191,7 +191,7 @@ async def test_a_seat_that_would_end_too_soon_is_extended_and_kept(ends: str) ->
         assert (expires_at(seat) or 0.0) > it.clock.now() + 60
 
 
-@virtual
+@on_virtual_time
 async def test_a_pod_whose_affinity_is_to_its_own_kind_may_leave_the_node() -> None:
     """The pod that moves is ignored for its own spread: two pods, one per node, and a third node to go to."""
     spread = {
@@ -208,7 +208,7 @@ async def test_a_pod_whose_affinity_is_to_its_own_kind_may_leave_the_node() -> N
         assert len({one.spec.node_name for one in await it.pods()}) == 2
 
 
-@virtual
+@on_virtual_time
 async def test_a_rolling_update_after_the_successor_was_ready_changes_nothing() -> None:
     async with cluster_with_scheduler(stop=10.0) as it, running_controller(it.api, it.clock):
         old = (await it.start(2))[0]
@@ -217,12 +217,12 @@ async def test_a_rolling_update_after_the_successor_was_ready_changes_nothing() 
         await it.patch(kinds.DEPLOYMENT, "web", {"spec": {"template": template("400m", app="web")}})
         await pass_time(90)
         assert (await it.told())[0] == "Succeed", await it.told()
-        assert all(map(ready, await it.pods()))
+        assert all(map(is_pod_ready, await it.pods()))
         live = [one for one in await it.reservations() if one.status.state.phase not in ("Succeeded", "Failed")]
         assert live == []
 
 
-@virtual
+@on_virtual_time
 async def test_two_jobs_that_were_given_one_reservation_have_a_successor_each() -> None:
     async with cluster_with_scheduler(nodes=4) as it, running_controller(it.api, it.clock):
         pods = await it.start(2)

@@ -1,12 +1,15 @@
-"""The migration controller: the story of its loop.
+"""The migration controller: the loop that carries out PodMigrationJobs.
 
-Goes in: an API server, a clock, a Random, `Arguments` and the scheduler's profile. What comes out happens in the API
-server. Nothing that matters lives only here: a successor starts from lists and goes on.
+Goes in: an API server, a clock, a Random, and the configuration. What comes out happens in the API server. Nothing that
+matters lives only in this process: the next leader starts from lists and goes on.
 
-    events ──feed──> names of jobs ──queue──> facts from caches ──next_step──> Look: facts from the API, once more
-                                                                     │
-          one effect, one status, one event <────────────────────────┤
-                                                                     └──> AwaitAdmission: stands in line (admission)
+    events ──MigrationEventHandlers──> names of jobs ──WorkQueue──> reconcile one job:
+
+    CachedFacts ──next_step──> ReadLive? LiveFacts, once more
+                    │
+                    ├──> AwaitAdmission     WaitingJobs, which the Arbitrator admits
+                    ├──> Evict              EvictionAttempt
+                    └──> any other step     JobWriter: at most one write, and the job's status
 """
 
 from __future__ import annotations
@@ -16,165 +19,208 @@ import logging
 from functools import partial
 from random import Random
 
+import msgspec
 from msgspec.structs import replace
 
-from restow.client.event_recorder import EventRecorder, about
+from restow.client.event_recorder import EventRecorder
 from restow.client.shared_informers import SharedInformers
+from restow.client.subscriptions import Subscriptions
 from restow.client.verbs import Client
 from restow.client.workqueue import WorkQueue
-from restow.control.migrations.arbitrator import Arbitrator
-from restow.control.migrations.event_handlers import Feed
+from restow.control.migrations.arbitrator import Arbitrator, WaitingJobs
+from restow.control.migrations.cached_facts import CachedFacts
+from restow.control.migrations.conflicting_jobs import ConflictingJobs
+from restow.control.migrations.dependencies import ActiveArguments, MigrationDependencies
+from restow.control.migrations.event_handlers import MigrationEventHandlers
+from restow.control.migrations.eviction_attempt import (
+    FACTS_LAST,
+    EvictionAttempt,
+    EvictionNotSent,
+    EvictionRefused,
+    EvictionSent,
+    EvictionTools,
+    wait_for_turn,
+)
 from restow.control.migrations.eviction_rate_limit import EvictionRateLimit
+from restow.control.migrations.eviction_records import EvictionRecords
+from restow.control.migrations.expected_successors import ExpectedSuccessors
 from restow.control.migrations.garbage_collector import MigrationGarbageCollector
+from restow.control.migrations.job_reporter import JobReporter
 from restow.control.migrations.job_writer import JobWriter
 from restow.control.migrations.lease_gate import LeaseGate
 from restow.control.migrations.live_facts import LiveFacts
-from restow.control.migrations.metrics import REHEARSED, MigrationMetrics
+from restow.control.migrations.metrics import MigrationMetrics
+from restow.control.migrations.migration_cache import MigrationCache
 from restow.control.migrations.settings import MigrationSettings
+from restow.control.migrations.successor_fit import SuccessorFit
 from restow.migration.arguments import MigrationArguments
-from restow.migration.conditions import is_job_ended, job_seconds_used
+from restow.migration.conditions import is_job_ended
 from restow.migration.facts import Facts, Permission
 from restow.migration.history import evicted_at
 from restow.migration.state_machine import next_step
 from restow.migration.steps import Act, AwaitAdmission, Evict, Fail, ReadLive, Reserve, Wait
-from restow.model.kinds import POD, POD_MIGRATION_JOB
-from restow.model.objects import JobPhase, JobReason, PodMigrationJob
-from restow.model.times import format_time
+from restow.model.objects import JobPhase, PodMigrationJob
 from restow.model.wire import WireError
 from restow.ports import Api, ApiError, Clock, TooManyRequests
 from restow.scheduling.registry import Profile, read_profile
 
 log = logging.getLogger(__name__)
 
-_LOOKS = 4
-"""Looks in a row before a job is left for later: the cluster changes faster than we read."""
+_MAX_LIVE_READS = 4
+"""Reads in a row before a job is left for later: the cluster changes faster than we read."""
 _LOOK_AFTER = 1.0
-"""Seconds until a job is looked at again after something was done for it, should no news come of it."""
-_FRESH = 5.0
-"""Seconds within which a pod is evicted that was found ready for it: writing that down may take longer."""
-_EARLY = 0.5
-"""Seconds before its turn that a job gets ready to evict: a turn for which nobody is ready is lost."""
+"""Seconds until a job is looked at again after something was done for it, if no event comes of it."""
 _SHORTEST_WAIT = 0.05
 """Seconds: waking up a rounding error too early must not turn into a busy loop."""
-_LASTING = 5.0
-"""Seconds before the next try, of trouble that does not pass by itself."""
-INTERRUPTED = "Interrupted"
-"""The reason of the event that a job gets which the API server keeps from going on."""
-MIGRATING = "Migrating"
-"""The reason of the event that an evicted pod gets."""
-_WARNINGS = frozenset({JobReason.FAILED_EVICT, JobReason.FAILED_CREATE_RESERVATION, JobReason.UNSCHEDULABLE})
 
 
-class _Unsettled(Exception):
-    """What to do about a job cannot be told now: later, and later each time."""
+class _CannotDecide(Exception):
+    """The next step of a job cannot be decided now; it is retried, later each time."""
+
+
+class MigrationConfiguration(msgspec.Struct, frozen=True):
+    """What people configure."""
+
+    arguments: MigrationArguments = MigrationArguments()
+    scheduler: Profile | None = None
+    """The scheduler's profile, whose filters say whether a successor fits its seat; None for the default one."""
 
 
 class MigrationController:
-    """`run()` it until it is cancelled; one at a time per cluster, which leader election sees to."""
+    """`run()` it until it is cancelled; one at a time per cluster, which leader election ensures."""
 
     def __init__(
         self,
         api: Api,
         clock: Clock,
         rng: Random,
+        configuration: MigrationConfiguration | None = None,
         *,
-        arguments: MigrationArguments | None = None,
-        scheduler: Profile | None = None,
         settings: MigrationSettings | None = None,
         metrics: MigrationMetrics | None = None,
         informers: SharedInformers | None = None,
     ) -> None:
-        self._settings = settings or MigrationSettings()
-        self._arguments = arguments or MigrationArguments()
+        configuration = configuration or MigrationConfiguration()
+        settings, metrics = settings or MigrationSettings(), metrics or MigrationMetrics()
+        client, arguments = Client(api, manager="restow-migrations"), configuration.arguments
+        engine = (configuration.scheduler or read_profile({})).engine
+        self._settings = settings
         self._clock = clock
-        self._metrics = metrics = metrics or MigrationMetrics()
-        client = Client(api, manager="restow-migrations")
-        engine = (scheduler or read_profile({})).engine
-        self._feed = Feed(informers or SharedInformers(client, rng), clock, self._settings.namespace, engine)
-        self._recorder = EventRecorder(client, clock, Random(rng.getrandbits(64)))
-        self._reading = LiveFacts(client, clock, self._feed, self._settings.namespace)
-        self._effects = JobWriter(client, self._feed, metrics)
-        self._fence = LeaseGate()
-        self._pacing = EvictionRateLimit(self._arguments.evictions_per_second, self._arguments.eviction_burst)
-        self._admission = Arbitrator(
-            self._feed, self._effects, clock, self._settings, lambda: self._arguments, self._fence
-        )
-        self._sweeping = MigrationGarbageCollector(client, clock, self._feed, lambda: self._arguments, metrics)
+        self._arguments = ActiveArguments(arguments)
+        self._lease_gate = LeaseGate()
         self._queue: WorkQueue[str] = WorkQueue(base=0.1, cap=30.0)
-        self._feed.on_job = self._queue.add
-        self._feed.on_news = self._admission.tell
-        self._admission.told = self._tell
+        self._waiting_jobs = WaitingJobs()
+        dependencies = MigrationDependencies(client, clock, settings, metrics, self._arguments, self._lease_gate)
+
+        # What is known of the cluster, and of what this process has done.
+        subscriptions = Subscriptions(informers or SharedInformers(client, rng), after_event=self._waiting_jobs.notify)
+        self._recorder = EventRecorder(client, clock, Random(rng.getrandbits(64)))
+        self._cache = cache = MigrationCache(subscriptions, clock, settings.namespace)
+        self._conflicts = ConflictingJobs(cache, clock)
+        records = EvictionRecords(cache, clock)
+        successors = ExpectedSuccessors(cache)
+        self._fit = SuccessorFit(subscriptions, successors, clock, engine)
+        MigrationEventHandlers(
+            subscriptions, settings.namespace, cache, self._conflicts, records, requeue=self._queue.add
+        )
+
+        # Facts, and what is done about them.
+        self._cached_facts = CachedFacts(cache, clock, self._conflicts, records, successors, self._fit)
+        self._live_facts = LiveFacts(dependencies, cache, self._cached_facts, self._conflicts, successors, self._fit)
+        self._writer = JobWriter(client, cache)
+        self._reporter = JobReporter(self._recorder, clock, metrics)
+        self._rate_limit = EvictionRateLimit(arguments.evictions_per_second, arguments.eviction_burst)
+        self._eviction_tools = EvictionTools(
+            dependencies,
+            self._cached_facts,
+            self._live_facts,
+            self._writer,
+            self._reporter,
+            self._conflicts,
+            records,
+            self._rate_limit,
+        )
+        self._arbitrator = Arbitrator(dependencies, cache, self._waiting_jobs, self._writer, self._reporter)
+        self._garbage_collector = MigrationGarbageCollector(dependencies, cache)
         self._ready = asyncio.Event()
-        self._staff = asyncio.Event()
+        self._workers_changed = asyncio.Event()
         self._workers: set[int] = set()
-        metrics.stopped(lambda: float(self._feed.stopped() is not None))
+        metrics.observe_stop_switch(lambda: float(cache.stop_reason() is not None))
         for phase in JobPhase:
-            metrics.jobs(phase, partial(self._count, phase))
+            metrics.observe_jobs(phase, partial(self._count_jobs, phase))
 
     async def run(self) -> None:
         """Carry out jobs until cancelled."""
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._feed.run(), name="migrations feed")
+            # 1. Learn the cluster.
+            tasks.create_task(self._cache.run(), name="migrations cache")
             for number in range(self._settings.event_writers):
                 tasks.create_task(self._recorder.run(), name=f"migrations events {number}")
-            await self._feed.synced()
-            self._pacing.record_earlier_evictions(self._evictions(), asyncio.get_running_loop().time())
+            await self._cache.synced()
+            # 2. The evictions of the leader before count against the rate limit.
+            self._rate_limit.record_earlier_evictions(self._eviction_ages(), asyncio.get_running_loop().time())
             self._ready.set()
-            tasks.create_task(self._admission.run(), name="migrations admission")
-            tasks.create_task(self._sweeping.run(self._settings.sweep), name="migrations sweeping")
+            # 3. Work.
+            tasks.create_task(self._arbitrator.run(), name="migrations arbitrator")
+            tasks.create_task(self._garbage_collector.run(), name="migrations garbage collector")
             while True:
-                self._staff.clear()
-                for number in sorted(set(range(self._arguments.workers)) - self._workers):
+                self._workers_changed.clear()
+                for number in sorted(set(range(self._arguments.value.workers)) - self._workers):
                     tasks.create_task(self._work(number), name=f"migrations worker {number}")
                     self._workers.add(number)
-                await self._staff.wait()
-
-    def _evictions(self) -> list[float]:
-        """How many seconds ago pods were evicted, by whoever led; at the least, because all that is known is in which
-        second that was written down."""
-        now, times = self._clock.now() - _FRESH - 1.0, map(evicted_at, self._feed.jobs())
-        return [now - time for time in times if time is not None]
+                await self._workers_changed.wait()
 
     async def ready(self) -> None:
         """Wait until the controller knows the cluster and has begun."""
         await self._ready.wait()
 
-    def configure(self, arguments: MigrationArguments, scheduler: Profile | None = None) -> None:
-        """Go by other arguments from now on, and another profile, if it is given. Jobs under way go by them, too, from
-        their next step."""
-        self._arguments = arguments
-        if scheduler is not None:
-            self._feed.arrivals.configure(scheduler.engine)
+    def configure(self, configuration: MigrationConfiguration) -> None:
+        """Go by other arguments from now on, and by another profile if one is given. Jobs that are under way go by them
+        from their next step."""
+        self._arguments.value = arguments = configuration.arguments
+        if configuration.scheduler is not None:
+            self._fit.configure(configuration.scheduler.engine)
         now = asyncio.get_running_loop().time()
-        self._pacing.configure(arguments.evictions_per_second, arguments.eviction_burst, now)
-        self._staff.set()
-        for job in self._feed.jobs():
+        self._rate_limit.configure(arguments.evictions_per_second, arguments.eviction_burst, now)
+        self._workers_changed.set()
+        for job in self._cache.jobs():
             self._queue.add(job.metadata.name)
+
+    def _eviction_ages(self) -> list[float]:
+        """How many seconds ago pods were evicted, at the least: the status has the second in which the intent was
+        recorded, and the request may have been sent as long after that as its facts last."""
+        now, times = self._clock.now() - FACTS_LAST - 1.0, map(evicted_at, self._cache.jobs())
+        return [now - time for time in times if time is not None]
+
+    def _count_jobs(self, phase: JobPhase) -> float:
+        return float(sum((job.status.phase or JobPhase.PENDING) == phase for job in self._cache.jobs()))
 
     # --- the loop -----------------------------------------------------------------------------------------------------
 
     async def _work(self, number: int) -> None:
-        while number < self._arguments.workers:
+        while number < self._arguments.value.workers:
             async with self._queue.next() as name:
-                await self._fence.wait_until_open()
-                await self._attend(name)
+                await self._lease_gate.wait_until_open()
+                await self._reconcile_or_retry(name)
         self._workers.discard(number)
-        self._staff.set()  # by now it may be wanted again
+        self._workers_changed.set()  # meanwhile this worker may be wanted again
 
-    async def _attend(self, name: str) -> None:
-        """One pass over one job; whatever goes wrong is tried again, later and later."""
+    async def _reconcile_or_retry(self, name: str) -> None:
+        """One pass over one job. Whatever goes wrong is retried, later each time."""
         try:
-            await self._pass(name)
+            await self._reconcile(name)
         except (ApiError, WireError) as error:
-            self._fence.record_error(error)
+            self._lease_gate.record_error(error)
             delay = error.retry_after if isinstance(error, TooManyRequests) else None
             if delay:
                 self._queue.add_after(name, delay)
             else:
                 delay = self._queue.retry(name)
             log.info("job interrupted", extra={"job": name, "err": str(error), "delay": round(delay, 3)})
-            self._lament(name, error, delay)
-        except _Unsettled:
+            job = self._cache.job(name)
+            if job is not None:
+                self._reporter.interrupted(job, error, delay)
+        except _CannotDecide:
             self._queue.retry(name)
         except Exception:  # one job's trouble must not stop the others
             log.exception("job failed", extra={"job": name})
@@ -182,164 +228,91 @@ class MigrationController:
         else:
             self._queue.forget(name)
 
-    async def _pass(self, name: str) -> None:
-        job = self._feed.job(name)
-        if job is None or not self._arguments.enabled:
-            self._admission.leave(name)
+    async def _reconcile(self, name: str) -> None:
+        job = self._cache.job(name)
+        if job is None or not self._arguments.value.enabled:
+            self._waiting_jobs.remove(name)
             return
+        # 1. Decide, on facts that are as fresh as the step needs.
         facts, step = await self._decide(job)
         if facts is None or step is None:
             return
+        # 2. A job that waits for nothing but admission is the arbitrator's.
         if isinstance(step, AwaitAdmission):
-            self._admission.stand(name)
+            self._waiting_jobs.add(name)
         else:
-            self._admission.leave(name)
+            self._waiting_jobs.remove(name)
+        # 3. An eviction waits for its turn at the rate limit.
         if isinstance(step, Evict):
-            facts, step = self._in_turn(facts, step)
+            facts, step = wait_for_turn(self._eviction_tools, facts, step)
+        # 4. Do it.
         await self._carry_out(facts, step)
 
-    async def _decide(self, job: PodMigrationJob) -> tuple[Facts | None, Act | None]:
-        """The next step, on facts that are as fresh as it needs."""
-        facts: Facts | None = self._feed.facts(job, self._arguments)
-        for _ in range(_LOOKS):
-            assert facts is not None, "it was there"
+    async def _decide(self, job: PodMigrationJob) -> tuple[Facts, Act] | tuple[None, None]:
+        """The next step and its facts; neither if the job is gone."""
+        facts = self._cached_facts.read(job, self._arguments.value)
+        for _ in range(_MAX_LIVE_READS):
             step = next_step(facts)
             if not isinstance(step, ReadLive):
                 return facts, step
-            facts = await self._reading.facts(facts.job, self._arguments, dry_run_eviction=step.dry_run_eviction)
-            if facts is None:
+            live = await self._live_facts.read(facts.job, self._arguments.value, dry_run=step.dry_run_eviction)
+            if live is None:
                 return None, None
-        raise _Unsettled
+            facts = live
+        raise _CannotDecide
 
-    def _in_turn(self, facts: Facts, step: Evict) -> tuple[Facts, Act]:
-        """The eviction, if it is nearly this job's turn; else waiting for it, which is told only if it takes long."""
-        uid, now = facts.job.metadata.uid, asyncio.get_running_loop().time()
-        put_off = self._pacing.refusal_backoff(uid, now)
-        if put_off > 0:
-            return facts, Wait(facts.job.status, facts.now + put_off)
-        delay = self._pacing.seconds_until_turn(uid, now)
-        until = delay - _EARLY
-        if until <= 0:
-            return facts, step
-        if delay < self._settings.telling:
-            return facts, Wait(facts.job.status, facts.now + until)
-        turn = format_time(facts.now + delay)
-        told = f"waits for evictQPS: {self._pacing.rate:g} evictions per second, its turn comes at {turn}"
-        held_up = replace(facts, rate_limit=Permission(False, told, until))
-        then = next_step(held_up)
-        assert not isinstance(then, ReadLive), "the facts are fresh, and were tried"
-        return held_up, then
+    # --- carrying out -------------------------------------------------------------------------------------------------
 
     async def _carry_out(self, facts: Facts, step: Act) -> None:
-        job, name = facts.job, facts.job.metadata.name
-        intended, rivals = self._feed.may_be_evicted(facts), self._feed.rivals
-        if isinstance(step, Evict) and not intended:
-            self._feed.note_intent(job)
-        with (
-            rivals.recording_eviction(facts, again=intended)
-            if isinstance(step, Evict)
-            else rivals.recording_successor(job, step.status)
-        ):
-            after, answer = await self._effects.carry_out(facts, step)
-        self._tell(job, after.job)
         if isinstance(step, Evict):
-            delete = await self._effects.is_deleted(facts, step)
-            if not await self._may_send(facts):
-                self._queue.add_after(name, _SHORTEST_WAIT)
-                return
-            self._feed.note_sent(job)
-            answer = await self._effects.evict(after, step, delete=delete)
-            if answer is not None and answer.is_allowed:
-                self._tell_pod(after, step)
-                answer = None
-            if answer is not None:
-                self._feed.note_sent(job, sent=intended)
-                self._pacing.record_refusal(job.metadata.uid, asyncio.get_running_loop().time())
-            else:
-                self._pacing.forget(job.metadata.uid)
-        if answer is not None and not (intended and isinstance(step, Evict)):
-            await self._concede(after, answer)
-        elif answer is not None:
-            self._queue.add_after(name, answer.retry_after or 1.0)
-        elif isinstance(step, Wait | AwaitAdmission) and step.retry_at is not None:
-            self._queue.add_after(name, max(step.retry_at - self._clock.now(), _SHORTEST_WAIT))
+            await self._evict(facts, step)
+            return
+        name = facts.job.metadata.name
+        # While a successor is being recorded, other jobs must not take the same pod for theirs.
+        with self._conflicts.recording_successor(facts.job, step.status):
+            after, refusal = await self._writer.carry_out(facts, step)
+        self._status_written(facts.job, after.job)
+        if refusal is not None:
+            await self._decide_after_refusal(after, refusal)
+        elif isinstance(step, Wait | AwaitAdmission):
+            if step.retry_at is not None:
+                self._queue.add_after(name, max(step.retry_at - self._clock.now(), _SHORTEST_WAIT))
         elif isinstance(step, Reserve) and after.reservation is not None:
-            await self._go_on(after)
+            await self._continue_after_creation(after)
         elif isinstance(step, Reserve | Fail):
             self._queue.add(name)
-        elif not isinstance(step, Wait | AwaitAdmission):
+        else:
             self._queue.add_after(name, _LOOK_AFTER)
 
-    async def _may_send(self, facts: Facts) -> bool:
-        """Whether an eviction that was written down may be sent, at once or when its turn comes: that may have taken so
-        long that the facts are old, that others have come before it, or that somebody has thought better of it."""
-        while True:
-            late = not 0 <= self._clock.now() - facts.now <= _FRESH
-            if late or self._reading.contradicts(facts) or not self._still_evicts(facts):
-                return False
-            delay = self._pacing.try_send(facts.job.metadata.uid, asyncio.get_running_loop().time())
-            if delay <= 0:
-                return True
-            if delay > _FRESH:
-                return False
-            await asyncio.sleep(delay)
+    async def _evict(self, facts: Facts, step: Evict) -> None:
+        name, end = facts.job.metadata.name, await EvictionAttempt(self._eviction_tools, facts, step).run()
+        match end:
+            case EvictionSent():
+                self._queue.add_after(name, _LOOK_AFTER)
+            case EvictionNotSent():
+                self._queue.add_after(name, _SHORTEST_WAIT)
+            case EvictionRefused() if end.earlier_may_take_effect:
+                # The status keeps saying Evicting: what becomes of the earlier request is not known.
+                self._queue.add_after(name, end.refusal.retry_after or _LOOK_AFTER)
+            case EvictionRefused():
+                await self._decide_after_refusal(end.facts, end.refusal)
 
-    def _still_evicts(self, facts: Facts) -> bool:
-        """Whether a job would be told the same by what was heard of since."""
-        heard = self._feed.since(facts, self._arguments) if self._arguments.enabled else None
-        return heard is not None and isinstance(next_step(heard), Evict)
-
-    async def _go_on(self, facts: Facts) -> None:
-        """What was just made is as fresh as anything: the next step need not wait for a look at it."""
-        then = next_step(facts)
-        if isinstance(then, ReadLive):
+    async def _continue_after_creation(self, facts: Facts) -> None:
+        """The reservation in the API server's answer is as fresh as any read, so no step waits for one."""
+        step = next_step(facts)
+        if isinstance(step, ReadLive):
             self._queue.add(facts.job.metadata.name)
         else:
-            await self._carry_out(facts, then)
+            await self._carry_out(facts, step)
 
-    async def _concede(self, facts: Facts, answer: Permission) -> None:
-        """The API server said no to a step: decide once more, knowing that."""
-        then = next_step(replace(facts, refusal=answer))
-        if not isinstance(then, Wait | Fail):
-            raise _Unsettled
-        await self._carry_out(facts, then)
+    async def _decide_after_refusal(self, facts: Facts, refusal: Permission) -> None:
+        """The API server refused a write: decide once more, knowing that."""
+        step = next_step(replace(facts, refusal=refusal))
+        if not isinstance(step, Wait | Fail):
+            raise _CannotDecide
+        await self._carry_out(facts, step)
 
-    # --- telling ------------------------------------------------------------------------------------------------------
-
-    def _tell(self, before: PodMigrationJob, after: PodMigrationJob) -> None:
-        """One event for what became of a job, with the sentence that its status has."""
-        old, new = before.status, after.status
-        if (old.phase, old.status, old.reason, old.message) == (new.phase, new.status, new.reason, new.message):
-            return
-        bad = new.phase == JobPhase.FAILED or new.reason in _WARNINGS
-        self._recorder.record(
-            about(POD_MIGRATION_JOB, after.metadata),
-            new.reason or new.status or MIGRATING,
-            new.message or "",
-            type="Warning" if bad else "Normal",
-        )
-        facts = {"job": after.metadata.name, "phase": new.phase, "reason": new.reason, "told": new.message}
-        log.info("job", extra=facts)
+    def _status_written(self, before: PodMigrationJob, after: PodMigrationJob) -> None:
+        self._reporter.status_written(before, after)
         if is_job_ended(after) and not is_job_ended(before):
-            self._pacing.forget(after.metadata.uid)
-            self._metrics.ended(new.phase or "", new.reason or "", job_seconds_used(after, self._clock.now()))
-            if new.reason == JobReason.DRY_RUN:
-                self._metrics.eviction(REHEARSED)
-
-    def _lament(self, name: str, error: Exception, delay: float) -> None:
-        """What keeps a job from going on is told once it lasts."""
-        job = self._feed.job(name)
-        if job is not None and delay >= _LASTING:
-            told = f"it cannot go on, and is looked at again in {delay:.0f} s: {error}"
-            self._recorder.record(about(POD_MIGRATION_JOB, job.metadata), INTERRUPTED, told, type="Warning")
-
-    def _tell_pod(self, facts: Facts, step: Evict) -> None:
-        """The pod's own event, for whoever looks at it and wonders why it leaves."""
-        job = facts.job
-        node = job.status.node_name
-        seat = f"to its seat on node {node}" if node else "without a seat of its own"
-        told = f"evicted from node {step.pod.spec.node_name} by PodMigrationJob {job.metadata.name}: it moves {seat}"
-        self._recorder.record(about(POD, step.pod.metadata), MIGRATING, told)
-
-    def _count(self, phase: JobPhase) -> float:
-        return float(sum((job.status.phase or JobPhase.PENDING) == phase for job in self._feed.jobs()))
+            self._rate_limit.forget(after.metadata.uid)

@@ -1,22 +1,18 @@
-"""Sweeping: what nobody needs any more. Reservations whose job was deleted or told to use another one, and jobs that
-ended long ago.
+"""The garbage collector: deletes reservations whose job is gone or uses another one, and jobs that ended long ago.
 
-A reservation without a job is deleted only while the pod that was to move is where it was: once it leaves, its seat is
-its successor's. It must have been without a job for a whole period, in which whatever was sent before has ended.
+A reservation without a job is deleted only while its migrating pod is where it was: once that leaves, the seat is its
+successor's. And only if it was without a job for a whole period, in which every request that was sent before has ended.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
 
 import msgspec
 
-from restow.client.verbs import Client
-from restow.control.migrations.event_handlers import Feed
-from restow.control.migrations.metrics import MigrationMetrics
-from restow.migration.arguments import MigrationArguments
+from restow.control.migrations.dependencies import MigrationDependencies
+from restow.control.migrations.migration_cache import MigrationCache
 from restow.migration.conditions import job_ended_at
 from restow.migration.reservation import job_uid_of_reservation, reservation_key
 from restow.model.kinds import POD, POD_MIGRATION_JOB, RESERVATION
@@ -25,59 +21,59 @@ from restow.model.pods import is_terminating
 from restow.model.reservations.observed_spec import is_being_deleted, is_ended
 from restow.model.reservations.reservation_annotations import migrating_pod
 from restow.model.wire import WireError
-from restow.ports import ApiError, Clock, Conflict, NotFound
+from restow.ports import ApiError, Conflict, NotFound
 
 log = logging.getLogger(__name__)
 
 
 class MigrationGarbageCollector:
-    def __init__(
-        self,
-        client: Client,
-        clock: Clock,
-        feed: Feed,
-        arguments: Callable[[], MigrationArguments],
-        metrics: MigrationMetrics,
-    ) -> None:
-        self._client = client
-        self._clock = clock
-        self._feed = feed
-        self._arguments = arguments
-        self._metrics = metrics
-        self._suspects: set[str] = set()
+    def __init__(self, dependencies: MigrationDependencies, cache: MigrationCache) -> None:
+        self._client = dependencies.client
+        self._clock = dependencies.clock
+        self._period = dependencies.settings.garbage_collection_period
+        self._arguments = dependencies.arguments
+        self._metrics = dependencies.metrics
+        self._cache = cache
+        self._orphans_before: set[str] = set()
         """UIDs of reservations that had no job the last time."""
 
-    async def run(self, period: float) -> None:
+    async def run(self) -> None:
         while True:
-            await asyncio.sleep(period)
-            for part in (self._orphans, self._history) if self._arguments().enabled else ():
+            await asyncio.sleep(self._period)
+            if not self._arguments.value.enabled:
+                continue
+            for collect in (self._delete_orphaned_reservations, self._delete_old_jobs):
                 try:
-                    await part()
+                    await collect()
                 except (ApiError, WireError) as error:
-                    log.info("sweep interrupted", extra={"err": str(error)})
+                    log.info("garbage collection interrupted", extra={"err": str(error)})
 
-    async def _orphans(self) -> None:
-        orphans = [one for one in self._feed.reservations() if self._is_orphan(one)]
-        old = [one for one in orphans if one.metadata.uid in self._suspects]
-        self._suspects = {one.metadata.uid for one in orphans}
+    # --- reservations -------------------------------------------------------------------------------------------------
+
+    async def _delete_orphaned_reservations(self) -> None:
+        # 1. Which had no job the last time, and have none now, as the informers show it?
+        orphans = [reservation for reservation in self._cache.reservations if self._is_orphan(reservation)]
+        old = [reservation for reservation in orphans if reservation.metadata.uid in self._orphans_before]
+        self._orphans_before = {reservation.metadata.uid for reservation in orphans}
         if not old:
             return
+        # 2. Have they no job in the API server either, and does the pod stay?
         listed = await self._client.list(POD_MIGRATION_JOB.whole)
-        jobs = {one["metadata"]["uid"]: one for one in listed.items}
+        jobs = {document["metadata"]["uid"]: document for document in listed.items}
         for reservation in old:
             job = jobs.get(job_uid_of_reservation(reservation) or "")
-            if not (job and _may_use(reservation, job)) and await self._stays(migrating_pod(reservation)):
-                await self._delete(reservation)
+            if not (job and _may_be_used_by(reservation, job)) and await self._stays(migrating_pod(reservation)):
+                await self._delete_reservation(reservation)
 
     def _is_orphan(self, reservation: Reservation) -> bool:
         uid = job_uid_of_reservation(reservation)
         if uid is None or is_ended(reservation) or is_being_deleted(reservation):
             return False
-        return not _is_used(reservation, self._feed.job_by_uid(uid))
+        return not _is_used_by(reservation, self._cache.job_by_uid(uid))
 
     async def _stays(self, uid: str | None) -> bool:
-        """Whether a pod is there and not leaving, by the API server's word."""
-        known = self._feed.pod_by_uid(uid) if uid else None
+        """Whether the pod with a UID exists and is not terminating, as the API server has it."""
+        known = self._cache.pod_by_uid(uid) if uid else None
         if known is None:
             return False
         try:
@@ -86,7 +82,7 @@ class MigrationGarbageCollector:
             return False
         return pod.metadata.uid == uid and not is_terminating(pod)
 
-    async def _delete(self, reservation: Reservation) -> None:
+    async def _delete_reservation(self, reservation: Reservation) -> None:
         meta = reservation.metadata
         try:
             await self._client.delete(
@@ -95,14 +91,16 @@ class MigrationGarbageCollector:
         except (NotFound, Conflict):
             return
         log.info("reservation without a job deleted", extra={"reservation": f"{meta.namespace}/{meta.name}"})
-        self._metrics.swept()
+        self._metrics.reservation_deleted()
 
-    async def _history(self) -> None:
-        """Ended jobs are kept as long as somebody may ask what happened."""
-        before = self._clock.now() - self._arguments().finished_ttl
-        for job in list(self._feed.jobs()):
+    # --- jobs ---------------------------------------------------------------------------------------------------------
+
+    async def _delete_old_jobs(self) -> None:
+        """Delete jobs that ended longer ago than finishedJobTTL: until then they are the history that limits read."""
+        oldest = self._clock.now() - self._arguments.value.finished_ttl
+        for job in list(self._cache.jobs()):
             end = job_ended_at(job)
-            if end is not None and end < before:
+            if end is not None and end < oldest:
                 meta = job.metadata
                 try:
                     await self._client.delete(
@@ -112,15 +110,15 @@ class MigrationGarbageCollector:
                     continue
 
 
-def _is_used(reservation: Reservation, job: PodMigrationJob | None) -> bool:
-    """Whether the job that a reservation was made for is there, and means this one."""
+def _is_used_by(reservation: Reservation, job: PodMigrationJob | None) -> bool:
+    """Whether the job that a reservation was created for exists and still uses this one."""
     meta = reservation.metadata
     return job is not None and reservation_key(job) == (meta.namespace or "", meta.name)
 
 
-def _may_use(reservation: Reservation, job: Document) -> bool:
-    """The same of a job as the API server has it; one that cannot be read may mean anything."""
+def _may_be_used_by(reservation: Reservation, job: Document) -> bool:
+    """The same of a job as the API server has it; one that cannot be decoded may use any reservation."""
     try:
-        return _is_used(reservation, msgspec.convert(job, PodMigrationJob))
+        return _is_used_by(reservation, msgspec.convert(job, PodMigrationJob))
     except msgspec.ValidationError:
         return True

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-EVICTED, REFUSED, UNKNOWN, REHEARSED = "evicted", "refused", "unknown", "dry-run"
+EVICTED, REFUSED, UNKNOWN, DRY_RUN = "evicted", "refused", "unknown", "dry-run"
 _SECONDS = (1.0, 5.0, 15.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0)
 
 
@@ -41,19 +41,19 @@ class MigrationMetrics:
             "restow_migration_stopped", "Whether the stop switch keeps pods from being evicted.", registry=registry
         )
 
-    def ended(self, phase: str, reason: str, seconds: float) -> None:
+    def job_ended(self, phase: str, reason: str, seconds: float) -> None:
         self._ended.labels(phase, reason).inc()
         self._durations.labels(phase).observe(seconds)
 
     def eviction(self, result: str) -> None:
         self._evictions.labels(result).inc()
 
-    def swept(self) -> None:
+    def reservation_deleted(self) -> None:
         self._swept.inc()
 
-    def jobs(self, phase: str, count: Callable[[], float]) -> None:
+    def observe_jobs(self, phase: str, count: Callable[[], float]) -> None:
         """How many jobs there are is asked for when somebody looks."""
         self._jobs.labels(phase).set_function(count)
 
-    def stopped(self, is_stopped: Callable[[], float]) -> None:
+    def observe_stop_switch(self, is_stopped: Callable[[], float]) -> None:
         self._stopped.set_function(is_stopped)

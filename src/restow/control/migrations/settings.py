@@ -12,12 +12,12 @@ class MigrationSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     namespace: str = HOME
     """Where the stop switch is."""
-    writers: int = 16
+    verdict_writers: int = 16
     """Verdicts of one arbitration that are written at once."""
     event_writers: int = 2
-    sweep: float = 60.0
+    garbage_collection_period: float = 60.0
     """Between two looks for what nobody needs any more."""
-    retelling: float = 10.0
+    limit_report_interval: float = 10.0
     """Between two numbers of the same limit that a job waits for."""
-    telling: float = 5.0
+    reported_turn_delay: float = 5.0
     """A turn to evict that is further away is told."""

@@ -229,7 +229,7 @@ def _schema(info: inspect.Type, *, keep: bool, template: bool) -> Schema:
         info = info.type
     if isinstance(info, inspect.UnionType) and any(isinstance(option, inspect.NoneType) for option in info.types):
         return _optional(info, keep=keep, template=template)
-    schema = _marked(extra.get("mark"), template) or _plain(info, keep=keep, template=template)
+    schema = _schema_of_format(extra.get("format"), template) or _plain(info, keep=keep, template=template)
     if "list_map_keys" in extra:
         schema |= {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": [*extra["list_map_keys"]]}
         schema["items"]["required"] = sorted({*schema["items"].get("required", ()), *extra["list_map_keys"]})
@@ -243,8 +243,8 @@ def _optional(info: inspect.UnionType, *, keep: bool, template: bool) -> Schema:
     return schema if "enum" in schema else schema | {"nullable": True}
 
 
-def _marked(mark: str | None, template: bool) -> Schema | None:
-    match mark:
+def _schema_of_format(format_name: str | None, template: bool) -> Schema | None:
+    match format_name:
         case "quantity" if template:
             return {**_KEEP_UNKNOWN, "pattern": QUANTITY_PATTERN}
         case "quantity":
@@ -252,7 +252,7 @@ def _marked(mark: str | None, template: bool) -> Schema | None:
         case "int-or-string":
             return _int_or_string()
         case "date-time" | "duration":
-            return {"type": "string", "format": mark}
+            return {"type": "string", "format": format_name}
         case "int32":
             return {"type": "integer", "format": "int32"}
         case _:

@@ -1,4 +1,4 @@
-"""TODO"""
+"""matchLabelKeys and mismatchLabelKeys of affinity terms and spread constraints, written into the selectors."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from restow.model.objects import (
 
 
 def keys_of(selector: SelectorSpec | None) -> frozenset[str]:
-    """The label keys a selector speaks of."""
+    """The label keys that a selector names."""
     if selector is None:
         return frozenset()
     return frozenset([*(selector.match_labels or ()), *(one.key for one in selector.match_expressions or ())])
@@ -25,34 +25,35 @@ def keys_of(selector: SelectorSpec | None) -> frozenset[str]:
 def fold_label_keys(spec: PodSpec, labels: dict[str, str]) -> PodSpec:
     """Write matchLabelKeys and mismatchLabelKeys into the selectors, as the API server does when a pod is created.
 
-    A selector of an affinity term that already speaks of such a key was written to then: the labels may have changed
-    since, and do not matter. In spread constraints the present labels are demanded as well, as kube-scheduler does.
+    A selector of an affinity term that already names such a key was completed by the API server: the labels of the pod
+    may have changed since, and do not count. Spread constraints require the present labels as well, as in
+    kube-scheduler.
     """
     constraints = spec.topology_spread_constraints
     if constraints:
         constraints = [
-            replace(one, label_selector=_narrowed(one.label_selector, labels, one.match_label_keys, ()))
+            replace(one, label_selector=_with_own_labels(one.label_selector, labels, one.match_label_keys, ()))
             for one in constraints
         ]
     affinity = spec.affinity
     if affinity:
         affinity = replace(
             affinity,
-            pod_affinity=_folded(affinity.pod_affinity, labels),
-            pod_anti_affinity=_folded(affinity.pod_anti_affinity, labels),
+            pod_affinity=_folded_side(affinity.pod_affinity, labels),
+            pod_anti_affinity=_folded_side(affinity.pod_anti_affinity, labels),
         )
     return replace(spec, topology_spread_constraints=constraints, affinity=affinity)
 
 
-def _folded(side: PodAffinity | None, labels: dict[str, str]) -> PodAffinity | None:
+def _folded_side(side: PodAffinity | None, labels: dict[str, str]) -> PodAffinity | None:
     if side is None:
         return None
 
     def fold(term: PodAffinityTerm) -> PodAffinityTerm:
-        said = keys_of(term.label_selector)
-        keys = [key for key in term.match_label_keys or () if key not in said]
-        other = [key for key in term.mismatch_label_keys or () if key not in said]
-        return replace(term, label_selector=_narrowed(term.label_selector, labels, keys, other))
+        named = keys_of(term.label_selector)
+        keys = [key for key in term.match_label_keys or () if key not in named]
+        other = [key for key in term.mismatch_label_keys or () if key not in named]
+        return replace(term, label_selector=_with_own_labels(term.label_selector, labels, keys, other))
 
     return replace(
         side,
@@ -61,10 +62,11 @@ def _folded(side: PodAffinity | None, labels: dict[str, str]) -> PodAffinity | N
     )
 
 
-def _narrowed(
+def _with_own_labels(
     selector: SelectorSpec | None, labels: dict[str, str], equal: Iterable[str] | None, different: Iterable[str]
 ) -> SelectorSpec | None:
-    """The selector with the pod's own values of some keys demanded or excluded; absent keys are passed over."""
+    """The selector with the pod's own values of some keys required, of others excluded; keys that the pod lacks are
+    ignored."""
     more = [SelectorRequirement(key=key, operator="In", values=[labels[key]]) for key in equal or () if key in labels]
     more += [SelectorRequirement(key=key, operator="NotIn", values=[labels[key]]) for key in different if key in labels]
     if selector is None or not more:

@@ -1,4 +1,4 @@
-"""Names: by what objects of a kind are told apart."""
+"""The key of an object among those of its kind."""
 
 from __future__ import annotations
 

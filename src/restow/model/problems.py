@@ -32,7 +32,7 @@ CHECKS: Final[Mapping[str | None, Callable[[Any], object]]] = {
     "date-time": parse_time,
     "duration": parse_duration,
 }
-_MARKED: Final[Mapping[str | None, str]] = {
+_FORMATS: Final[Mapping[str | None, str]] = {
     "date-time": "a time such as 2026-01-02T15:04:05Z",
     "duration": "a duration such as 5m",
 }
@@ -50,9 +50,10 @@ _EXPECTED: tuple[tuple[type[inspect.Type], str], ...] = (
 )
 
 
-def find_problems(type: type[Any], value: Any, *, marks: bool) -> list[Problem]:
-    """All problems of `value` read as `type`; with `marks`, quantities, times and durations are parsed as well."""
-    return list(_Walk(marks).walk(type_info(type), value, ""))
+def find_problems(type: type[Any], value: Any, *, check_formats: bool) -> list[Problem]:
+    """All problems of `value` read as `type`; with `check_formats`, quantities, times and durations are parsed as
+    well."""
+    return list(_Walk(check_formats).walk(type_info(type), value, ""))
 
 
 def problem_members(problems: Iterable[Problem]) -> set[str]:
@@ -79,13 +80,13 @@ def type_info(type: type[Any]) -> inspect.Type:
 
 
 class _Walk:
-    def __init__(self, marks: bool) -> None:
-        self.marks = marks
+    def __init__(self, check_formats: bool) -> None:
+        self.check_formats = check_formats
 
     def walk(self, info: inspect.Type, value: Any, path: str) -> Iterator[Problem]:
-        mark = None
+        format_name = None
         while isinstance(info, inspect.Metadata):
-            mark = (info.extra or {}).get("mark", mark)
+            format_name = (info.extra or {}).get("format", format_name)
             info = info.type
         if isinstance(info, inspect.UnionType):
             options = info.types
@@ -98,7 +99,9 @@ class _Walk:
             options = (info,)
         accepting = next((option for option in options if _accepts(option, value)), None)
         if accepting is None:
-            yield Problem(path, f"expected {_MARKED.get(mark) or _expected(options)}, got {describe_value(value)}")
+            yield Problem(
+                path, f"expected {_FORMATS.get(format_name) or _expected(options)}, got {describe_value(value)}"
+            )
         elif isinstance(accepting, inspect.StructType):
             yield from self.struct(accepting, value, path)
         elif isinstance(accepting, inspect.ListType | inspect.VarTupleType):
@@ -107,8 +110,8 @@ class _Walk:
         elif isinstance(accepting, inspect.DictType):
             for key, item in value.items():
                 yield from self.walk(accepting.value_type, item, member_path(path, key))
-        elif self.marks and mark in CHECKS:
-            yield from _check(CHECKS[mark], value, path)
+        elif self.check_formats and format_name in CHECKS:
+            yield from _check(CHECKS[format_name], value, path)
 
     def struct(self, info: inspect.StructType, value: dict[str, Any], path: str) -> Iterator[Problem]:
         members = _members(info)

@@ -1,4 +1,4 @@
-"""Tenancy: which queue a pod belongs to, whether a queue is open, and which nodes are kept for it."""
+"""Queues: which queue a pod is charged to, whether a queue is open, and which nodes are locked for it."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ DEFAULT_QUEUE = "default"
 
 
 def queue_name(group: PodGroup | None, pod: Pod) -> str:
-    """The queue a pod is charged to: its gang's, else the one it names, else the default one."""
+    """The queue that a pod is charged to: that of its PodGroup, else that of its annotation, else the default queue."""
     if group is not None and group.spec.queue:
         return group.spec.queue
     return (pod.metadata.annotations or {}).get(QUEUE_ANNOTATION) or DEFAULT_QUEUE
 
 
 def is_closed(queue: Queue) -> bool:
-    """Whether somebody closed a queue, be there jobs left in it or not."""
+    """Whether a queue is closed, with jobs left in it or without."""
     return queue.status.state in (QueueState.CLOSED, QueueState.CLOSING)
 
 
 def is_open(queue: Queue) -> bool:
-    """Whether a queue is there to stay. One that is not needs nothing kept for it."""
+    """Whether a queue is neither closed nor being deleted. Nothing is kept for a queue that is not open."""
     return not is_closed(queue) and not queue.metadata.deletion_timestamp
 
 

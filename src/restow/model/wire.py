@@ -16,8 +16,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from restow.model.field_formats import are_formatted_fields_readable
 from restow.model.kinds import Kind
-from restow.model.marks import are_marked_fields_readable
 from restow.model.problems import Problem, describe_value, find_problems, member_path
 from restow.model.yaml_text import YamlError, load_documents
 
@@ -70,7 +70,7 @@ def convert(type: type[T], document: Mapping[str, Any], what: str = "object") ->
     """Read a document written by a user, checking quantities, times and durations too. Raises WireError."""
     try:
         cleaned = _without_nulls(document)
-        problems = find_problems(type, cleaned, marks=True)
+        problems = find_problems(type, cleaned, check_formats=True)
         if problems:
             raise WireError(what, problems)
         return msgspec.convert(cleaned, type)
@@ -85,7 +85,7 @@ def convert_readable(type: type[T], document: Mapping[str, Any], what: str = "ob
     so that further checks can report all mistakes at once. Raises WireError if the rest cannot be read by itself."""
     try:
         cleaned = _without_nulls(document)
-        problems = find_problems(type, cleaned, marks=True)
+        problems = find_problems(type, cleaned, check_formats=True)
         rest = _without_paths(cleaned, {one.path for one in problems}, "") if problems else cleaned
         return msgspec.convert(rest, type), problems
     except msgspec.ValidationError as error:
@@ -135,7 +135,7 @@ class RawItem(msgspec.Struct, frozen=True):
             value = _decoder(type).decode(self.raw)
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
             return None
-        return value if isinstance(value, msgspec.Struct) and are_marked_fields_readable(value) else None
+        return value if isinstance(value, msgspec.Struct) and are_formatted_fields_readable(value) else None
 
     def located(self) -> Located:
         """The document, for the slow path."""
@@ -210,7 +210,7 @@ def _decoding_problems(type: type[Any], data: bytes, error: Exception) -> list[P
         return [Problem("", "nested too deeply")]
     except (msgspec.DecodeError, UnicodeDecodeError) as broken:
         return [_not_json(data, broken)]
-    return find_problems(type, value, marks=False) or [Problem("", str(error))]
+    return find_problems(type, value, check_formats=False) or [Problem("", str(error))]
 
 
 def _without_nulls(value: Any) -> Any:

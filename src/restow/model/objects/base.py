@@ -1,4 +1,4 @@
-"""Types that all API objects share: metadata, references, selectors as written, conditions, and the marks on field
+"""Types that all API objects share: metadata, references, selectors as written, conditions, and the formats of field
 types.
 
 All Structs here and beside hold only the fields Restow reads or writes; unknown fields are skipped when decoding,
@@ -9,8 +9,8 @@ need not look them up:
 - `metadata.name`, `uid`, `resource_version` and other identifying strings: "" by default;
 - every other scalar, list, map or pointer: `None` when absent or JSON null; iterate with `or ()`.
 
-Types such as `Time` or `Quantities` are plain JSON types with a mark that `wire.convert` (checks) and `crds` (schemas)
-read; decoding ignores the marks, so that one malformed object cannot stop a whole list.
+Types such as `Time` or `Quantities` are plain JSON types with a format that `wire.convert` (checks) and `crds`
+(schemas) read; decoding ignores the formats, so that one malformed object cannot stop a whole list.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from typing import Annotated, Any, Generic, Protocol, TypeVar, dataclass_transfo
 
 from msgspec import Meta, Struct, field
 
-Time = Annotated[str, Meta(extra={"mark": "date-time"})]
-MicroTime = Annotated[str, Meta(extra={"mark": "date-time"})]
-Duration = Annotated[str, Meta(extra={"mark": "duration"})]
-QuantityText = Annotated[str | int | float, Meta(extra={"mark": "quantity"})]
+Time = Annotated[str, Meta(extra={"format": "date-time"})]
+MicroTime = Annotated[str, Meta(extra={"format": "date-time"})]
+Duration = Annotated[str, Meta(extra={"format": "duration"})]
+QuantityText = Annotated[str | int | float, Meta(extra={"format": "quantity"})]
 Quantities = dict[str, QuantityText]
-IntOrString = Annotated[int | str, Meta(extra={"mark": "int-or-string"})]
-Int32 = Annotated[int, Meta(extra={"mark": "int32"})]
-Count = Annotated[int, Meta(extra={"mark": "int32"}, extra_json_schema={"minimum": 0})]
+IntOrString = Annotated[int | str, Meta(extra={"format": "int-or-string"})]
+Int32 = Annotated[int, Meta(extra={"format": "int32"})]
+Count = Annotated[int, Meta(extra={"format": "int32"}, extra_json_schema={"minimum": 0})]
 Labels = dict[str, str]
 
 

@@ -270,9 +270,9 @@ class Guarantee(ApiStruct):
 
 
 class QueueSpec(ApiStruct):
-    weight: Annotated[int, Meta(extra={"mark": "int32"}, extra_json_schema={"minimum": 1, "maximum": 65535})] | None = (
-        None
-    )
+    weight: (
+        Annotated[int, Meta(extra={"format": "int32"}, extra_json_schema={"minimum": 1, "maximum": 65535})] | None
+    ) = None
     capability: Quantities | None = None
     reclaimable: bool | None = None
     guarantee: Guarantee | None = None

@@ -43,7 +43,7 @@ MOST_SEATS = 5000
 def spec_problems(reservation: Reservation) -> list[Problem]:
     """Everything that is wrong with the spec, sorted by path."""
     spec = reservation.spec
-    found = find_problems(ReservationSpec, msgspec.to_builtins(spec), marks=True)
+    found = find_problems(ReservationSpec, msgspec.to_builtins(spec), check_formats=True)
     found += [
         *_task_problems(spec),
         *_template_problems(spec),

@@ -1,6 +1,6 @@
 """A fast check of decoded objects: are all their quantities, times and durations valid?
 
-In: a decoded object. Out: yes or no. The fields to check (those with a mark on their type, see `objects.base`) are
+In: a decoded object. Out: yes or no. The fields to check (those with a format on their type, see `objects.base`) are
 worked out once per type. Texts that were parsed before are not parsed again, because the objects of a cluster repeat
 each other. `problems` names the mistakes, with paths, at a hundred times the cost.
 """
@@ -22,12 +22,12 @@ from restow.model.times import TimeError
 Check = Callable[[Any], object]
 """Raises QuantityError or TimeError."""
 
-_REMEMBERED = 65_536  # texts of a mark
+_MAX_TEXTS = 65_536  # remembered per format
 
 
-class _Texts:
-    """What is written under one mark. Texts that were found to read are remembered, and None, which stands for absent;
-    numbers are not, as equal ones may be of different types."""
+class _FormatTexts:
+    """The values of one format. Valid texts are remembered, and None, which stands for a missing field; numbers are
+    not, because equal numbers may be of different types."""
 
     __slots__ = ("_check", "_readable")
 
@@ -42,23 +42,23 @@ class _Texts:
                 self._remember(value)
 
     def every(self, values: Iterable[Any]) -> None:
-        """The same for several at once; `values` can be gone through again."""
+        """Check several values; `values` can be iterated twice."""
         if not self._readable.issuperset(values):
             for value in values:
                 self(value)
 
     def _remember(self, text: str) -> None:
-        if len(self._readable) >= _REMEMBERED:
+        if len(self._readable) >= _MAX_TEXTS:
             self._readable = {None}
         self._readable.add(text)
 
 
-class _Marked:
-    """The members of a struct that have the same mark."""
+class _FormattedMembers:
+    """The members of a struct that have the same format."""
 
     __slots__ = ("_read", "_texts")
 
-    def __init__(self, texts: _Texts, names: Sequence[str]) -> None:
+    def __init__(self, texts: _FormatTexts, names: Sequence[str]) -> None:
         self._texts = texts
         self._read: Callable[[Any], tuple[Any, ...]] = attrgetter(*names, names[0])  # twice the first: always a tuple
 
@@ -69,12 +69,12 @@ class _Marked:
         self._texts.every(tuple(chain.from_iterable(map(self._read, values))))
 
 
-_TEXTS = {mark: _Texts(check) for mark, check in CHECKS.items()}
+_TEXTS_OF_FORMAT = {name: _FormatTexts(check) for name, check in CHECKS.items()}
 
 
-def are_marked_fields_readable(value: msgspec.Struct) -> bool:
-    """Whether every mark in the object reads."""
-    check = _of_type(type(value))
+def are_formatted_fields_readable(value: msgspec.Struct) -> bool:
+    """Whether every field with a format is valid."""
+    check = _check_of_type(type(value))
     if check is None:
         return True
     try:
@@ -87,35 +87,38 @@ def are_marked_fields_readable(value: msgspec.Struct) -> bool:
 _KNOWN: dict[type[Any], Check | None] = {}
 
 
-def _of_type(kind: type[Any]) -> Check | None:
+def _check_of_type(kind: type[Any]) -> Check | None:
     if kind not in _KNOWN:
-        _KNOWN[kind] = _of(type_info(kind), None)
+        _KNOWN[kind] = _check_of(type_info(kind), None)
     return _KNOWN[kind]
 
 
-def _of(info: inspect.Type, mark: str | None) -> Check | None:
+def _check_of(info: inspect.Type, format_name: str | None) -> Check | None:
     while isinstance(info, inspect.Metadata):
-        mark = (info.extra or {}).get("mark", mark)
+        format_name = (info.extra or {}).get("format", format_name)
         info = info.type
-    if mark in _TEXTS:
-        return _TEXTS[mark]
+    if format_name in _TEXTS_OF_FORMAT:
+        return _TEXTS_OF_FORMAT[format_name]
     match info:
         case inspect.UnionType():
-            inner = [_of(option, mark) for option in info.types if not isinstance(option, inspect.NoneType)]
+            inner = [
+                _check_of(option, format_name) for option in info.types if not isinstance(option, inspect.NoneType)
+            ]
             return inner[0] if len(inner) == 1 else None
         case inspect.StructType():
-            return _of_struct(info)
+            return _check_of_struct(info)
         case inspect.ListType():
-            item = _of(info.item_type, None)
-            return item and _each(item)
+            item = _check_of(info.item_type, None)
+            return item and _check_items(item)
         case inspect.DictType():
-            member = _of(info.value_type, None)
-            return member and _each_value(member)
+            member = _check_of(info.value_type, None)
+            return member and _check_values(member)
     return None
 
 
-def _of_struct(info: inspect.StructType) -> Check | None:
-    """The members of a struct that lead to a mark; one that contains itself is looked at when it is met."""
+def _check_of_struct(info: inspect.StructType) -> Check | None:
+    """The check of the members of a struct that lead to a format; a struct that contains itself is checked when it is
+    met."""
     if info.cls in _KNOWN:
         return _KNOWN[info.cls]
 
@@ -125,18 +128,18 @@ def _of_struct(info: inspect.StructType) -> Check | None:
             check(value)
 
     _KNOWN[info.cls] = itself
-    checks = {member.name: check for member in info.fields if (check := _of(member.type, None))}
-    _KNOWN[info.cls] = _members(checks) if checks else None
+    checks = {member.name: check for member in info.fields if (check := _check_of(member.type, None))}
+    _KNOWN[info.cls] = _check_members(checks) if checks else None
     return _KNOWN[info.cls]
 
 
-def _members(checks: Mapping[str, Check]) -> Check:
-    marked: dict[_Texts, list[str]] = {}
+def _check_members(checks: Mapping[str, Check]) -> Check:
+    marked: dict[_FormatTexts, list[str]] = {}
     for name, check in checks.items():
-        if isinstance(check, _Texts):
+        if isinstance(check, _FormatTexts):
             marked.setdefault(check, []).append(name)
-    parts: list[Check] = [_Marked(texts, names) for texts, names in marked.items()]
-    parts += [_member(name, check) for name, check in checks.items() if not isinstance(check, _Texts)]
+    parts: list[Check] = [_FormattedMembers(texts, names) for texts, names in marked.items()]
+    parts += [_check_member(name, check) for name, check in checks.items() if not isinstance(check, _FormatTexts)]
     if len(parts) == 1:
         return parts[0]
 
@@ -147,14 +150,14 @@ def _members(checks: Mapping[str, Check]) -> Check:
     return members
 
 
-def _member(name: str, check: Check) -> Check:
+def _check_member(name: str, check: Check) -> Check:
     return lambda value: None if (member := getattr(value, name)) is None else check(member)
 
 
-def _each(check: Check) -> Check:
-    if isinstance(check, _Texts):
+def _check_items(check: Check) -> Check:
+    if isinstance(check, _FormatTexts):
         return check.every
-    if isinstance(check, _Marked):
+    if isinstance(check, _FormattedMembers):
         return check.each
 
     def items(value: list[Any]) -> None:
@@ -164,8 +167,8 @@ def _each(check: Check) -> Check:
     return items
 
 
-def _each_value(check: Check) -> Check:
-    if isinstance(check, _Texts):
+def _check_values(check: Check) -> Check:
+    if isinstance(check, _FormatTexts):
         return lambda value: check.every(value.values())
 
     def values(value: dict[str, Any]) -> None:

@@ -25,7 +25,7 @@ from restow.planning.replay import replay_plan
 from tests.model.cluster.builders import pod
 from tests.planning.clusters import NOW, annotated, app, cluster, moves, reasons, request, ten
 from tests.planning.descheduling.plugin_requests import PLUGINS, aged, ask, failed, section
-from tests.scheduling.plugins.volumes import claim, csi_volume, volume
+from tests.scheduling.plugins.volume_builders import claim, csi_volume, volume
 
 LIFE, TAINTS = "PodLifeTime", "RemovePodsViolatingNodeTaints"
 OLD = {"maxPodLifeTimeSeconds": 100}
@@ -143,7 +143,7 @@ def test_no_more_pods_move_than_allowed(limits: dict[str, Any], moved: list[str]
 def test_a_limit_that_is_reached_is_told() -> None:
     pods = [aged(app(f"p{n}", on="a"), 300 - n) for n in range(1, 3)]
     found = ask(cluster([ten("a"), ten("b")], pods), LIFE, arguments=OLD, maxNoOfPodsToEvictPerNode=1)
-    assert reasons(found.plan)["p2"] == "maxNoOfPodsToEvictPerNode is 1, and so many pods of node a move in this cycle"
+    assert reasons(found.plan)["p2"] == "maxNoOfPodsToEvictPerNode allows 1 pod of node a per cycle"
 
 
 EMPTIED = {"onlyIfEmptied": True, "protectionThresholds": {"cpu": 100}}

@@ -46,7 +46,7 @@ def test_the_greedy_plan_stands(monkeypatch: pytest.MonkeyPatch, trouble: str, o
         monkeypatch.setattr(solver, "highspy", None)
     else:
         monkeypatch.setattr(
-            solver.IntegerProgram, "_solved", Broken(RuntimeError("boom") if trouble == "raises" else None)
+            solver.IntegerProgram, "_run_solver", Broken(RuntimeError("boom") if trouble == "raises" else None)
         )
     asked = {"objective": objective, "shape": {"cpu": 8_000}, "pending": (app("large", "8", phase="Pending"),)}
     plan = planned(tangled(), **asked)
@@ -104,7 +104,7 @@ def test_a_solver_that_takes_long_stops_when_somebody_has_waited_enough() -> Non
 
 
 def test_what_is_best_so_far_stands_if_no_opening_is_worthwhile(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(master_problem.MasterProblem, "_worthwhile", lambda *_: [])
+    monkeypatch.setattr(master_problem.MasterProblem, "_promising_patterns", lambda *_: [])
     problem, _ = crowded(2)
     found = search(problem, SearchBudget(lambda: 60.0, 20), np.random.default_rng(0))
     assert 0 < solution_value(problem, found.solution) <= found.bound

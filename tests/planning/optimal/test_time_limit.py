@@ -127,7 +127,7 @@ def test_openings_are_found_as_far_as_the_toil_goes() -> None:
 
 @pytest.mark.parametrize(("most", "late"), [(3, False), (1000, True)], ids=["too large", "too late"])
 def test_a_program_is_put_together_only_as_far_as_makes_sense(most: int, late: bool) -> None:
-    assert not FlowModel(crowded()[0], UNCHANGED, range(2), most, late=lambda: late).is_complete
+    assert not FlowModel(crowded()[0], UNCHANGED, range(2), most, is_late=lambda: late).is_complete
 
 
 def single_pods(seed: int) -> PackingProblem:

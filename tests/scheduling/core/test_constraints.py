@@ -28,7 +28,7 @@ from restow.scheduling.registry import read_profile
 from restow.scheduling.session import Session
 from tests.model.cluster.builders import node, pod
 from tests.narrowing import present
-from tests.scheduling.core.doubles import cluster
+from tests.scheduling.core.sample_plugins import cluster
 
 WEB = SelectorSpec(match_labels={"app": "web"})
 ZONE, HOST = "zone", "kubernetes.io/hostname"
@@ -96,7 +96,9 @@ def cpu_of(one: Pod) -> int:
 
 @settings(max_examples=120, deadline=None)
 @given(NODES, PODS)
-def test_no_hard_constraint_is_violated(nodes: list[tuple[int, str, bool, bool]], pods: list[dict[str, Any]]) -> None:
+def test_default_profile_violates_no_hard_constraint(
+    nodes: list[tuple[int, str, bool, bool]], pods: list[dict[str, Any]]
+) -> None:
     there, waiting = {one.metadata.name: one for one in nodes_of(nodes)}, pods_of(pods)
     profile = read_profile({})
     decisions = Session(cluster(*there.values()), profile.engine, PodGroupCache(), now=0.0, pods=waiting).run(

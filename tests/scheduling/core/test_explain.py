@@ -44,11 +44,13 @@ from restow.scheduling.framework import Refusal
         ),
     ],
 )
-def test_the_sentence(nodes: int, reasons: dict[str, int], extra: dict[str, str], expected: str) -> None:
+def test_fit_error_message_counts_and_sorts_the_reasons(
+    nodes: int, reasons: dict[str, int], extra: dict[str, str], expected: str
+) -> None:
     assert fit_error_message(nodes, reasons, **extra) == expected
 
 
-def test_a_node_counts_for_each_reason_of_the_plugin_that_refused_it() -> None:
+def test_node_counts_for_each_reason_of_the_plugin_that_refused_it() -> None:
     cpu, memory = np.array([True, True, False]), np.array([False, True, False])
     nobody = np.zeros(3, np.bool_)
     refused = {"Fit": [Refusal("Insufficient cpu", cpu), Refusal("Insufficient memory", memory), Refusal("x", nobody)]}

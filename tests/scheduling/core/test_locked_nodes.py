@@ -1,4 +1,4 @@
-"""Nodes locked for queues, in whole sessions: whoever comes, in whatever order, only the right pods get there."""
+"""Nodes locked for queues, in whole sessions: in whatever order pods come, only pods of the queue get there."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from restow.scheduling.framework import Cycle, FilterPlugin, Reach, Refusal
 from restow.scheduling.registry import read_profile
 from tests.model.cluster.builders import node, of_queue, pod, queue
 from tests.model.cluster.reading import everything
-from tests.scheduling.core.doubles import cluster
+from tests.scheduling.core.sample_plugins import cluster
 from tests.scheduling.reservations.stage import Stage, booking, gang, rooms, task, user
 
 SEEDS = range(int(os.environ.get("RESTOW_SEEDS", "12")))
@@ -42,13 +42,13 @@ def member(name: str, group: str) -> Any:
         pytest.param(member("p", "g"), "n1", id="of a gang of the queue"),
     ],
 )
-def test_where_a_pod_goes(one: Any, where: str) -> None:
+def test_pod_goes_to_nodes_that_are_not_locked_for_other_queues(one: Any, where: str) -> None:
     of_gang = replace(gang("g", 1), spec=replace(gang("g", 1).spec, queue="q"))
     stage = Stage(*rooms("n1", "n2"), pod("r", on="n2"), queue("q", "n1"), of_gang)
     assert stage.session(one).nodes == {"p": where}
 
 
-def test_who_runs_on_a_node_stays_when_it_is_locked() -> None:
+def test_pod_on_a_node_stays_when_the_node_is_locked() -> None:
     stage = Stage(*rooms("n1"), pod("r", on="n1"), queue("q", "n1"))
     assert [one.key for one in stage.snapshot.occupants("n1")] == ["uid-r"]
     assert stage.session(pod("p")).refused == {"p": f"0/1 nodes are available: 1 {LOCKED}."}
@@ -61,18 +61,18 @@ def test_who_runs_on_a_node_stays_when_it_is_locked() -> None:
     ("whose", "held"),
     [pytest.param("q", ["n1"], id="of the queue"), pytest.param("r", ["n2"], id="of another"), (None, ["n2"])],
 )
-def test_a_reservation_goes_where_pods_of_its_queue_may(whose: str | None, held: list[str]) -> None:
+def test_reservation_goes_where_pods_of_its_queue_may(whose: str | None, held: list[str]) -> None:
     stage = Stage(*rooms("n1", "n2"), pod("x", on="n2"), queue("q", "n1"), queue("r"))
     assert stage.session(booking("seat", queue=whose)).held == {"seat": held}
 
 
-def test_the_seat_of_a_migration_keeps_off_the_nodes_of_others() -> None:
+def test_seat_of_a_migration_keeps_off_nodes_locked_for_other_queues() -> None:
     stage = Stage(*rooms("n1", "n2"), user("m", on="n2"), queue("q", "n1"))
     told = stage.session(booking("pinned", migrating="uid-m", tasks=[task(requests={"cpu": "4"})])).declined
     assert told["pinned"] == f"0/2 nodes are available: 1 Insufficient cpu, 1 {LOCKED}."
 
 
-def test_a_move_inside_a_queue_that_is_full_is_not_refused_by_its_capability() -> None:
+def test_move_inside_a_full_queue_is_not_refused_by_its_capability() -> None:
     full = queue("q", capability={"cpu": "1"})
     moving, seat = of_queue(user("m", on="n2"), "q"), booking("seat", migrating="uid-m", queue="q")
     assert Stage(*rooms("n1", "n2"), full, moving).session(seat).held == {"seat": ["n1"]}
@@ -85,12 +85,14 @@ def test_a_move_inside_a_queue_that_is_full_is_not_refused_by_its_capability() -
         pytest.param("r", {}, id="not for pods of a third queue"),
     ],
 )
-def test_a_seat_on_a_node_that_was_locked_since(pods_queue: str | None, outcome: dict[str, str]) -> None:
+def test_seat_on_a_node_locked_since_refuses_pods_of_other_queues(
+    pods_queue: str | None, outcome: dict[str, str]
+) -> None:
     stage = Stage(*rooms("n1"), booking("seat", at={0: "n1"}), queue("q", "n1"), queue("r"))
     assert stage.session(of_queue(user("p"), pods_queue)).seats == outcome
 
 
-def test_a_seat_of_the_locks_owner_is_not_a_way_in_for_others() -> None:
+def test_seat_on_a_locked_node_is_no_way_in_for_other_queues() -> None:
     stage = Stage(*rooms("n1"), queue("q", "n1"), booking("seat", at={0: "n1"}, queue="q"))
     found = stage.session(user("p"))
     assert found.seats == {}
@@ -156,7 +158,7 @@ def random_locks(random: Random, version: int) -> list[Any]:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_what_queues_share_of_a_ranking_changes_no_placement(seed: int) -> None:
+def test_queue_ranking_changes_no_placement(seed: int) -> None:
     random, engine = Random(seed), read_profile({}).engine
     slow = Engine([*engine.plugins, Anything()], {one.name: weight for one, weight in engine.scores})
     snapshot: Snapshot = cluster(*(node(f"n{number:02}", {"cpu": "8", "pods": "9"}) for number in range(30)))

@@ -1,4 +1,4 @@
-"""Rankings: whatever happens to the cluster, the choice is the one a naive look at every node makes."""
+"""Rankings: whatever changes in the cluster, the choice is the one that a look at every node makes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,15 @@ from restow.scheduling.framework import Cycle, Plugin, Reach, ScorePlugin, Score
 from restow.scheduling.ranking import key_blocks, rankings, topology_buckets
 from restow.scheduling.schedule_result import Placed
 from tests.model.cluster.builders import node, pod
-from tests.scheduling.core.doubles import Apart, Eligible, Fit, Numbered, cluster, cycle, node_of
+from tests.scheduling.core.sample_plugins import (
+    NodeEligible,
+    OnePodPerNode,
+    RoomFit,
+    ScoresLabelNumber,
+    cluster,
+    cycle,
+    node_of,
+)
 
 
 class Crowded(ScorePlugin):
@@ -34,22 +42,22 @@ class Crowded(ScorePlugin):
         return 100 - raw * 100 // max(1, int(raw.max()))
 
 
-def naive(engine: Engine, story: Cycle) -> str | None:
+def naive(engine: Engine, cycle_of_pod: Cycle) -> str | None:
     """The best by asking every filter and score about every node."""
-    snapshot = story.snapshot
+    snapshot = cycle_of_pod.snapshot
     rows = np.array([snapshot.rows.find(name) for name in snapshot.rows.names() if snapshot.node(name)], np.intp)
     for plugin in engine.plugins:
         if hasattr(plugin, "filter") and len(rows):
-            rows = rows[plugin.filter(story, rows)]
+            rows = rows[plugin.filter(cycle_of_pod, rows)]
     if len(rows) == 0:
         return None
     total = np.zeros(len(rows), np.int64)
     for plugin, weight in engine.scores:
-        total += weight * plugin.normalize_score(story, plugin.score(story, rows))
+        total += weight * plugin.normalize_score(cycle_of_pod, plugin.score(cycle_of_pod, rows))
     return min((-score, snapshot.rows.name(row)) for score, row in zip(total.tolist(), rows.tolist(), strict=True))[1]
 
 
-class FitByRoom(Fit, RoomOnly):
+class FitByRoom(RoomFit, RoomOnly):
     """The same, asked about one row of all that have the same room."""
 
     name: ClassVar[str] = "FitByRoom"
@@ -68,16 +76,16 @@ EVENTS = st.lists(
     max_size=40,
 )
 PLUGINS = {
-    "rows only": [Eligible, Fit],
-    "rooms only": [Eligible, FitByRoom],
-    "rooms and rows": [FitByRoom, Eligible, Fit],
-    "asked of the cluster": [Eligible, Fit, Apart],
-    "compared by node": [Eligible, Fit, Numbered],
-    "compared in the cluster": [Eligible, Fit, Apart, Numbered, Crowded],
+    "rows only": [NodeEligible, RoomFit],
+    "rooms only": [NodeEligible, FitByRoom],
+    "rooms and rows": [FitByRoom, NodeEligible, RoomFit],
+    "asked of the cluster": [NodeEligible, RoomFit, OnePodPerNode],
+    "compared by node": [NodeEligible, RoomFit, ScoresLabelNumber],
+    "compared in the cluster": [NodeEligible, RoomFit, OnePodPerNode, ScoresLabelNumber, Crowded],
 }
 
 
-@pytest.fixture(autouse=True, params=[1, 100], ids=["in cells", "all at once"])
+@pytest.fixture(autouse=True, params=[1, 100], ids=["in buckets", "all at once"])
 def _small_blocks(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
     """Blocks of four, so that a few nodes already fill several."""
     monkeypatch.setattr(key_blocks, "BLOCK", 4)
@@ -89,7 +97,7 @@ def _small_blocks(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureReques
 @pytest.mark.parametrize("kinds", PLUGINS.values(), ids=PLUGINS)
 @settings(max_examples=80, deadline=None)
 @given(events=EVENTS)
-def test_the_choice_is_the_naive_one(kinds: list[type[Plugin]], events: list[tuple[Any, ...]]) -> None:
+def test_ranking_chooses_like_a_look_at_every_node(kinds: list[type[Plugin]], events: list[tuple[Any, ...]]) -> None:
     engine = Engine([kind() for kind in kinds], {"Numbered": 2})
     snapshot = cluster(*(node(f"n{number}", {"cpu": "5", "pods": "9"}, labels={"n": "2"}) for number in range(3)))
     placed = 0
@@ -115,23 +123,23 @@ def test_the_choice_is_the_naive_one(kinds: list[type[Plugin]], events: list[tup
                 for _ in range(times):
                     placed += 1
                     one = pod(f"new{placed}", {"cpu": str(cpu)}, labels={"app": "x"} if apart else None)
-                    story = cycle(snapshot, one)
-                    found = engine.place(story)
-                    assert (found.node if isinstance(found, Placed) else None) == naive(engine, story)
+                    cycle_of_pod = cycle(snapshot, one)
+                    found = engine.place(cycle_of_pod)
+                    assert (found.node if isinstance(found, Placed) else None) == naive(engine, cycle_of_pod)
                     if isinstance(found, Placed):
                         snapshot.assume(one, found.node, at=0.0)
 
 
-def test_a_better_row_of_another_block_is_found_behind_one_that_is_refused() -> None:
+def test_better_row_of_another_block_is_found_behind_a_refused_one() -> None:
     cpus = {"n0": ("100", "1"), "n1": ("10", "5"), "n2": ("10", "5"), "n3": ("10", "5"), "n4": ("10", "1")}
     there = [node(name, {"cpu": cpu, "pods": "9"}) for name, (cpu, _) in cpus.items()]
     old = [pod(f"on-{name}", {"cpu": used}, on=name, labels={"app": name}) for name, (_, used) in cpus.items()]
-    engine, snapshot = Engine([Fit(), Apart()]), cluster(*there, pods=old)
+    engine, snapshot = Engine([RoomFit(), OnePodPerNode()]), cluster(*there, pods=old)
     assert node_of(engine.place(cycle(snapshot, pod("p", labels={"app": "n0"})))) == "n4"
 
 
-def test_rows_beyond_the_first_arrays_are_seen() -> None:
-    engine, snapshot = Engine([Fit(), Numbered()]), cluster(node("a", {"cpu": "1", "pods": "9"}))
+def test_ranking_sees_rows_beyond_the_first_arrays() -> None:
+    engine, snapshot = Engine([RoomFit(), ScoresLabelNumber()]), cluster(node("a", {"cpu": "1", "pods": "9"}))
     assert node_of(engine.place(cycle(snapshot))) == "a"
     for number in range(200):
         snapshot.apply_pod(pod(f"lost{number}", on=f"unknown{number}"))

@@ -72,7 +72,7 @@ def plugins(*entries: Mapping[str, Any]) -> dict[str, Any]:
     return {"tiers": [{"plugins": list(entries)}]}
 
 
-def test_the_default_profile_is_upstreams() -> None:
+def test_default_profile_has_kube_schedulers_plugins_and_weights() -> None:
     profile = read_profile({})
     upstream = "NodeUnschedulable NodeName TaintToleration NodeAffinity NodePorts NodeResourcesFit PodTopologySpread"
     assert [name for name in names(profile) if name in upstream.split()] == upstream.split()
@@ -81,13 +81,13 @@ def test_the_default_profile_is_upstreams() -> None:
     assert [gate.name for gate in profile.pre_enqueue] == ["SchedulingGates"]
 
 
-def test_a_plugin_is_switched_off_by_name_and_weighed() -> None:
+def test_listed_plugin_is_switched_off_and_weighted_by_name() -> None:
     profile = read_profile(plugins({"name": "ImageLocality", "enabled": False}, {"name": "NodeAffinity", "weight": 7}))
     assert "ImageLocality" not in names(profile)
     assert {plugin.name: weight for plugin, weight in profile.engine.scores}["NodeAffinity"] == 7
 
 
-def test_plugins_of_others_run_when_they_are_listed_after_the_built_in_ones() -> None:
+def test_listed_plugin_of_another_package_runs_after_the_built_in_ones() -> None:
     assert "Foreign" not in names(read_profile({}, OTHERS))
     profile = read_profile(plugins({"name": "Foreign"}), OTHERS)
     assert names(profile)[-1] == "Foreign"
@@ -97,14 +97,14 @@ def test_plugins_of_others_run_when_they_are_listed_after_the_built_in_ones() ->
     )
 
 
-def test_one_plugin_at_most_sorts_the_queue() -> None:
+def test_two_queue_sort_plugins_are_refused() -> None:
     assert read_profile({}).engine.sort is None
     assert present(read_profile(plugins({"name": "LongestFirst"}), OTHERS).engine.sort).name == "LongestFirst"
     with pytest.raises(WireError, match="one plugin at most may sort the queue, ShortestFirst and LongestFirst do"):
         read_profile(plugins({"name": "ShortestFirst"}, {"name": "LongestFirst"}), OTHERS)
 
 
-def test_without_enqueue_everybody_is_let_in() -> None:
+def test_actions_without_enqueue_admit_all_jobs() -> None:
     assert read_profile({"actions": ["allocate"]}).actions == (admit_all, allocate)
 
 
@@ -131,7 +131,9 @@ def test_without_enqueue_everybody_is_let_in() -> None:
         pytest.param(plugins({"name": "Misnamed"}), ["is not a plugin called Misnamed"], id="another name"),
     ],
 )
-def test_mistakes_are_told_with_their_paths(section: dict[str, Any], problems: list[str]) -> None:
+def test_mistakes_in_the_scheduler_section_are_reported_with_their_paths(
+    section: dict[str, Any], problems: list[str]
+) -> None:
     with pytest.raises(WireError) as raised:
         read_profile(section, OTHERS)
     told = [str(problem) for problem in raised.value.problems]
@@ -139,5 +141,5 @@ def test_mistakes_are_told_with_their_paths(section: dict[str, Any], problems: l
     assert all(expected in said for expected, said in zip(problems, told, strict=True))
 
 
-def test_what_is_installed_is_found() -> None:
+def test_installed_plugin_is_found_by_its_entry_point() -> None:
     assert isinstance(scheduling_plugins(), dict)

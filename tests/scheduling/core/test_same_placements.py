@@ -1,4 +1,4 @@
-"""What the engine keeps from pod to pod changes no placement: sessions end alike with one that keeps nothing."""
+"""The caches of the engine change no placement: sessions end as with an engine that caches nothing."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from restow.scheduling.registry import read_profile
 from restow.scheduling.schedule_result import Placed, Unplaced
 from restow.scheduling.session import Session
 from tests.model.cluster.builders import node, pod
-from tests.scheduling.core.doubles import cluster
+from tests.scheduling.core.sample_plugins import cluster
 
 SEEDS = range(int(os.environ.get("RESTOW_SEEDS", "12")))
 NODES, CLASSES, SESSIONS, PODS = 40, 6, 4, 30
@@ -113,6 +113,6 @@ def outcome(engine: Engine, seed: int) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_an_engine_that_remembers_places_like_one_that_does_not(seed: int) -> None:
+def test_engine_with_caches_places_like_one_without(seed: int) -> None:
     engine = read_profile({}).engine
     assert outcome(engine, seed) == outcome(Forgetful(engine.plugins), seed)

@@ -23,14 +23,14 @@ from restow.scheduling.statement import Statement
 from tests.model.cluster.builders import node, placements_of, pod, reservation
 from tests.model.cluster.reading import Fitting, everything, free
 from tests.narrowing import present
-from tests.scheduling.core.doubles import Fit, Keeps, cluster, cycle, nodes
+from tests.scheduling.core.sample_plugins import RecordsCalls, RoomFit, cluster, cycle, nodes
 
 
 def engine_with(*plugins: Plugin) -> Engine:
-    return Engine([Fit(), *plugins])
+    return Engine([RoomFit(), *plugins])
 
 
-def test_commit_tells_the_steps_in_order() -> None:
+def test_commit_returns_the_decisions_in_order() -> None:
     snapshot = cluster(*nodes(2), pods=[pod("old", on="n0")])
     snapshot.apply_reservation(reservation("r"))
     statement = Statement(snapshot, engine_with(), 5.0)
@@ -44,10 +44,10 @@ def test_commit_tells_the_steps_in_order() -> None:
     assert free(snapshot, "n1")["cpu"] == 2000
 
 
-def test_reserve_runs_inside_allocate_and_unreserve_in_its_inverse() -> None:
+def test_allocate_runs_reserve_and_unallocate_runs_unreserve() -> None:
     journal: list[str] = []
     snapshot = cluster(*nodes(1))
-    statement = Statement(snapshot, engine_with(Keeps(journal, name="a"), Keeps(journal, name="b")), 0.0)
+    statement = Statement(snapshot, engine_with(RecordsCalls(journal, name="a"), RecordsCalls(journal, name="b")), 0.0)
     statement.allocate(cycle(snapshot), "n0")
     statement.unallocate(pod("p"))
     assert journal == ["reserve a p", "reserve b p", "unreserve b p", "unreserve a p"]
@@ -63,11 +63,11 @@ def test_reserve_runs_inside_allocate_and_unreserve_in_its_inverse() -> None:
         pytest.param({"permit": (unschedulable("no"), 0)}, id="Permit refuses"),
     ],
 )
-def test_an_allocation_that_fails_leaves_nothing(keeps: dict[str, Any]) -> None:
+def test_failed_allocate_leaves_nothing_assumed(keeps: dict[str, Any]) -> None:
     journal: list[str] = []
     snapshot = cluster(*nodes(1))
     before = everything(snapshot)
-    statement = Statement(snapshot, engine_with(Keeps(journal, **keeps)), 0.0)
+    statement = Statement(snapshot, engine_with(RecordsCalls(journal, **keeps)), 0.0)
     verdict = statement.allocate(cycle(snapshot), "n0")
     assert (verdict.code, verdict.plugin) == ((keeps.get("reserve") or keeps["permit"][0]).code, "a")
     assert journal[-1] == "unreserve a p"
@@ -76,7 +76,7 @@ def test_an_allocation_that_fails_leaves_nothing(keeps: dict[str, Any]) -> None:
     assert everything(snapshot) == before
 
 
-class Breaks(Keeps):
+class Breaks(RecordsCalls):
     """Keeps what it took, with an exception."""
 
     def unreserve(self, cycle: Cycle, node: str) -> None:
@@ -92,11 +92,13 @@ class Breaks(Keeps):
         pytest.param(lambda statement, story: statement.discard(), id="a statement that is discarded"),
     ],
 )
-def test_an_unreserve_that_breaks_keeps_no_room_and_stops_no_other(end: Callable[[Statement, Cycle], object]) -> None:
+def test_unreserve_that_raises_keeps_no_room_and_stops_no_other_unreserve(
+    end: Callable[[Statement, Cycle], object],
+) -> None:
     journal: list[str] = []
     snapshot = cluster(*nodes(1))
     before = everything(snapshot)
-    others = Keeps(journal, name="others")
+    others = RecordsCalls(journal, name="others")
     statement = Statement(snapshot, engine_with(others, Breaks(journal, name="broken")), 0.0)
     statement.allocate(cycle(snapshot, pod("first")), "n0")
     others.answers = unschedulable("no"), (SUCCESS, 0)
@@ -106,9 +108,9 @@ def test_an_unreserve_that_breaks_keeps_no_room_and_stops_no_other(end: Callable
     assert "unreserve others first" in journal
 
 
-def test_permit_may_ask_to_wait() -> None:
+def test_allocate_returns_the_waits_of_permit() -> None:
     snapshot = cluster(*nodes(1))
-    statement = Statement(snapshot, engine_with(Keeps([], permit=(wait("gang"), 30))), 0.0)
+    statement = Statement(snapshot, engine_with(RecordsCalls([], permit=(wait("gang"), 30))), 0.0)
     statement.allocate(cycle(snapshot), "n0")
     (step,) = statement.commit()
     assert isinstance(step, Assign)
@@ -116,13 +118,15 @@ def test_permit_may_ask_to_wait() -> None:
 
 
 @pytest.mark.parametrize(("where", "mistake"), [("nowhere", UnknownNode), ("n0", AlreadyPlaced)])
-def test_what_cannot_be_assumed_is_an_error(where: str, mistake: type[AlreadyPlaced] | type[UnknownNode]) -> None:
+def test_allocate_of_a_pod_that_cannot_be_assumed_raises(
+    where: str, mistake: type[AlreadyPlaced] | type[UnknownNode]
+) -> None:
     snapshot = cluster(*nodes(1), pods=[pod("p", on="n0")])
     with pytest.raises(mistake), Statement(snapshot, engine_with(), 0.0) as statement:
         statement.allocate(cycle(snapshot), where)
 
 
-def test_whatever_ends_it_an_open_statement_is_discarded() -> None:
+def test_open_statement_is_discarded_whatever_ends_it() -> None:
     snapshot = cluster(*nodes(1))
     before = everything(snapshot)
     with pytest.raises(ZeroDivisionError), Statement(snapshot, engine_with(), 0.0) as statement:
@@ -131,19 +135,19 @@ def test_whatever_ends_it_an_open_statement_is_discarded() -> None:
     assert everything(snapshot) == before
 
 
-def test_it_ends_once() -> None:
+def test_statement_ends_only_once() -> None:
     statement = Statement(cluster(), engine_with(), 0.0)
     statement.commit()
     with pytest.raises(RuntimeError):
         statement.discard()
 
 
-def test_unallocate_of_a_stranger() -> None:
+def test_unallocate_of_a_pod_that_was_not_placed_raises() -> None:
     with pytest.raises(KeyError):
         Statement(cluster(), engine_with(), 0.0).unallocate(pod("x"))
 
 
-def test_releasing_takes_back_what_the_statement_reserved() -> None:
+def test_release_takes_back_the_seats_that_the_statement_reserved() -> None:
     asked = reservation("r", phase="Pending")
     snapshot = cluster(*nodes(1))
     snapshot.apply_reservation(asked)
@@ -153,7 +157,7 @@ def test_releasing_takes_back_what_the_statement_reserved() -> None:
     assert (statement.commit(), free(snapshot, "n0")["cpu"]) == ([], 4000)
 
 
-def test_seats_that_are_reserved_one_after_the_other_are_one_decision() -> None:
+def test_seats_reserved_one_after_the_other_are_one_decision() -> None:
     asked = reservation("r", phase="Pending")
     snapshot = cluster(*nodes(2))
     snapshot.apply_reservation(asked)
@@ -184,12 +188,12 @@ def calls_to_reserve(seats: int) -> int:
     return calls
 
 
-def test_the_last_of_many_seats_costs_no_more_than_the_first() -> None:
+def test_last_of_many_seats_costs_no_more_than_the_first() -> None:
     calls_to_reserve(1)  # what is worked out once
     assert calls_to_reserve(200) <= 10.5 * calls_to_reserve(20)
 
 
-class Looks(Fit):
+class Looks(RoomFit):
     """Fits, and remembers what was free when it was asked."""
 
     def __init__(self) -> None:
@@ -201,7 +205,7 @@ class Looks(Fit):
         return super().filter(cycle, rows)
 
 
-def test_what_a_seat_holds_is_lent_to_its_taker_and_to_nobody_else() -> None:
+def test_room_of_a_seat_is_lent_to_its_pod_only() -> None:
     looks = Looks()
     engine, snapshot = Engine([looks]), cluster(node("n0", {"cpu": "1", "pods": "1"}))
     snapshot.apply_reservation(reservation("r", {0: "n0"}))
@@ -216,7 +220,7 @@ def test_what_a_seat_holds_is_lent_to_its_taker_and_to_nobody_else() -> None:
         assert isinstance(engine.place(other), Unplaced) and not fitting.of(other.pod_class.shape).any()
 
 
-def test_release_of_a_stranger() -> None:
+def test_release_of_a_reservation_that_was_not_reserved_raises() -> None:
     with pytest.raises(KeyError):
         Statement(cluster(), engine_with(), 0.0).release(reservation("r"))
 
@@ -228,7 +232,7 @@ def test_release_of_a_stranger() -> None:
         pytest.param(lambda trial, snapshot: trial.vacate(SeatName("default", "r", "t", 0)), id="seats free"),
     ],
 )
-def test_what_would_fit_if_others_were_gone_is_asked_and_never_committed(
+def test_statement_with_suppositions_is_never_committed(
     suppose: Callable[[Statement, Snapshot], object],
 ) -> None:
     snapshot = cluster(*nodes(1), pods=[pod("old", {"cpu": "1"}, on="n0", leaving=True, version=7)])
@@ -287,15 +291,17 @@ def busy_cluster() -> Snapshot:
 
 @settings(max_examples=150, deadline=None)
 @given(STEPS, STEPS)
-def test_discard_restores_bit_for_bit(before_it: list[tuple[str, int, int]], steps: list[tuple[str, int, int]]) -> None:
+def test_discard_restores_the_snapshot_bit_for_bit(
+    before_it: list[tuple[str, int, int]], steps: list[tuple[str, int, int]]
+) -> None:
     snapshot = busy_cluster()
-    outer = Statement(snapshot, engine_with(Keeps([])), 0.0)
+    outer = Statement(snapshot, engine_with(RecordsCalls([])), 0.0)
     play(outer, snapshot, before_it)
     picture = everything(snapshot)
     arrays = [
         cells.copy() for cells in (snapshot.room.free, snapshot.room.nonzero.cells, snapshot.room.releasing.cells)
     ]
-    inner = Statement(snapshot, engine_with(Keeps([])), 0.0)
+    inner = Statement(snapshot, engine_with(RecordsCalls([])), 0.0)
     placed = {step.pod.metadata.uid for step in outer.steps if isinstance(step, Assign | Nominate)}
     play(inner, snapshot, [step for step in steps if f"uid-p{step[1]}" not in placed])
     inner.discard()

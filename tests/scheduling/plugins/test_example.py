@@ -38,26 +38,26 @@ def place(**grades: str) -> Placed | Unplaced:
 
 
 @pytest.mark.usefixtures("example")
-def test_good_grades_attract_pods() -> None:
+def test_node_grade_attracts_pods_to_good_grades() -> None:
     placed = place(a="silver", b="gold", c="scrap")
     assert isinstance(placed, Placed) and placed.node == "b"
 
 
 @pytest.mark.usefixtures("example")
-def test_refused_grades_take_none_and_say_so() -> None:
+def test_node_grade_refuses_pods_on_refused_grades() -> None:
     unplaced = place(a="scrap", b="scrap")
     assert isinstance(unplaced, Unplaced)
     assert "2 node(s) had a refused example.com/grade" in unplaced.message
 
 
 @pytest.mark.usefixtures("example")
-def test_wrong_arguments_are_all_told_with_their_place() -> None:
+def test_node_grade_reports_all_wrong_arguments_with_their_path() -> None:
     wrong = {"name": "NodeGrade", "arguments": {"worth": {"gold": 101}, "refused": "scrap", "colour": "red"}}
     with pytest.raises(WireError) as told:
         read_profile({"tiers": [{"plugins": [wrong]}]}, scheduling_plugins())
     assert [str(problem).split(": ")[1] for problem in told.value.problems] == ["colour", "worth", "refused"]
 
 
-def test_without_it_the_name_is_unknown() -> None:
+def test_node_grade_is_unknown_without_its_package() -> None:
     with pytest.raises(WireError, match="no plugin is called 'NodeGrade'"):
         read_profile({"tiers": [{"plugins": [GRADED]}]}, scheduling_plugins())

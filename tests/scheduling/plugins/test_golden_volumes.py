@@ -19,18 +19,18 @@ REASONS = [NO_SPACE, NO_VOLUME, NOT_REACHED, UNBOUND, VOLUME_GONE, CLAIM_IN_USE,
 
 
 @pytest.mark.parametrize("plugin", PLUGINS)
-def test_answers_are_those_of_kube_scheduler(plugin: str) -> None:
+def test_volume_answers_are_kube_schedulers(plugin: str) -> None:
     wrong = {index: differences(case) for index, case in enumerate(CASES) if case["plugin"] == plugin}
     assert wrong
     assert not any(wrong.values()), {index: found for index, found in wrong.items() if found}
 
 
 @pytest.mark.parametrize("reason", REASONS)
-def test_every_reason_was_given(reason: str) -> None:
+def test_golden_volume_questions_have_every_reason(reason: str) -> None:
     assert any(reason in json.dumps(case["answer"], ensure_ascii=False) for case in CASES)
 
 
-def test_volumes_were_taken_and_nodes_selected() -> None:
+def test_golden_volume_questions_take_volumes_and_select_nodes() -> None:
     written = [key for case in CASES for key in case["answer"].get("written", {})]
     assert sum(key.startswith("volume ") for key in written) > 5
     assert sum(key.startswith("claim ") for key in written) > 5

@@ -210,24 +210,24 @@ CASES: list[Any] = [
 
 
 @pytest.mark.parametrize(("pods", "incoming", "expected"), CASES)
-def test_filter(pods: list[Pod], incoming: Pod, expected: dict[str, str]) -> None:
+def test_affinity_filter_refuses_nodes_by_term(pods: list[Pod], incoming: Pod, expected: dict[str, str]) -> None:
     assert refusals(cluster(*pods, namespaces={"east": {"team": "a"}}), incoming) == expected
 
 
-def test_a_pod_found_in_the_domain_of_one_term_ends_being_the_first_for_all() -> None:
+def test_pod_in_the_domain_of_one_term_ends_the_first_pod_rule_for_all_terms() -> None:
     snapshot = cluster(web("other", on="n4"))
     snapshot.apply_node(node("n4", labels={"host": "n4"}))
     everyone = dict.fromkeys(NODES, AFFINITY)
     assert refusals(snapshot, web(affinity=needs(term(), term("host")))) == everyone
 
 
-def test_a_seat_counts_as_the_pod_it_is_kept_for() -> None:
+def test_affinity_counts_a_seat_as_its_pod() -> None:
     snapshot = cluster()
     snapshot.apply_reservation(reservation("r", {0: "n1"}, affinity=avoids(term(selector=selects(app="db")))))
     assert refusals(snapshot, db()) == only(OTHERS, "n1", "n2")
 
 
-def test_only_other_pods_leaving_can_end_a_refusal_for_anti_affinity() -> None:
+def test_only_anti_affinity_refusals_are_resolvable() -> None:
     snapshot = cluster(web(on="n1"))
     plugin, cycle = InterPodAffinity(), Cycle(db(affinity=needs(term())), snapshot, 0.0)
     plugin.pre_filter(cycle)
@@ -237,7 +237,7 @@ def test_only_other_pods_leaving_can_end_a_refusal_for_anti_affinity() -> None:
     assert [one.resolvable for one in plugin.refusals(cycle, snapshot.rows.every)] == [True]
 
 
-def test_a_namespace_that_is_relabelled_changes_who_is_meant() -> None:
+def test_relabelled_namespace_changes_the_pods_that_a_term_selects() -> None:
     incoming = db(affinity=avoids(term(namespace_selector=selects(team="a"))))
     snapshot = cluster(web(on="n1", **EAST))
     assert refusals(snapshot, incoming) == {}
@@ -248,17 +248,17 @@ def test_a_namespace_that_is_relabelled_changes_who_is_meant() -> None:
     assert refusals(snapshot, incoming) == {}
 
 
-def test_a_namespace_never_shown_is_known_by_its_name() -> None:
+def test_namespace_that_was_never_shown_is_selected_by_its_name() -> None:
     named = term(namespace_selector=selects(**{"kubernetes.io/metadata.name": "east"}))
     assert refusals(cluster(web(on="n1", **EAST)), db(affinity=avoids(named))) == only(ANTI, "n1", "n2")
 
 
-def test_a_pod_whom_nobody_means_is_not_filtered() -> None:
+def test_affinity_filter_is_skipped_for_a_pod_that_no_term_concerns() -> None:
     snapshot = cluster(web(on="n1", affinity=avoids(term(selector=selects(app="db")))))
     assert InterPodAffinity().pre_filter(Cycle(web("w"), snapshot, 0.0)).code is Code.SKIP
 
 
-def test_a_term_that_cannot_be_read_is_hopeless_for_its_own_pod_and_says_so() -> None:
+def test_unreadable_affinity_term_is_unresolvable_for_its_own_pod() -> None:
     bad = SelectorSpec(match_expressions=[SelectorRequirement(key="app", operator="Like", values=["w"])])
     verdict = InterPodAffinity().pre_filter(Cycle(db(affinity=needs(term(selector=bad))), cluster(), 0.0))
     assert verdict.code is Code.UNRESOLVABLE
@@ -317,11 +317,11 @@ def scores(snapshot: Snapshot, incoming: Pod, **arguments: Any) -> list[int] | N
         ),
     ],
 )
-def test_score(pods: list[Pod], incoming: Pod, expected: list[int] | None) -> None:
+def test_affinity_scores_are_kube_schedulers(pods: list[Pod], incoming: Pod, expected: list[int] | None) -> None:
     assert scores(cluster(*pods), incoming) == expected
 
 
-def test_how_much_it_counts_to_be_needed_is_an_argument() -> None:
+def test_hard_pod_affinity_weight_is_an_argument() -> None:
     snapshot = cluster(
         web("w1", on="n3", affinity=needs(term(selector=selects(app="db")))),
         web("w2", on="n1", affinity=likes(10, term("host", selects(app="db")))),
@@ -339,12 +339,12 @@ def test_how_much_it_counts_to_be_needed_is_an_argument() -> None:
         pytest.param({"hardPodAffinity": 1}, id="an argument nobody knows"),
     ],
 )
-def test_arguments_are_checked(arguments: dict[str, Any]) -> None:
+def test_wrong_affinity_arguments_are_refused(arguments: dict[str, Any]) -> None:
     with pytest.raises(ArgumentError):
         InterPodAffinity(arguments)
 
 
-def test_who_may_be_first_is_no_longer_so_when_the_needed_pod_comes_outside_of_some_key() -> None:
+def test_first_pod_rule_ends_when_a_matching_pod_runs_outside_of_some_key() -> None:
     snapshot, plugin = cluster(), InterPodAffinity()
     snapshot.apply_node(node("n5", labels={"host": "n1"}))  # as near as n1 by one key, and in no zone
     cycle = Cycle(web("new", affinity=needs(term("host"), term("zone"))), snapshot, 0.0)
@@ -356,7 +356,7 @@ def test_who_may_be_first_is_no_longer_so_when_the_needed_pod_comes_outside_of_s
     assert plugin.filter(cycle, rows).all()
 
 
-def test_who_had_nothing_against_a_class_is_asked_again_when_somebody_has() -> None:
+def test_skipped_affinity_filter_runs_again_when_a_term_concerns_the_class() -> None:
     def repelling(name: str, app: str) -> Pod:
         term = PodAffinityTerm(topology_key="host", label_selector=SelectorSpec(match_labels={"app": app}))
         affinity = Affinity(pod_anti_affinity=PodAffinity(required=[term]))

@@ -38,7 +38,7 @@ from restow.scheduling.plugins.scheduling_gates import SchedulingGates
 from restow.scheduling.plugins.taint_toleration import TaintToleration
 from restow.scheduling.plugins.unsupported import Unsupported
 from tests.model.cluster.builders import node, pod
-from tests.scheduling.plugins.asking import cycle, reasons
+from tests.scheduling.plugins.plugin_answers import cycle, reasons
 
 NOT_NAMED = "node(s) didn't match the requested node name!"
 CORDONED = "node(s) were unschedulable!"
@@ -49,12 +49,12 @@ OTHERS_NAMED = "node(s) didn't satisfy plugin(s) [NodeAffinity]!"
 NO_PORT = "node(s) didn't have free ports for the requested pod ports"
 
 
-def test_a_pod_that_names_its_node_goes_nowhere_else() -> None:
+def test_node_name_refuses_all_other_nodes() -> None:
     asked = cycle(pod("new", on="b"), [node("a"), node("b")])
     assert reasons(NodeName(), asked) == {"a": [NOT_NAMED], "b": []}
 
 
-def test_a_name_that_no_node_has_refuses_all() -> None:
+def test_node_name_of_no_node_refuses_all_nodes() -> None:
     assert reasons(NodeName(), cycle(pod("new", on="z"), [node("a")])) == {"a": [NOT_NAMED]}
 
 
@@ -63,7 +63,7 @@ def test_cordoned_nodes_are_refused() -> None:
     assert reasons(NodeUnschedulable(), asked) == {"a": [CORDONED], "b": []}
 
 
-def test_who_tolerates_a_cordon_passes() -> None:
+def test_pod_that_tolerates_a_cordon_passes() -> None:
     tolerant = pod("new", tolerations=[Toleration(key="node.kubernetes.io/unschedulable", operator="Exists")])
     assert reasons(NodeUnschedulable(), cycle(tolerant, [node("a", unschedulable=True)])) == {"a": []}
 
@@ -83,13 +83,13 @@ def test_who_tolerates_a_cordon_passes() -> None:
         pytest.param("NoSchedule", Toleration(key="k", operator="Gt", value="1"), True, id="comparisons are off"),
     ],
 )
-def test_taints(effect: str, toleration: Toleration | None, refused: bool) -> None:
+def test_untolerated_taints_refuse_nodes(effect: str, toleration: Toleration | None, refused: bool) -> None:
     nodes = [node("a", taints=[Taint(key="k", value="v", effect=effect)]), node("b")]
     asked = cycle(pod("new", tolerations=[toleration] if toleration else None), nodes)
     assert reasons(TaintToleration(), asked) == {"a": [TAINTED] if refused else [], "b": []}
 
 
-def test_a_taint_nobody_had_before_is_seen_by_a_plugin_that_skipped_so_far() -> None:
+def test_skipped_taint_filter_sees_a_new_taint() -> None:
     plugin, asked = TaintToleration(), cycle(pod("new"), [node("a"), node("b")])
     assert plugin.pre_filter(asked).code is Code.SKIP
     asked.snapshot.apply_node(node("b", taints=[Taint(key="k", effect="NoSchedule")]))
@@ -124,18 +124,18 @@ def demanding(*terms: NodeSelectorTerm) -> dict[str, Any]:
         pytest.param(demanding(named("b"), in_zone("a")), {}, id="not if there is an alternative"),
     ],
 )
-def test_node_affinity(fields: dict[str, Any], refused: dict[str, str]) -> None:
+def test_node_affinity_refuses_nodes_by_term(fields: dict[str, Any], refused: dict[str, str]) -> None:
     nodes = [node("a", labels={"zone": "a"}), node("b", labels={"zone": "b"})]
     found = reasons(node_affinity.NodeAffinity(), cycle(pod("new", **fields), nodes))
     assert {name: why for name, why in found.items() if why} == {name: [why] for name, why in refused.items()}
 
 
-def test_a_pod_pinned_to_two_nodes_at_once_is_hopeless() -> None:
+def test_pod_pinned_to_two_nodes_at_once_is_unresolvable() -> None:
     verdict = node_affinity.NodeAffinity().pre_filter(cycle(pod("new", **demanding(named("a", "b"))), [node("a")]))
     assert (verdict.code, verdict.reasons) == (Code.UNRESOLVABLE, ("pod affinity terms conflict",))
 
 
-def test_affinity_that_the_scheduler_adds_holds_for_every_pod() -> None:
+def test_added_affinity_holds_for_every_pod() -> None:
     terms = [{"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}]
     added = {"addedAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
     asked = cycle(pod("new"), [node("a", labels={"zone": "a"}), node("b")])
@@ -169,17 +169,17 @@ PORT = ContainerPort(container_port=80, host_port=80)
         pytest.param(ContainerPort(container_port=80), PORT, False, id="a container port is no host port"),
     ],
 )
-def test_host_ports(wanted: ContainerPort, held: ContainerPort, refused: bool) -> None:
+def test_used_host_ports_refuse_nodes(wanted: ContainerPort, held: ContainerPort, refused: bool) -> None:
     asked = cycle(listening("new", wanted), [node("a"), node("b")], [listening("old", held, on="a")])
     assert reasons(NodePorts(), asked) == {"a": [NO_PORT] if refused else [], "b": []}
 
 
-def test_on_the_hosts_network_every_port_is_one() -> None:
+def test_every_port_of_a_pod_on_the_host_network_is_a_host_port() -> None:
     held = listening("old", ContainerPort(container_port=80), on="a", host_network=True)
     assert reasons(NodePorts(), cycle(listening("new", PORT), [node("a")], [held])) == {"a": [NO_PORT]}
 
 
-def test_a_port_is_free_again_when_its_holder_is_gone_or_never_came() -> None:
+def test_host_port_is_free_again_when_its_pod_is_gone_or_forgotten() -> None:
     asked = cycle(listening("new", PORT), [node("a")])
     snapshot, holder = asked.snapshot, listening("old", PORT)
     mark = snapshot.mark()
@@ -210,7 +210,9 @@ SMALL = {"cpu": "2", "memory": "4Gi", "pods": "2", "example.com/gpu": "1"}
         pytest.param({"ephemeral-storage": "1"}, [], ["Insufficient ephemeral-storage!"], id="storage not offered"),
     ],
 )
-def test_room(requests: dict[str, str], taken: list[dict[str, str]], refused: list[str]) -> None:
+def test_insufficient_resources_refuse_nodes(
+    requests: dict[str, str], taken: list[dict[str, str]], refused: list[str]
+) -> None:
     others = [pod(f"p{number}", one, on="a") for number, one in enumerate(taken)]
     assert reasons(NodeResourcesFit(), cycle(pod("new", requests), [node("a", SMALL)], others)) == {"a": refused}
 
@@ -218,12 +220,12 @@ def test_room(requests: dict[str, str], taken: list[dict[str, str]], refused: li
 @pytest.mark.parametrize(
     "arguments", [{"ignoredResources": ["example.com/fpga"]}, {"ignoredResourceGroups": ["example.com"]}]
 )
-def test_ignored_resources_are_somebody_elses(arguments: dict[str, Any]) -> None:
+def test_ignored_resources_do_not_refuse_nodes(arguments: dict[str, Any]) -> None:
     asked = cycle(pod("new", {"example.com/fpga": "1", "cpu": "9"}), [node("a", SMALL)])
     assert reasons(NodeResourcesFit(arguments), asked) == {"a": ["Insufficient cpu!"]}
 
 
-def test_held_seats_and_leaving_pods_take_room_like_any_other() -> None:
+def test_held_seats_and_terminating_pods_take_room() -> None:
     others = [pod("p", {"cpu": "1"}, on="a", leaving=True)]
     asked = cycle(pod("new", {"cpu": "2"}), [node("a", SMALL)], others)
     assert reasons(NodeResourcesFit(), asked) == {"a": ["Insufficient cpu"]}
@@ -242,7 +244,7 @@ RESTARTS_ALL = Container(restart_policy_rules=[ContainerRestartRule(action="Rest
         pytest.param(PodSpec(host_users=False), None, id="not on the host's network"),
     ],
 )
-def test_features_that_a_node_must_declare(spec: PodSpec, needed: str | None) -> None:
+def test_undeclared_features_refuse_nodes(spec: PodSpec, needed: str | None) -> None:
     able = node("able")
     able = replace(able, status=replace(able.status, declared_features=["Other", needed or ""]))
     refused = ["node(s) didn't match Pod's required features!"] if needed else []
@@ -250,7 +252,7 @@ def test_features_that_a_node_must_declare(spec: PodSpec, needed: str | None) ->
     assert found == {"able": [], "plain": refused}
 
 
-def test_gates_hold_a_pod_back_by_name() -> None:
+def test_scheduling_gates_are_named_in_the_refusal() -> None:
     gated = pod("new", scheduling_gates=[SchedulingGate(name="a.example/x"), SchedulingGate(name="y")])
     verdict = SchedulingGates().pre_enqueue(gated)
     assert verdict.reasons == ("waiting for scheduling gates: [a.example/x y]",)
@@ -283,13 +285,13 @@ def spread(consequence: str, **fields: Any) -> TopologySpreadConstraint:
         ),
     ],
 )
-def test_what_is_not_supported_is_refused_by_name(fields: dict[str, Any], reason: str) -> None:
+def test_unsupported_fields_are_refused_by_name(fields: dict[str, Any], reason: str) -> None:
     verdict = Unsupported().pre_filter(cycle(pod("new", **fields), [node("a")]))
     assert (verdict.code, verdict.reasons) == (Code.UNRESOLVABLE, (reason,))
 
 
 @pytest.mark.parametrize("plugin", [NodeName(), NodePorts(), node_affinity.NodeAffinity(), TaintToleration()])
-def test_a_plain_pod_in_a_plain_cluster_skips(plugin: FilterPlugin) -> None:
+def test_filters_skip_a_plain_pod_in_a_plain_cluster(plugin: FilterPlugin) -> None:
     assert plugin.pre_filter(cycle(pod("new"), [node("a")])).code is Code.SKIP
 
 
@@ -325,7 +327,7 @@ BAD_TERM = {"matchFields": [{"key": "metadata.name", "operator": "Exists"}]}
         ),
     ],
 )
-def test_wrong_arguments_are_all_told_with_their_paths(
+def test_wrong_filter_arguments_are_all_reported_with_their_paths(
     plugin: type[Plugin], arguments: dict[str, Any], paths: list[str]
 ) -> None:
     with pytest.raises(ArgumentError) as told:
@@ -333,7 +335,7 @@ def test_wrong_arguments_are_all_told_with_their_paths(
     assert [problem.split(": ")[0] for problem in told.value.problems] == paths
 
 
-def test_a_line_is_checked_point_by_point() -> None:
+def test_points_of_a_capacity_ratio_shape_are_checked() -> None:
     points = [{"utilization": 50, "score": 11}, {"utilization": 50, "score": 1}, {"utilization": 101, "score": -1}]
     strategy = {"type": "RequestedToCapacityRatio", "requestedToCapacityRatio": {"shape": points}}
     with pytest.raises(ArgumentError) as told:

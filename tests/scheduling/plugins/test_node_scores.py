@@ -35,7 +35,7 @@ from restow.scheduling.plugins.image_locality import ImageLocality
 from restow.scheduling.plugins.node_resources_fit import NodeResourcesFit
 from restow.scheduling.plugins.taint_toleration import TaintToleration
 from tests.model.cluster.builders import node, pod
-from tests.scheduling.plugins.asking import cycle, scores
+from tests.scheduling.plugins.plugin_answers import cycle, scores
 
 GI = 2**30
 FOUR = {"cpu": "4", "memory": "8Gi", "pods": "10"}
@@ -89,27 +89,29 @@ RATIO = "RequestedToCapacityRatio"
         pytest.param(OLD_BALANCE, {"cpu": "1", "memory": "4Gi"}, 100, id="before 1.36: is balanced"),
     ],
 )
-def test_a_node_with_a_quarter_of_its_cpu_taken(plugin: ScorePlugin, requests: dict[str, str], expected: int) -> None:
+def test_score_strategies_of_a_node_with_a_quarter_of_its_cpu_taken(
+    plugin: ScorePlugin, requests: dict[str, str], expected: int
+) -> None:
     asked = cycle(pod("new", requests), [node("a", GPU)], [pod("p", {"cpu": "1", "memory": "0"}, on="a")])
     assert scores(plugin, asked) == {"a": expected}
 
 
 @pytest.mark.parametrize("plugin", [NodeResourcesBalancedAllocation(), BinPacking()])
-def test_pods_that_ask_for_nothing_are_not_scored_by_use(plugin: ScorePlugin) -> None:
+def test_allocation_scores_skip_pods_without_requests(plugin: ScorePlugin) -> None:
     assert scores(plugin, cycle(pod("new", {}), [node("a")])) is None
 
 
-def test_a_resource_no_object_has_named_yet_is_left_out() -> None:
+def test_resource_that_no_object_names_is_left_out_of_the_score() -> None:
     plugin = fit("LeastAllocated", {"cpu": 1, "ephemeral-storage": 1})
     assert scores(plugin, cycle(pod("new", {"cpu": "2"}), [node("a", FOUR)])) == {"a": 50}
 
 
-def test_a_node_that_has_nothing_scores_nothing() -> None:
+def test_node_that_offers_nothing_scores_nothing() -> None:
     asked = cycle(pod("new", {"cpu": "2"}), [node("a", {"pods": "1"})])
     assert scores(NodeResourcesFit(), asked) == {"a": 0}
 
 
-def test_amounts_whose_hundredfold_is_beyond_an_array_are_scored_exactly() -> None:
+def test_amounts_beyond_an_int64_hundredfold_are_scored_exactly() -> None:
     offers = {"cpu": "4", "memory": "1Ei", "pods": "10"}
     nodes = [node(f"n{number:02}", offers) for number in range(2 * FEW)]
     asked = cycle(pod("new", {"cpu": "1", "memory": "512Pi"}), nodes)
@@ -130,17 +132,17 @@ def preferring(*weights: int) -> dict[str, Any]:
     return {"affinity": Affinity(node_affinity=NodeAffinity(preferred=terms))}
 
 
-def test_preferences_in_proportion_to_the_best_met() -> None:
+def test_preferred_node_affinity_scores_in_proportion_to_the_best() -> None:
     asked = cycle(pod("new", **preferring(3, 2)), [node(str(number), labels={"n": str(number)}) for number in range(3)])
     assert scores(node_affinity.NodeAffinity(), asked) == {"0": 100, "1": 66, "2": 0}
 
 
-def test_preferences_nobody_meets_are_worth_nothing() -> None:
+def test_preferred_node_affinity_that_no_node_meets_scores_nothing() -> None:
     asked = cycle(pod("new", **preferring(3)), [node("a"), node("b")])
     assert scores(node_affinity.NodeAffinity(), asked) == {"a": 0, "b": 0}
 
 
-def test_a_preference_that_cannot_be_read_is_an_error() -> None:
+def test_unreadable_preferred_node_affinity_is_an_error() -> None:
     bad = NodeSelectorTerm(match_expressions=[SelectorRequirement(key="n", operator="Gt", values=["x"])])
     preferred = [PreferredSchedulingTerm(weight=1, preference=bad)]
     asked = cycle(pod("new", affinity=Affinity(node_affinity=NodeAffinity(preferred=preferred))), [node("a")])
@@ -151,12 +153,12 @@ def soft(*keys: str) -> list[Taint]:
     return [Taint(key=key, effect="PreferNoSchedule") for key in keys]
 
 
-def test_soft_taints_in_inverse_proportion() -> None:
+def test_soft_taints_score_in_inverse_proportion() -> None:
     nodes = [node("a"), node("b", taints=soft("x")), node("c", taints=soft("x", "y", "z"))]
     assert scores(TaintToleration(), cycle(pod("new"), nodes)) == {"a": 100, "b": 67, "c": 0}
 
 
-def test_soft_taints_that_are_tolerated_do_not_count() -> None:
+def test_tolerated_soft_taints_do_not_count() -> None:
     tolerant = pod(
         "new", tolerations=[Toleration(key="x", operator="Exists"), Toleration(key="y", effect="NoSchedule")]
     )
@@ -165,7 +167,7 @@ def test_soft_taints_that_are_tolerated_do_not_count() -> None:
 
 
 @pytest.mark.parametrize("plugin", [TaintToleration(), node_affinity.NodeAffinity(), ImageLocality()])
-def test_a_plain_pod_in_a_plain_cluster_skips(plugin: ScorePlugin) -> None:
+def test_scores_skip_a_plain_pod_in_a_plain_cluster(plugin: ScorePlugin) -> None:
     assert plugin.pre_score(cycle(pod("new"), [node("a"), node("b")])).code is Code.SKIP
 
 
@@ -191,12 +193,12 @@ def running(*images: str) -> Pod:
         pytest.param(["web", "db"], {"a": 24, "b": 12}, id="a share of each"),
     ],
 )
-def test_images(images: list[str], expected: dict[str, int] | None) -> None:
+def test_image_locality_scores_by_size_and_spread_of_images(images: list[str], expected: dict[str, int] | None) -> None:
     asked = cycle(running(*images), [holding("a", web=1000, tiny=20), holding("b", db=550, tiny=20)])
     assert scores(ImageLocality(), asked) == expected
 
 
-def test_images_come_and_go() -> None:
+def test_image_locality_follows_images_that_come_and_go() -> None:
     plugin, asked = ImageLocality(), cycle(running("web"), [holding("a", web=1000), holding("b")])
     assert scores(plugin, asked) == {"a": 48, "b": 0}
     asked.snapshot.apply_node(holding("b", web=1000))
@@ -260,7 +262,7 @@ def amounts(name: str, offered: dict[str, int], used: dict[str, int], asks: dict
 
 @settings(max_examples=150, deadline=None)
 @given(st.lists(st.tuples(NODE, NODE), min_size=1, max_size=2 * FEW), NODE, st.lists(st.integers(1, 9), min_size=3))
-def test_strategies_are_weighted_means(
+def test_allocation_strategies_are_weighted_means(
     nodes: list[tuple[dict[str, int], dict[str, int]]], asks: dict[str, int], weights: list[int]
 ) -> None:
     asked = placed([offered for offered, _ in nodes], [used for _, used in nodes], asks)
@@ -284,7 +286,7 @@ def test_strategies_are_weighted_means(
 
 @settings(max_examples=150, deadline=None)
 @given(st.lists(st.tuples(NODE, NODE), min_size=1, max_size=2 * FEW), NODE)
-def test_a_broken_line_counts_what_scores(
+def test_capacity_ratio_counts_only_resources_that_score(
     nodes: list[tuple[dict[str, int], dict[str, int]]], asks: dict[str, int]
 ) -> None:
     asked = placed([offered for offered, _ in nodes], [used for _, used in nodes], asks)
@@ -298,7 +300,7 @@ def test_a_broken_line_counts_what_scores(
 
 @settings(max_examples=150, deadline=None)
 @given(st.lists(st.tuples(NODE, NODE), min_size=1, max_size=2 * FEW), NODE)
-def test_balance_is_the_deviation_of_shares(
+def test_balanced_allocation_is_the_deviation_of_shares(
     nodes: list[tuple[dict[str, int], dict[str, int]]], asks: dict[str, int]
 ) -> None:
     asked = placed([offered for offered, _ in nodes], [used for _, used in nodes], asks)
@@ -314,7 +316,7 @@ def test_balance_is_the_deviation_of_shares(
             assert found[f"n{number:03}"] == 50 + (50 + after - before) // 2
 
 
-def test_many_rows_and_few_rows_take_different_ways_to_one_answer() -> None:
+def test_scores_of_many_rows_and_of_few_rows_are_the_same() -> None:
     """Guards the comparisons above: with fewer rows both would go the same way."""
     asked = placed([{"cpu": 1, "memory": 1, "example.com/gpu": 1}] * (2 * FEW), [], {"cpu": 1, "memory": 1})
     rows = np.arange(2 * FEW)
@@ -323,7 +325,7 @@ def test_many_rows_and_few_rows_take_different_ways_to_one_answer() -> None:
 
 
 @given(st.integers(1, allocation._EXACT), st.data())
-def test_hundredths_of_amounts_come_out_right_by_floating_point(whole: int, data: st.DataObject) -> None:
+def test_floating_point_quotients_are_exact(whole: int, data: st.DataObject) -> None:
     """Also where the true value misses a whole number by as little as can be."""
     near = data.draw(st.integers(0, 100)) * whole // 100 + data.draw(st.integers(-1, 1))
     part = min(max(near, 0), whole)

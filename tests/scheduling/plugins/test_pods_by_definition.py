@@ -34,8 +34,8 @@ from restow.scheduling.plugins.inter_pod_affinity import InterPodAffinity
 from restow.scheduling.plugins.topology_spread import PodTopologySpread
 from restow.scheduling.ranking import class_state
 from tests.model.cluster.builders import node, pod
-from tests.scheduling.plugins import by_definition
-from tests.scheduling.plugins.by_definition import HOST_NAME, World
+from tests.scheduling.plugins import pods_by_definition
+from tests.scheduling.plugins.pods_by_definition import HOST_NAME, World
 
 NODES = [f"n{number}" for number in range(6)]
 Labels = dict[str, str]
@@ -235,10 +235,10 @@ class PodsMachine(RuleBasedStateMachine):
             self._check(PROBES[number * 7 % len(PROBES)])
 
     def _check(self, one: Pod) -> None:
-        self._check_filter(self.affinity, one, by_definition.affinity_refusal)
-        self._check_filter(self.spread, one, by_definition.spread_refusal)
-        self._check_scores(self.affinity, one, by_definition.affinity_scores)
-        self._check_scores(self.spread, one, by_definition.spread_scores)
+        self._check_filter(self.affinity, one, pods_by_definition.affinity_refusal)
+        self._check_filter(self.spread, one, pods_by_definition.spread_refusal)
+        self._check_scores(self.affinity, one, pods_by_definition.affinity_scores)
+        self._check_scores(self.spread, one, pods_by_definition.spread_scores)
 
     def _check_filter(self, plugin: FilterPlugin, one: Pod, definition: Any) -> None:
         cycle = Cycle(one, self.snapshot, 0.0)
@@ -267,7 +267,7 @@ class PodsMachine(RuleBasedStateMachine):
     def _check_alike(self, one: Pod, definition: Any) -> None:
         """Who has nothing to say would have rated all feasible nodes the same."""
         nodes = self.world.nodes.items()
-        feasible = [name for name, shown in nodes if not by_definition.affinity_refusal(self.world, one, shown)]
+        feasible = [name for name, shown in nodes if not pods_by_definition.affinity_refusal(self.world, one, shown)]
         assert not feasible or len(set(definition(self.world, one, feasible).values())) == 1
 
 

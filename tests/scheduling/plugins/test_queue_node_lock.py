@@ -11,8 +11,8 @@ from restow.scheduling.framework import Cycle
 from restow.scheduling.plugins.queue_node_lock import QueueNodeLock
 from restow.scheduling.registry import read_profile
 from tests.model.cluster.builders import node, of_queue, pod, queue
-from tests.scheduling.core.doubles import node_of, refused
-from tests.scheduling.plugins.asking import reasons
+from tests.scheduling.core.sample_plugins import node_of, refused
+from tests.scheduling.plugins.plugin_answers import reasons
 
 DAEMONS = OwnerReference(kind="DaemonSet", name="d", uid="d", controller=True)
 

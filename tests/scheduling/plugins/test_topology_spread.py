@@ -146,11 +146,11 @@ CASES: list[Any] = [
 
 
 @pytest.mark.parametrize(("pods", "incoming", "expected"), CASES)
-def test_filter(pods: list[Pod], incoming: Pod, expected: dict[str, str]) -> None:
+def test_spread_filter_refuses_nodes_beyond_the_skew(pods: list[Pod], incoming: Pod, expected: dict[str, str]) -> None:
     assert refusals(cluster(*pods), incoming) == expected
 
 
-def test_the_first_constraint_a_node_fails_gives_the_reason() -> None:
+def test_first_failed_spread_constraint_gives_the_reason() -> None:
     snapshot = cluster()
     snapshot.apply_node(node("n6", labels={"zone": "a", "rack": "r"}))
     snapshot.apply_node(node("n7", labels={"zone": "b", "rack": "r"}))
@@ -165,7 +165,7 @@ def test_the_first_constraint_a_node_fails_gives_the_reason() -> None:
     assert [one.resolvable for one in found] == [False, True]
 
 
-def test_a_seat_counts_as_the_pod_it_is_kept_for() -> None:
+def test_spread_counts_a_seat_as_its_pod() -> None:
     snapshot = cluster()
     snapshot.apply_reservation(reservation("r", {0: "n1"}))
     unlabelled = spread(
@@ -174,7 +174,7 @@ def test_a_seat_counts_as_the_pod_it_is_kept_for() -> None:
     assert refusals(snapshot, web(unlabelled)) == skewed("n1", "n2")
 
 
-def test_counts_follow_assumed_pods_and_undo() -> None:
+def test_spread_counts_follow_assumed_pods_and_undo() -> None:
     snapshot, incoming = cluster(), web(spread())
     mark = snapshot.mark()
     snapshot.assume(pod("other", labels={"app": "web"}), "n3", at=0.0)
@@ -183,14 +183,14 @@ def test_counts_follow_assumed_pods_and_undo() -> None:
     assert refusals(snapshot, incoming) == skewed()
 
 
-def test_counts_follow_nodes_into_other_zones() -> None:
+def test_spread_counts_follow_nodes_into_other_zones() -> None:
     snapshot = cluster(*webs("n3"))
     assert refusals(snapshot, web(spread())) == skewed("n3")
     snapshot.apply_node(node("n3", labels={"zone": "c", HOST: "n3"}))
     assert refusals(snapshot, web(spread())) == skewed("n3", "n4")
 
 
-def test_a_selector_that_cannot_be_read_is_hopeless_and_says_so() -> None:
+def test_unreadable_spread_selector_is_unresolvable() -> None:
     bad = SelectorSpec(match_expressions=[SelectorRequirement(key="app", operator="Like", values=["w"])])
     verdict = PodTopologySpread().pre_filter(Cycle(web(spread(label_selector=bad)), cluster(), 0.0))
     assert verdict.code is Code.UNRESOLVABLE
@@ -238,11 +238,11 @@ def scores(snapshot: Snapshot, incoming: Pod, *nodes: str) -> list[int] | None:
         pytest.param(webs("n1", leaving=True), web(softly()), [100, 100, 100, 100, 0], id="leaving pods do not count"),
     ],
 )
-def test_score(pods: list[Pod], incoming: Pod, expected: list[int] | None) -> None:
+def test_spread_scores_are_kube_schedulers(pods: list[Pod], incoming: Pod, expected: list[int] | None) -> None:
     assert scores(cluster(*pods), incoming) == expected
 
 
-def test_only_domains_of_feasible_nodes_weigh() -> None:
+def test_spread_score_weighs_domains_of_feasible_nodes_only() -> None:
     # one zone left: ln(1 + 2) = 1.0986, 5 pods rate 5.49 -> 5; with three zones 8.05 -> 8
     snapshot = cluster(*webs("n1", "n1", "n1", "n1", "n1"))
     plugin, cycle = PodTopologySpread(), Cycle(web(softly()), snapshot, 0.0)

@@ -15,7 +15,7 @@ from restow.scheduling.framework import ArgumentError, Code, Cycle
 from restow.scheduling.plugins.volume_binding import VolumeBinding
 from restow.scheduling.schedule_result import Unplaced
 from tests.model.cluster.builders import pod
-from tests.scheduling.plugins.volumes import (
+from tests.scheduling.plugins.volume_builders import (
     DRIVER,
     IN_B,
     LOCAL,
@@ -84,13 +84,13 @@ HOPELESS: dict[str, tuple[Pod, list[StorageObject], str]] = {
 
 
 @pytest.mark.parametrize(("one", "items", "reason"), HOPELESS.values(), ids=HOPELESS.keys())
-def test_no_node_will_do_when(one: Pod, items: list[StorageObject], reason: str) -> None:
+def test_volume_pre_filter_refuses_all_nodes(one: Pod, items: list[StorageObject], reason: str) -> None:
     outcome = answer(one, *items)
     assert isinstance(outcome, Unplaced)
     assert (outcome.verdict.code, outcome.verdict.reasons) == (Code.UNRESOLVABLE, (reason,))
 
 
-def test_a_claim_whose_selector_cannot_be_read_is_an_error() -> None:
+def test_claim_with_an_unreadable_selector_is_an_error() -> None:
     broken = claim("c", selector=SelectorSpec(match_labels={}))
     expression = SelectorRequirement(key="k", operator="Between", values=["1", "2"])
     spec = broken.spec
@@ -102,7 +102,7 @@ def test_a_claim_whose_selector_cannot_be_read_is_an_error() -> None:
 
 
 @pytest.mark.parametrize("one", [pod("p"), using()], ids=["no volumes", "an empty list of volumes"])
-def test_pods_without_claims_are_skipped(one: Pod) -> None:
+def test_volume_binding_skips_pods_without_claims(one: Pod) -> None:
     assert VolumeBinding().pre_filter(Cycle(one, cluster(NODES), 0.0)).code is Code.SKIP
 
 
@@ -225,7 +225,7 @@ ACCEPTED: dict[str, tuple[Pod, list[StorageObject], list[str]]] = {
 
 
 @pytest.mark.parametrize(("one", "items", "nodes"), ACCEPTED.values(), ids=ACCEPTED.keys())
-def test_the_nodes_that_have(one: Pod, items: list[StorageObject], nodes: list[str]) -> None:
+def test_volume_filter_accepts_the_nodes_with_a_volume(one: Pod, items: list[StorageObject], nodes: list[str]) -> None:
     assert answer(one, *items) == nodes
 
 
@@ -310,7 +310,7 @@ REFUSED: dict[str, tuple[Pod, list[StorageObject], str]] = {
 
 
 @pytest.mark.parametrize(("one", "items", "reasons"), REFUSED.values(), ids=REFUSED.keys())
-def test_every_node_is_refused_when(one: Pod, items: list[StorageObject], reasons: str) -> None:
+def test_volume_filter_refuses_every_node(one: Pod, items: list[StorageObject], reasons: str) -> None:
     outcome = answer(one, *items)
     assert isinstance(outcome, Unplaced)
     assert outcome.message == f"0/3 nodes are available: {reasons}."
@@ -329,12 +329,12 @@ def test_every_node_is_refused_when(one: Pod, items: list[StorageObject], reason
     ],
     ids=["negative", "unknown", "not a number"],
 )
-def test_wrong_arguments_are_refused_with_their_path(arguments: dict[str, Any], problem: str) -> None:
+def test_wrong_volume_binding_arguments_are_refused_with_their_path(arguments: dict[str, Any], problem: str) -> None:
     with pytest.raises(ArgumentError, match=problem):
         VolumeBinding(arguments)
 
 
-def test_being_asked_about_no_node_is_answered() -> None:
+def test_volume_filter_of_no_rows_is_empty() -> None:
     snapshot = cluster(NODES, LOCAL, claim("c"), volume("v", at=ON_N2), volume("w"))
     plugin, cycle = VolumeBinding(), Cycle(using("c"), snapshot, 0.0)
     assert plugin.pre_filter(cycle).code is Code.SUCCESS

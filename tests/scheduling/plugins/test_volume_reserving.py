@@ -15,7 +15,7 @@ from restow.scheduling.framework import Code, Cycle, Verdict
 from restow.scheduling.plugins.volume_binding import VolumeBinding
 from restow.scheduling.schedule_result import Placed
 from restow.scheduling.writes import Patch
-from tests.scheduling.plugins.volumes import (
+from tests.scheduling.plugins.volume_builders import (
     IN_B,
     LOCAL,
     MADE,
@@ -93,7 +93,7 @@ def test_reserve_takes_the_smallest_volume_and_selects_the_node() -> None:
     assert selected.metadata.annotations == {"volume.kubernetes.io/selected-node": "n1"}
 
 
-def test_unreserve_restores_and_may_be_repeated() -> None:
+def test_unreserve_restores_the_volumes_and_may_be_repeated() -> None:
     story = Story(using("c", "d"), *BOTH)
     story.reserve()
     for _ in range(2):
@@ -122,7 +122,7 @@ def test_a_watch_event_in_between_wins_over_reserve_and_unreserve() -> None:
     assert (found.metadata.annotations or {})["volume.kubernetes.io/selected-node"] == "n3"
 
 
-def test_the_next_pod_does_not_get_the_same_volume() -> None:
+def test_reserved_volume_is_not_given_to_the_next_pod() -> None:
     story = Story(using("c"), *BOTH, claim("e"), claim("f"))
     story.reserve()
     other = Cycle(using("e", name="q"), story.snapshot, 0.0)
@@ -132,7 +132,7 @@ def test_the_next_pod_does_not_get_the_same_volume() -> None:
     assert third == Verdict(Code.UNRESOLVABLE, (NO_VOLUME,))
 
 
-def test_a_pod_that_shares_the_claim_follows_the_first_ones_choice() -> None:
+def test_pod_that_shares_a_claim_follows_the_first_pods_choice() -> None:
     story = Story(using("d"), *BOTH)
     story.reserve()
     second = Cycle(using("d", name="q"), story.snapshot, 0.0)
@@ -140,7 +140,7 @@ def test_a_pod_that_shares_the_claim_follows_the_first_ones_choice() -> None:
     assert placed.node == "n1"
 
 
-def test_undoing_the_trial_takes_the_reservation_back() -> None:
+def test_undo_takes_the_reserved_volumes_back() -> None:
     story = Story(using("c", "d"), *BOTH)
     mark = story.snapshot.mark()
     story.reserve()
@@ -150,12 +150,12 @@ def test_undoing_the_trial_takes_the_reservation_back() -> None:
     assert view(story.snapshot) == ([], [])
 
 
-def test_pods_whose_claims_are_bound_need_nothing() -> None:
+def test_reserve_does_nothing_for_bound_claims() -> None:
     story = Story(using("c"), claim("c", to="v"), volume("v"))
     assert (story.reserve().code, story.pre_bind(), story.settled().code) == (Code.SUCCESS, [], Code.SUCCESS)
 
 
-def test_reserve_sees_what_changed_since_the_filter() -> None:
+def test_reserve_sees_changes_since_the_filter() -> None:
     story = Story(using("c"), *BOTH)
     story.snapshot.remove_storage(claim("c", version=2))
     assert story.reserve() == Verdict(Code.UNRESOLVABLE, ('persistentvolumeclaim "c" not found',))
@@ -164,7 +164,7 @@ def test_reserve_sees_what_changed_since_the_filter() -> None:
 # --- PreBind ----------------------------------------------------------------------------------------------------------
 
 
-def test_volumes_are_written_before_claims_and_for_the_version_decided_on() -> None:
+def test_pre_bind_writes_volumes_before_claims_with_the_version_decided_on() -> None:
     story = Story(using("d", "c"), *BOTH)
     story.reserve()
     first, second = story.pre_bind()
@@ -191,14 +191,14 @@ def test_volumes_are_written_before_claims_and_for_the_version_decided_on() -> N
     assert second.changes == {"metadata": {"annotations": {"volume.kubernetes.io/selected-node": "n1"}}}
 
 
-def test_a_volume_that_the_user_gave_to_the_claim_only_gets_its_uid() -> None:
+def test_volume_that_names_the_claim_already_only_gets_its_uid() -> None:
     story = Story(using("c"), LOCAL, claim("c"), volume("v", claim="c"))
     story.reserve()
     [write] = story.pre_bind()
     assert "metadata" not in write.changes
 
 
-def test_what_the_api_shows_already_is_not_written_again() -> None:
+def test_pre_bind_does_not_write_what_the_api_shows_already() -> None:
     story = Story(
         using("c", "d"),
         *(LOCAL, MADE, claim("c"), volume("v", claim="c", claim_uid="uid-c"), claim("d", of="made", selected="n1")),
@@ -235,7 +235,7 @@ SETTLING: dict[str, tuple[list[StorageObject], Code, str]] = {
 
 
 @pytest.mark.parametrize(("shown", "code", "reason"), SETTLING.values(), ids=SETTLING.keys())
-def test_a_taken_volume_settles(shown: list[StorageObject], code: Code, reason: str) -> None:
+def test_taken_volume_settles_when_the_claim_is_bound(shown: list[StorageObject], code: Code, reason: str) -> None:
     story = Story(using("c"), *BOTH).written().show(*shown)
     assert story.settled() == Verdict(code, (reason,) if reason else ())
 
@@ -269,7 +269,9 @@ MAKING: dict[str, tuple[list[StorageObject], Code, str]] = {
 
 
 @pytest.mark.parametrize(("shown", "code", "reason"), MAKING.values(), ids=MAKING.keys())
-def test_a_volume_in_the_making_settles(shown: list[StorageObject], code: Code, reason: str) -> None:
+def test_provisioned_volume_settles_when_the_claim_is_bound(
+    shown: list[StorageObject], code: Code, reason: str
+) -> None:
     story = Story(using("d"), *BOTH).written().show(*shown)
     assert story.settled() == Verdict(code, (reason,) if reason else ())
 
@@ -293,14 +295,14 @@ GOING: dict[str, tuple[Any, str]] = {
 
 
 @pytest.mark.parametrize(("goes", "reason"), GOING.values(), ids=GOING.keys())
-def test_it_never_settles_when_something_is_gone(goes: Any, reason: str) -> None:
+def test_volume_binding_fails_when_an_object_is_gone(goes: Any, reason: str) -> None:
     story = Story(using("c", "d"), *BOTH).written()
     goes(story)
     assert story.settled() == Verdict(Code.ERROR, (f"binding volumes: {reason}",))
 
 
 @pytest.mark.parametrize(("waited", "code"), [(599.9, Code.WAIT), (600, Code.ERROR)], ids=["in time", "too late"])
-def test_waiting_ends_after_ten_minutes(waited: float, code: Code) -> None:
+def test_volume_binding_times_out_after_ten_minutes(waited: float, code: Code) -> None:
     story = Story(using("c"), *BOTH).written()
     story.cycle.now += waited
     verdict = story.settled()
@@ -308,13 +310,13 @@ def test_waiting_ends_after_ten_minutes(waited: float, code: Code) -> None:
     assert verdict.reasons == (("binding volumes: context deadline exceeded",) if code is Code.ERROR else ())
 
 
-def test_what_is_bound_at_last_is_not_too_late() -> None:
+def test_volume_bound_at_the_timeout_is_not_too_late() -> None:
     story = Story(using("c"), *BOTH, bindTimeoutSeconds=5).written().show(TAKEN, claim("c", to="v", version=2))
     story.cycle.now += 60
     assert story.settled().code is Code.SUCCESS
 
 
-def test_after_a_failure_the_claim_stays_pinned_to_its_node() -> None:
+def test_claim_keeps_its_selected_node_after_a_failure() -> None:
     story = Story(using("d"), *BOTH).written().show(claim("d", of="made", selected="n1", version=2))
     story.unreserve()
     story.snapshot.forget(story.cycle.pod)
@@ -323,7 +325,7 @@ def test_after_a_failure_the_claim_stays_pinned_to_its_node() -> None:
     assert again.node == "n1"
 
 
-def test_after_a_failure_a_written_volume_stays_the_claims_own() -> None:
+def test_written_volume_keeps_its_claim_after_a_failure() -> None:
     story = Story(using("c"), *BOTH, claim("e")).written().show(TAKEN)
     story.unreserve()
     assert story.plugin.reserve(Cycle(using("e", name="q"), story.snapshot, 0.0), "n1").code is Code.SUCCESS

@@ -23,7 +23,7 @@ from restow.scheduling.plugins.volume_restrictions import CLAIM_IN_USE, VolumeRe
 from restow.scheduling.plugins.volume_zone import VolumeZone
 from restow.scheduling.schedule_result import Unplaced
 from tests.model.cluster.builders import node, pod
-from tests.scheduling.plugins.volumes import (
+from tests.scheduling.plugins.volume_builders import (
     DRIVER,
     attachment,
     claim,
@@ -59,7 +59,7 @@ def answer(
 
 
 @pytest.mark.parametrize("plugin", [VolumeRestrictions(), VolumeZone(), NodeVolumeLimits()], ids=lambda one: one.name)
-def test_pods_without_volumes_are_skipped(plugin: FilterPlugin) -> None:
+def test_volume_restrictions_skip_pods_without_volumes(plugin: FilterPlugin) -> None:
     assert plugin.pre_filter(Cycle(pod("p"), cluster(NODES), 0.0)).code is Code.SKIP
 
 
@@ -100,12 +100,12 @@ DISKS: dict[str, tuple[Volume, Volume, bool]] = {
 
 
 @pytest.mark.parametrize(("mine", "theirs", "shared"), DISKS.values(), ids=DISKS.keys())
-def test_a_disk_is_not_shared_on_a_node(mine: Volume, theirs: Volume, shared: bool) -> None:
+def test_disk_is_not_shared_on_a_node(mine: Volume, theirs: Volume, shared: bool) -> None:
     there = pod("there", on="n1", volumes=[theirs])
     assert answer(VolumeRestrictions(), pod("p", volumes=[mine]), pods=[there]) == (EVERYWHERE if shared else ["n2"])
 
 
-def test_a_disk_in_use_everywhere_is_a_refusal_that_leaving_pods_would_end() -> None:
+def test_disk_in_use_on_every_node_is_resolvable() -> None:
     there = [pod(f"on-{name}", on=name, volumes=[gce("d")]) for name in EVERYWHERE]
     snapshot = cluster(NODES, pods=there)
     outcome = Engine([VolumeRestrictions()]).place(Cycle(pod("p", volumes=[gce("d")]), snapshot, 0.0))
@@ -130,11 +130,13 @@ ONCE: dict[str, tuple[list[StorageObject], list[Pod], list[str] | str]] = {
 
 
 @pytest.mark.parametrize(("items", "pods", "expected"), ONCE.values(), ids=ONCE.keys())
-def test_a_claim_for_one_pod(items: list[StorageObject], pods: list[Pod], expected: list[str] | str) -> None:
+def test_read_write_once_pod_claim_has_one_user(
+    items: list[StorageObject], pods: list[Pod], expected: list[str] | str
+) -> None:
     assert answer(VolumeRestrictions(), using("c"), *items, pods=pods) == expected
 
 
-def test_a_pod_that_was_only_tried_leaves_the_claim_free() -> None:
+def test_undone_pod_leaves_its_claim_free() -> None:
     snapshot = cluster(NODES, ONE_POD)
     mark = snapshot.mark()
     snapshot.assume(using("c", name="q"), "n1", at=0.0)
@@ -166,7 +168,7 @@ ZONES: dict[str, tuple[dict[str, str], list[str]]] = {
 
 
 @pytest.mark.parametrize(("labels", "expected"), ZONES.values(), ids=ZONES.keys())
-def test_a_volume_is_used_in_its_place(labels: dict[str, str], expected: list[str]) -> None:
+def test_volume_zone_refuses_nodes_of_other_zones(labels: dict[str, str], expected: list[str]) -> None:
     items = (claim("c", to="v"), volume("v", labels=labels))
     assert answer(VolumeZone(), using("c"), *items, nodes=ZONED) == expected
 
@@ -189,11 +191,11 @@ PLACELESS: dict[str, tuple[list[StorageObject], list[str] | str]] = {
 
 
 @pytest.mark.parametrize(("items", "expected"), PLACELESS.values(), ids=PLACELESS.keys())
-def test_zones_when(items: list[StorageObject], expected: list[str] | str) -> None:
+def test_volume_zone_pre_filter_verdicts(items: list[StorageObject], expected: list[str] | str) -> None:
     assert answer(VolumeZone(), using("c"), *items) == expected
 
 
-def test_a_zone_without_nodes_is_named_as_the_reason() -> None:
+def test_volume_zone_without_nodes_is_named_as_the_reason() -> None:
     items = (claim("c", to="v"), volume("v", labels={ZONE: "z"}))
     assert answer(VolumeZone(), using("c"), *items, nodes=ZONED[:2]) == "2 node(s) had no available volume zone."
 
@@ -303,7 +305,7 @@ LIMITS: dict[str, tuple[Pod, list[StorageObject], list[Pod], list[str] | str]] =
 
 
 @pytest.mark.parametrize(("one", "items", "pods", "expected"), LIMITS.values(), ids=LIMITS.keys())
-def test_nodes_attach_so_many(one: Pod, items: list[StorageObject], pods: list[Pod], expected: Any) -> None:
+def test_node_volume_limits_refuse_nodes(one: Pod, items: list[StorageObject], pods: list[Pod], expected: Any) -> None:
     assert answer(NodeVolumeLimits(), one, *items, pods=pods) == expected
 
 
@@ -319,7 +321,7 @@ LATER: dict[str, tuple[list[StorageObject], list[str] | str]] = {
 
 
 @pytest.mark.parametrize(("events", "expected"), LATER.values(), ids=LATER.keys())
-def test_counts_follow_events(events: list[StorageObject], expected: list[str] | str) -> None:
+def test_attached_volume_counts_follow_events(events: list[StorageObject], expected: list[str] | str) -> None:
     snapshot = cluster(NODES, *THREE, *limited(1), pods=[using("b", name="q", on="n1")])
     plugin, cycle = NodeVolumeLimits(), Cycle(using("a"), snapshot, 0.0)
     plugin.pre_filter(cycle)
@@ -330,7 +332,7 @@ def test_counts_follow_events(events: list[StorageObject], expected: list[str] |
     assert accepted == [expected == ["n1"], False]
 
 
-def test_limits_hold_for_nodes_beyond_the_first_arrays() -> None:
+def test_volume_limits_hold_for_nodes_beyond_the_first_arrays() -> None:
     many = [node(f"n{number:03}") for number in range(200)]
     items = [*THREE, *(csi_node(f"n{number:03}", number % 2) for number in range(100))]
     snapshot = cluster(many[:50], *items)

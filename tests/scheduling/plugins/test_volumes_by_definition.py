@@ -32,7 +32,7 @@ from restow.scheduling.plugins.volume_binding_state import VolumeWrites
 from restow.scheduling.plugins.volume_restrictions import CLAIM_IN_USE, DISK_IN_USE, VolumeRestrictions
 from tests.model.cluster.builders import node, pod
 from tests.scheduling.plugins import volumes_by_definition as definition
-from tests.scheduling.plugins.volumes import (
+from tests.scheduling.plugins.volume_builders import (
     DRIVER,
     attachment,
     capacity,
@@ -219,7 +219,7 @@ class Run:
     after=events,
     asking=st.tuples(claim_sets, disks),
 )
-def test_every_node_is_judged_by_definition(before: Any, there: Any, after: Any, asking: Any) -> None:
+def test_volume_answers_are_those_of_their_definitions(before: Any, there: Any, after: Any, asking: Any) -> None:
     run, one = Run(), pod_with("p", *asking)
     for what, item in before:
         run.happen(what, item)

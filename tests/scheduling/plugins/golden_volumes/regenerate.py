@@ -16,7 +16,7 @@ from typing import Any
 
 from restow.model.objects import Document
 from tests.scheduling.plugins.golden_volumes.answers import PLUGINS, differences
-from tests.scheduling.plugins.oracle import answered, compare, keep
+from tests.scheduling.plugins.kube_scheduler_oracle import answered, compare, keep
 
 HERE = Path(__file__).parent
 

@@ -1,4 +1,4 @@
-"""Asking kube-scheduler's own plugins: a Go program is built from its sources, asked, and its answers are kept.
+"""The answers of kube-scheduler's own plugins: a Go program is built from its sources, run, and its answers are kept.
 
 Goes in: the folder of the program, and questions. Comes out: the questions with its answers, and how many of ours
 differ. Needs Go and what `make e2e` downloads.

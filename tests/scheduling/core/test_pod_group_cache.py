@@ -1,4 +1,4 @@
-"""The roster: who belongs to which gang and queue, and what that amounts to."""
+"""The PodGroup cache: the members of gangs, the pods of queues, and what these pods use."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from restow.model.objects import ObjectMeta, PriorityClass
 from restow.scheduling.pod_group_cache import PodGroupCache
-from tests.scheduling.core.stories import task
+from tests.scheduling.core.session_fixture import task
 
 
 @pytest.mark.parametrize(
@@ -19,7 +19,7 @@ from tests.scheduling.core.stories import task
         pytest.param({}, {"requests": {"cpu": "3"}}, {"default": 3000}, id="it was resized"),
     ],
 )
-def test_what_changed_about_a_running_pod_is_counted_and_nothing_of_it_stays(
+def test_queue_usage_follows_a_running_pod_that_changes_and_goes(
     before: dict[str, Any], after: dict[str, Any], used: dict[str, int]
 ) -> None:
     roster = PodGroupCache()
@@ -32,7 +32,7 @@ def test_what_changed_about_a_running_pod_is_counted_and_nothing_of_it_stays(
 
 
 @pytest.mark.parametrize("later", ["other", None])
-def test_a_pod_that_left_a_gang_is_no_member_of_it(later: str | None) -> None:
+def test_pod_that_left_a_gang_is_no_member_of_it(later: str | None) -> None:
     roster = PodGroupCache()
     roster.apply_pod(task("t", "first"))
     roster.apply_pod(task("t", later))
@@ -41,7 +41,7 @@ def test_a_pod_that_left_a_gang_is_no_member_of_it(later: str | None) -> None:
     assert roster.members(("default", "other")) == []
 
 
-def test_a_priority_class_that_is_the_default_no_longer_is_forgotten_as_such() -> None:
+def test_priority_class_that_is_no_longer_the_default_is_not_used_as_default() -> None:
     roster = PodGroupCache()
     default = PriorityClass(metadata=ObjectMeta(name="usual"), value=5, global_default=True)
     roster.priority_classes.apply(default)

@@ -1,4 +1,4 @@
-"""Pods that are only promised a place: they are in the way of others already, and company to nobody yet."""
+"""Nominated pods count for resources and anti-affinity, but do not satisfy the affinity of other pods."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from restow.scheduling.pod_group_cache import PodGroupCache
 from restow.scheduling.registry import read_profile
 from restow.scheduling.session import Session
 from tests.model.cluster.builders import node, pod
-from tests.scheduling.core.doubles import cluster
+from tests.scheduling.core.sample_plugins import cluster
 
 HOST = "kubernetes.io/hostname"
 X = SelectorSpec(match_labels={"app": "x"})
@@ -79,7 +79,7 @@ NO_SPREAD = "3 node(s) didn't match pod topology spread constraints"
         pytest.param(away(), ["n1"], ["n2"], "n3", id="who is promised a place is in the way"),
     ],
 )
-def test_a_place_is_good_with_and_without_those_who_are_still_to_come(
+def test_placed_node_suits_the_pod_with_and_without_nominated_pods(
     asking: Pod, promised: list[str], there: list[str], result: str
 ) -> None:
     said = outcome(asking, promised=promised, running=running(*there))

@@ -1,4 +1,4 @@
-"""A plugin that lived through any changes, kept or undone, answers like one that has just been made."""
+"""A plugin that saw any changes, kept or undone, answers like a new one."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def said(plugin: Plugin, cycle: Cycle) -> list[object]:
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.tuples(DEEDS, st.booleans()), min_size=1, max_size=10))
-def test_a_kept_plugin_answers_like_a_new_one(steps: list[tuple[tuple[str, Node | Pod], bool]]) -> None:
+def test_plugin_with_caches_answers_like_a_new_one(steps: list[tuple[tuple[str, Node | Pod], bool]]) -> None:
     snapshot, kept = Snapshot(), [make() for make in MADE]
     for (what, value), tried in steps:
         mark = snapshot.mark()

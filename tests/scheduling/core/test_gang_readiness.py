@@ -1,4 +1,4 @@
-"""Who of a gang is there, and whether that is enough for whoever takes the place of a member that leaves."""
+"""How many members of a gang are there, and whether the successor of a member that leaves could be scheduled."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from restow.scheduling.gang_readiness import GangReadiness
 from restow.scheduling.jobs import why_successor_unschedulable
 from restow.scheduling.pod_group_cache import PodGroupCache
 from tests.narrowing import present
-from tests.scheduling.core.doubles import nodes
-from tests.scheduling.core.stories import Story, gang, task
+from tests.scheduling.core.sample_plugins import nodes
+from tests.scheduling.core.session_fixture import SessionFixture, gang, task
 
 MOVER = task("t0", "g", on="n0", role="worker")
 GATED = task("t9", "g", scheduling_gates=[SchedulingGate(name="wait")])
@@ -65,7 +65,9 @@ ROLES: dict[str, Any] = {"min_task_member": {"chief": 1, "worker": 2}}
         ),
     ],
 )
-def test_a_successor_is_scheduled_or_told_why_not(group: PodGroup | None, others: list[Pod], why: str | None) -> None:
+def test_successor_of_a_gang_member_is_scheduled_or_told_why_not(
+    group: PodGroup | None, others: list[Pod], why: str | None
+) -> None:
     told = f"pod group default/g {why}" if why else None
     turnout = GangReadiness.of([MOVER, *others])
     assert why_successor_unschedulable(MOVER, group, turnout) == (
@@ -74,15 +76,15 @@ def test_a_successor_is_scheduled_or_told_why_not(group: PodGroup | None, others
     pending = [one for one in others if not (one.spec.node_name or one.spec.scheduling_gates)]
     running = [one for one in others if one not in pending]
     successor = task("new", "g", role="worker")
-    story = Story(*nodes(1), running=running, groups=[group] if group else []).run(successor, *pending)
-    assert story.refused.get("new") == told
+    fixture = SessionFixture(*nodes(1), running=running, groups=[group] if group else []).run(successor, *pending)
+    assert fixture.refused.get("new") == told
 
 
-def test_a_pod_of_no_gang_lacks_nobody() -> None:
+def test_pod_without_a_gang_is_always_ready() -> None:
     assert why_successor_unschedulable(task("t0", on="n0"), None, GangReadiness.of(())) is None
 
 
-def test_the_roster_counts_anew_when_somebody_comes_changes_or_goes() -> None:
+def test_gang_readiness_follows_pods_that_come_change_and_go() -> None:
     roster, gone = (
         PodGroupCache(),
         replace(MOVER, metadata=replace(MOVER.metadata, deletion_timestamp="2026-01-01T00:00:00Z")),

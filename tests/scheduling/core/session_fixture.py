@@ -1,4 +1,4 @@
-"""Stories: a cluster, gangs and queues on it, and a session over pods that wait."""
+"""A cluster with gangs and queues, and sessions over pods that wait."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from restow.scheduling.framework import Plugin
 from restow.scheduling.pod_group_cache import PodGroupCache
 from restow.scheduling.session import Action, Session
 from tests.model.cluster.builders import Amounts, pod
-from tests.scheduling.core.doubles import Eligible, Fit, cluster
+from tests.scheduling.core.sample_plugins import NodeEligible, RoomFit, cluster
 
 ALL = (enqueue, allocate, backfill)
 
@@ -68,8 +68,8 @@ def queue(name: str, state: str | None = None, **spec: Any) -> Queue:
     return Queue(metadata=ObjectMeta(name=name), spec=QueueSpec(**spec), status=QueueStatus(state=state))
 
 
-class Story:
-    """A cluster and what it knows of gangs and queues; `run` opens a session for the pending pods."""
+class SessionFixture:
+    """A cluster with gangs and queues; `run` opens a session for pending pods."""
 
     def __init__(
         self,
@@ -80,22 +80,32 @@ class Story:
         plugins: Iterable[Plugin] = (),
     ) -> None:
         self.snapshot = cluster(*there, pods=running)
-        self.roster = PodGroupCache()
+        self.pod_groups = PodGroupCache()
         for one in running:
-            self.roster.apply_pod(one)
+            self.pod_groups.apply_pod(one)
         for group in groups:
-            self.roster.apply_group(group)
+            self.pod_groups.apply_group(group)
         for each in queues:
-            self.roster.queues.apply(each)
-        self.engine = Engine([Eligible(), Fit(), *plugins])
+            self.pod_groups.queues.apply(each)
+        self.engine = Engine([NodeEligible(), RoomFit(), *plugins])
 
     def run(
-        self, *pods: Pod, actions: Sequence[Action] = ALL, nominated: Sequence[Pod] = (), cut: Sequence[str] = ()
-    ) -> Story:
+        self,
+        *pods: Pod,
+        actions: Sequence[Action] = ALL,
+        nominated: Sequence[Pod] = (),
+        truncated_queues: Sequence[str] = (),
+    ) -> SessionFixture:
         for one in pods:
-            self.roster.apply_pod(one)
+            self.pod_groups.apply_pod(one)
         session = Session(
-            self.snapshot, self.engine, self.roster, now=0.0, pods=pods, nominated=nominated, truncated_queues=cut
+            self.snapshot,
+            self.engine,
+            self.pod_groups,
+            now=0.0,
+            pods=pods,
+            nominated=nominated,
+            truncated_queues=truncated_queues,
         )
         self.decisions = session.run(actions)
         self.postponed = [one.metadata.name for one in session.postponed]

@@ -1,4 +1,4 @@
-"""Screens: pods that keep apart go where a look at every node says, whatever happens to nodes and pods meanwhile."""
+"""The mask cache: pods that keep apart go where a look at every node says, whatever changes meanwhile."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from restow.scheduling.plugins.topology_spread import PodTopologySpread
 from restow.scheduling.ranking import key_blocks, mask_cache
 from restow.scheduling.schedule_result import Placed
 from tests.model.cluster.builders import node, pod
-from tests.scheduling.core.doubles import cluster, cycle, node_of
+from tests.scheduling.core.sample_plugins import cluster, cycle, node_of
 
 HOST = "kubernetes.io/hostname"
 X, Y = SelectorSpec(match_labels={"app": "x"}), SelectorSpec(match_labels={"app": "y"})
@@ -76,7 +76,7 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(events=EVENTS)
-def test_the_choice_is_that_of_an_engine_that_knows_nothing_yet(events: list[tuple[Any, ...]]) -> None:
+def test_engine_with_a_mask_cache_chooses_like_a_new_engine(events: list[tuple[Any, ...]]) -> None:
     kept, snapshot, made = engine(), cluster(*(host(f"n{number}") for number in range(6))), 0
     for event in events:
         match event:
@@ -105,7 +105,7 @@ def test_the_choice_is_that_of_an_engine_that_knows_nothing_yet(events: list[tup
                         snapshot.assume(one, found.node, at=0.0)
 
 
-def test_nodes_that_share_a_host_name_are_not_told_apart_by_a_screen() -> None:
+def test_no_mask_cache_is_made_while_nodes_share_a_host_name() -> None:
     kept, snapshot = engine(), cluster(host("n0"), host("n1"), host("n2"))
     for number, where in enumerate(["n0", "n1"]):
         one = pod(f"p{number}", labels={"app": "x"}, **apart())
@@ -129,19 +129,19 @@ def screened() -> tuple[Engine, Snapshot, Cycle]:
     return kept, snapshot, asking
 
 
-def test_a_pod_that_only_changes_its_labels_is_seen() -> None:
+def test_mask_cache_sees_a_pod_that_only_changes_its_labels() -> None:
     kept, snapshot, asking = screened()
     snapshot.apply_pod(pod("other", {"cpu": "1m"}, on="n1", labels={"app": "x"}))
     assert node_of(kept.place(asking)) == "n2"
 
 
-def test_a_node_that_others_fill_is_seen() -> None:
+def test_mask_cache_sees_a_node_that_other_pods_fill() -> None:
     kept, snapshot, asking = screened()
     snapshot.apply_pod(pod("big", {"cpu": "800"}, on="n1"))
     assert node_of(kept.place(asking)) == "n2"
 
 
-def test_many_changes_at_once_are_seen() -> None:
+def test_mask_cache_sees_many_changes_at_once() -> None:
     kept, snapshot = engine(), cluster(*(host(f"n{number}") for number in range(9)))
     for number in range(3):
         snapshot.assume(pod(f"p{number}", labels={"app": "x"}, **apart()), f"n{number}", at=0.0)

@@ -1,4 +1,4 @@
-"""Which news of queues wake whom: locks that go, locks that come, limits that change; not what is merely counted."""
+"""Queue events that requeue pods: locks that go, locks that come, limits that change; not the counts in the status."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from restow.model.objects import Condition, ObjectMeta, Pod, PodGroup, Queue
 from restow.scheduling.cluster_events import QUEUE, ActionType, ClusterEvent, EventResource, QueueingHints
 from tests.model.cluster.builders import node, of_queue, queue
-from tests.scheduling.core.stories import task
+from tests.scheduling.core.session_fixture import task
 
 LOCKED = "NodeReservation"
 OURS, THEIRS, MEMBER = of_queue(task("p"), "q"), of_queue(task("p"), "r"), task("p", "g")
@@ -60,7 +60,7 @@ GONE = ClusterEvent(EventResource.QUEUE, ActionType.DELETED, old=queue("q", "n1"
         ),
     ],
 )
-def test_who_is_woken_that_locks_kept_off(news: ClusterEvent, pod: Pod, woken: bool) -> None:
+def test_queue_event_requeues_pods_that_node_locks_refused(news: ClusterEvent, pod: Pod, woken: bool) -> None:
     assert QueueingHints().is_worth_requeuing(pod, [LOCKED], news) is woken
 
 
@@ -75,5 +75,5 @@ def test_who_is_woken_that_locks_kept_off(news: ClusterEvent, pod: Pod, woken: b
         pytest.param(ClusterEvent(EventResource.QUEUE, ActionType.ADDED, new=queue("q")), True, id="it is created"),
     ],
 )
-def test_who_is_woken_that_a_queue_refused(news: ClusterEvent, woken: bool) -> None:
+def test_queue_event_requeues_pods_that_a_queue_refused(news: ClusterEvent, woken: bool) -> None:
     assert QueueingHints().is_worth_requeuing(OURS, [QUEUE], news) is woken

@@ -1,4 +1,4 @@
-"""What no node has ever offered: pods that ask for it are refused by its name, and found as soon as a node has some."""
+"""Resources that no node has offered: pods that request one are refused by its name until a node has some."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from restow.model.objects import Node
 from restow.scheduling.registry import read_profile
 from restow.scheduling.schedule_result import Placed, Unplaced
 from tests.model.cluster.builders import node, pod
-from tests.scheduling.core.doubles import cluster, cycle, node_of
+from tests.scheduling.core.sample_plugins import cluster, cycle, node_of
 
 THING = "example.com/thing"
 IGNORING = {
@@ -20,7 +20,7 @@ def offering(name: str, things: int, version: int = 90) -> Node:
     return node(name, {"cpu": "4", "memory": "8Gi", "pods": "10", THING: str(things)}, version=version)
 
 
-def test_each_name_is_refused_by_itself_and_makes_nothing_larger() -> None:
+def test_each_unknown_resource_is_refused_by_name_and_adds_no_column() -> None:
     snapshot, engine = cluster(node("n1"), node("n2")), read_profile({}).engine
     for number in range(40):
         found = engine.place(cycle(snapshot, pod("p", {f"example.com/odd-{number}": "1"})))
@@ -30,7 +30,7 @@ def test_each_name_is_refused_by_itself_and_makes_nothing_larger() -> None:
 
 
 @pytest.mark.parametrize("plugins", [(), ("BinPacking",)], ids=["as configured", "with bin-packing"])
-def test_a_node_that_has_some_is_used_up_and_no_further(plugins: tuple[str, ...]) -> None:
+def test_node_that_offers_a_new_resource_is_used_up_and_no_further(plugins: tuple[str, ...]) -> None:
     snapshot = cluster(node("n1"), node("n2"))
     engine = read_profile({"tiers": [{"plugins": [{"name": one} for one in plugins]}]} if plugins else {}).engine
     waiting = [pod(f"p{number}", {THING: "2", "cpu": "1"}) for number in range(3)]
@@ -45,7 +45,7 @@ def test_a_node_that_has_some_is_used_up_and_no_further(plugins: tuple[str, ...]
     assert refused.message == f"0/2 nodes are available: 2 Insufficient {THING}."
 
 
-def test_bin_packing_weighs_a_resource_from_the_moment_that_nodes_have_it() -> None:
+def test_bin_packing_weighs_a_resource_once_nodes_offer_it() -> None:
     snapshot, engine = (
         cluster(node("n1"), node("n2")),
         read_profile({"tiers": [{"plugins": [{"name": "BinPacking"}]}]}).engine,
@@ -59,7 +59,7 @@ def test_bin_packing_weighs_a_resource_from_the_moment_that_nodes_have_it() -> N
     assert node_of(engine.place(cycle(snapshot, asks))) == "n2"
 
 
-def test_what_is_ignored_is_ignored_before_and_after_nodes_have_it() -> None:
+def test_ignored_resource_is_ignored_before_and_after_nodes_offer_it() -> None:
     snapshot, engine = cluster(node("n1")), read_profile(IGNORING).engine
     asks = pod("p", {THING: "2"})
     assert node_of(engine.place(cycle(snapshot, asks))) == "n1"

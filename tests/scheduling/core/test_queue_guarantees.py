@@ -1,4 +1,4 @@
-"""Guarantees as quota: what is kept for a queue is nobody else's, and a queue inside its own is never held up."""
+"""Guarantees as quota: other queues leave a guarantee free, and a queue inside its own is never held up."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from msgspec.structs import replace
 
 from restow.model.objects import Condition, Guarantee, GuaranteePercentage, Pod, PodGroup, Queue
 from restow.scheduling.queue_shares import QueueShares
-from tests.scheduling.core.doubles import nodes
-from tests.scheduling.core.stories import Story, gang, queue, task
+from tests.scheduling.core.sample_plugins import nodes
+from tests.scheduling.core.session_fixture import SessionFixture, gang, queue, task
 
 
 def guaranteed(name: str, rejected: str | None = None, **fields: Any) -> Queue:
@@ -32,8 +32,8 @@ def of(name: str, count: int, cpu: str = "1", **fields: Any) -> list[Pod]:
     return [task(f"{name}{number}", requests={"cpu": cpu}, queue=name, **fields) for number in range(count)]
 
 
-def placed(story: Story) -> dict[str, int]:
-    return dict(Counter(name[0] for name in story.placed))
+def placed(fixture: SessionFixture) -> dict[str, int]:
+    return dict(Counter(name[0] for name in fixture.placed))
 
 
 EIGHT = nodes(2)
@@ -54,34 +54,36 @@ EIGHT = nodes(2)
         pytest.param(queue("g"), 8, id="none"),
     ],
 )
-def test_others_leave_what_is_guaranteed(others: Queue, at_most: int) -> None:
-    assert placed(Story(*EIGHT, queues=[others, queue("o")]).run(*of("o", 9))) == {"o": at_most}
+def test_other_queues_leave_a_guarantee_free(others: Queue, at_most: int) -> None:
+    assert placed(SessionFixture(*EIGHT, queues=[others, queue("o")]).run(*of("o", 9))) == {"o": at_most}
 
 
-def test_the_refusal_has_the_numbers() -> None:
+def test_guarantee_refusal_shows_the_numbers() -> None:
     running = [task("r", requests={"cpu": "1"}, queue="g", on="n0")]
-    story = Story(*EIGHT, running=running, queues=[guaranteed("g", cpu="4"), queue("o")]).run(*of("o", 2, "3"))
-    assert story.refused == {
+    fixture = SessionFixture(*EIGHT, running=running, queues=[guaranteed("g", cpu="4"), queue("o")]).run(
+        *of("o", 2, "3")
+    )
+    assert fixture.refused == {
         "o1": "queue o would take what is guaranteed to other queues: cpu (total 8, used 4, kept 3, requested 3)"
     }
 
 
-def test_together_others_take_no_more_than_one_alone_could() -> None:
-    story = Story(*EIGHT, queues=[guaranteed("g", cpu="3"), queue("o"), queue("p")])
-    assert sum(placed(story.run(*of("o", 9), *of("p", 9))).values()) == 5
+def test_other_queues_together_take_no_more_than_one_alone() -> None:
+    fixture = SessionFixture(*EIGHT, queues=[guaranteed("g", cpu="3"), queue("o"), queue("p")])
+    assert sum(placed(fixture.run(*of("o", 9), *of("p", 9))).values()) == 5
 
 
-def test_a_queue_gets_what_is_guaranteed_to_it_however_late_it_comes() -> None:
-    story = Story(*EIGHT, queues=[guaranteed("g", cpu="3"), queue("o", priority=9)])
-    story.run(*of("o", 9))
-    assert placed(story.run(*of("g", 4))) == {"g": 3}
+def test_queue_gets_its_guarantee_however_late_its_pods_come() -> None:
+    fixture = SessionFixture(*EIGHT, queues=[guaranteed("g", cpu="3"), queue("o", priority=9)])
+    fixture.run(*of("o", 9))
+    assert placed(fixture.run(*of("g", 4))) == {"g": 3}
 
 
-def test_whoever_uses_its_guarantee_up_keeps_nothing_from_others() -> None:
+def test_used_up_guarantee_keeps_nothing_from_other_queues() -> None:
     running = of("g", 3, on="n0")
-    assert placed(Story(*EIGHT, running=running, queues=[guaranteed("g", cpu="3"), queue("o")]).run(*of("o", 9))) == {
-        "o": 5
-    }
+    assert placed(
+        SessionFixture(*EIGHT, running=running, queues=[guaranteed("g", cpu="3"), queue("o")]).run(*of("o", 9))
+    ) == {"o": 5}
 
 
 @pytest.mark.parametrize(
@@ -91,10 +93,12 @@ def test_whoever_uses_its_guarantee_up_keeps_nothing_from_others() -> None:
         pytest.param(queue("g", priority=1), guaranteed("o", cpu="1"), id="priority comes before everything"),
     ],
 )
-def test_who_is_next(first: Queue, second: Queue) -> None:
+def test_queue_order_follows_priority_guarantee_and_share(first: Queue, second: Queue) -> None:
     names = [one.metadata.name for one in (first, second)]
-    story = Story(*EIGHT, queues=[first, second], running=[task("r", None, {"cpu": "500m"}, queue="g", on="n0")])
-    shares = QueueShares(story.roster, story.snapshot)
+    fixture = SessionFixture(
+        *EIGHT, queues=[first, second], running=[task("r", None, {"cpu": "500m"}, queue="g", on="n0")]
+    )
+    shares = QueueShares(fixture.pod_groups, fixture.snapshot)
     assert sorted(names, key=shares.order) == ["g", "o"]
 
 
@@ -114,27 +118,27 @@ def group(name: str, cpu: str, whose: str) -> PodGroup:
         pytest.param(["4"], [], id="beyond at once"),
     ],
 )
-def test_inside_its_guarantee_no_gang_waits_at_the_gate(needs: list[str], let_in: list[str]) -> None:
+def test_gang_inside_its_guarantee_is_admitted_however_full_the_cluster_is(needs: list[str], let_in: list[str]) -> None:
     full = [task("x", requests={"cpu": "4"}, on=name) for name in ("n0", "n1")]
     full = [replace(one, metadata=replace(one.metadata, uid=f"x{n}", name=f"x{n}")) for n, one in enumerate(full)]
     full.append(task("more", requests={"cpu": "1600m"}, on="n0"))
     groups = [group(f"g{number}", cpu, "g") for number, cpu in enumerate(needs)]
-    story = Story(*EIGHT, running=full, groups=groups, queues=[guaranteed("g", cpu="3")])
-    story.run(*(task(f"t{one.metadata.name}", one.metadata.name) for one in groups))
-    assert [name for name, status in sorted(story.statuses.items()) if status.phase != "Pending"] == let_in
+    fixture = SessionFixture(*EIGHT, running=full, groups=groups, queues=[guaranteed("g", cpu="3")])
+    fixture.run(*(task(f"t{one.metadata.name}", one.metadata.name) for one in groups))
+    assert [name for name, status in sorted(fixture.statuses.items()) if status.phase != "Pending"] == let_in
 
 
-def test_a_closed_queue_lets_nobody_in_whatever_is_guaranteed_to_it() -> None:
-    story = Story(*EIGHT, groups=[group("g0", "1", "g")], queues=[guaranteed("g", state="Closed", cpu="3")])
-    assert story.run(task("t", "g0")).refused == {"t": "queue g is Closed"}
+def test_closed_queue_admits_nothing_whatever_its_guarantee() -> None:
+    fixture = SessionFixture(*EIGHT, groups=[group("g0", "1", "g")], queues=[guaranteed("g", state="Closed", cpu="3")])
+    assert fixture.run(task("t", "g0")).refused == {"t": "queue g is Closed"}
 
 
 # --- what is not supported --------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("parent", ["eng", "root", "", None])
-def test_a_hierarchy_is_refused_by_name(parent: str | None) -> None:
-    refused = Story(*EIGHT, queues=[queue("o", parent=parent)]).run(*of("o", 1)).refused
+def test_queue_with_a_parent_is_refused_by_name(parent: str | None) -> None:
+    refused = SessionFixture(*EIGHT, queues=[queue("o", parent=parent)]).run(*of("o", 1)).refused
     told = "queue o has the parent eng: Restow does not support spec.parent of queues"
     assert refused == ({"o0": told} if parent == "eng" else {})
 
@@ -155,13 +159,13 @@ def test_guarantees_that_fit_can_always_be_used_up(
     if sum(promised.values()) > 12:
         promised = {}
     queues = [guaranteed(name, cpu=str(promised[name])) if promised.get(name) else queue(name) for name in "abc"]
-    story, number = Story(*nodes(12, offers={"cpu": "1", "pods": "99"}), queues=queues), 0
+    fixture, number = SessionFixture(*nodes(12, offers={"cpu": "1", "pods": "99"}), queues=queues), 0
     for asked in rounds:
         pods = [task(f"{name}{number + place}", queue=name) for place, (name, n) in enumerate(asked) for _ in range(n)]
         pods = [replace(one, metadata=replace(one.metadata, uid=f"u{number + k}")) for k, one in enumerate(pods)]
         number += len(pods)
-        story.run(*pods)
+        fixture.run(*pods)
     for name, amount in promised.items():
-        used = QueueShares(story.roster, story.snapshot).used(name).get("cpu", 0) // 1000
+        used = QueueShares(fixture.pod_groups, fixture.snapshot).used(name).get("cpu", 0) // 1000
         missing = [task(f"{name}-{k}", queue=name) for k in range(max(amount - used, 0))]
-        assert not story.run(*missing).refused
+        assert not fixture.run(*missing).refused

@@ -48,7 +48,7 @@ def refused_at(now: float, *plugins: str, times: int = 1) -> SchedulingQueue:
     return queue
 
 
-def test_priority_then_age_then_name() -> None:
+def test_pods_are_popped_by_priority_then_age_then_name() -> None:
     queue = SchedulingQueue()
     for name, priority, at in [("late", 0, 2.0), ("b", 0, 1.0), ("a", 0, 1.0), ("vip", 7, 3.0)]:
         queue.add(pod(name, priority=priority), at)
@@ -63,7 +63,7 @@ def in_lanes(**lanes: Any) -> SchedulingQueue:
     return queue
 
 
-def test_lanes_are_popped_each_in_order_and_all_together_in_order() -> None:
+def test_lanes_are_popped_in_order_each_and_together() -> None:
     queue = in_lanes(a1=1, a2=3, b1=2)
     assert queue.lanes(0.0) == ["a", "b"]
     assert [present(queue.pop(0.0, "a")).metadata.name, *popped(queue)] == ["a2", "b1", "a1"]
@@ -71,7 +71,7 @@ def test_lanes_are_popped_each_in_order_and_all_together_in_order() -> None:
     assert queue.pop(0.0, "a") is None
 
 
-def test_a_postponed_pod_stands_where_it_stood() -> None:
+def test_postponed_pod_keeps_its_position() -> None:
     queue = in_lanes(a1=0, a2=0, a3=0)
     first, _ = present(queue.pop(0.0)), queue.pop(0.0)
     queue.requeue_postponed(first.metadata.uid)
@@ -94,7 +94,7 @@ def test_a_postponed_pod_stands_where_it_stood() -> None:
         pytest.param(lambda queue: queue.delete("uid-p"), False, id="gone"),
     ],
 )
-def test_news_call_a_pod_whatever_back_off_is_left(end: Callable[[SchedulingQueue], None], called: bool) -> None:
+def test_event_requeues_a_pod_whatever_back_off_is_left(end: Callable[[SchedulingQueue], None], called: bool) -> None:
     queue = SchedulingQueue()
     queue.add(pod("p"), 0.0)
     queue.pop(0.0)
@@ -114,7 +114,7 @@ def test_back_off_doubles_up_to_ten_seconds(tries: int, seconds: int) -> None:
     assert popped(queue, 100.0 + seconds) == ["p"]
 
 
-def test_errors_back_off_on_their_own_count() -> None:
+def test_errors_back_off_by_their_own_count() -> None:
     queue = refused_at(100.0, times=5)
     queue.activate(["uid-p"], 100.0)
     queue.pop(100.0)
@@ -122,7 +122,7 @@ def test_errors_back_off_on_their_own_count() -> None:
     assert queue.next_due(100.0) == 101.0
 
 
-def test_a_pod_past_its_back_off_is_active_at_once() -> None:
+def test_pod_past_its_back_off_is_active_at_once() -> None:
     queue = refused_at(0.0)
     queue.handle_event(POD_LEFT, 60.0)
     assert queue.state_of("uid-p") is QueueState.ACTIVE
@@ -144,7 +144,9 @@ def test_a_pod_past_its_back_off_is_active_at_once() -> None:
         ),
     ],
 )
-def test_who_is_woken(plugins: list[str], news: ClusterEvent, woken: bool) -> None:
+def test_event_requeues_pods_that_a_concerned_plugin_refused(
+    plugins: list[str], news: ClusterEvent, woken: bool
+) -> None:
     queue = refused_at(0.0, *plugins)
     assert queue.handle_event(news, 60.0) == (["uid-p"] if woken else [])
 
@@ -157,7 +159,7 @@ def test_who_is_woken(plugins: list[str], news: ClusterEvent, woken: bool) -> No
         pytest.param(node("n", unschedulable=True), node("n"), True, id="no longer cordoned"),
     ],
 )
-def test_a_node_wakes_when_it_says_something_new(old: Node, new: Node, woken: bool) -> None:
+def test_node_update_requeues_only_if_scheduling_reads_the_change(old: Node, new: Node, woken: bool) -> None:
     assert (
         bool(refused_at(0.0).handle_event(ClusterEvent(EventResource.NODE, ActionType.UPDATED, old, new), 60.0))
         is woken
@@ -165,7 +167,7 @@ def test_a_node_wakes_when_it_says_something_new(old: Node, new: Node, woken: bo
 
 
 @pytest.mark.parametrize(("name", "woken"), [("g", True), ("other", False)])
-def test_a_gang_is_woken_by_its_own(name: str, woken: bool) -> None:
+def test_gang_is_requeued_by_events_of_its_own_pods(name: str, woken: bool) -> None:
     member = replace(pod("p"), metadata=replace(pod("p").metadata, annotations={"scheduling.k8s.io/group-name": "g"}))
     group = PodGroup(metadata=ObjectMeta(name=name, namespace="default"))
     assert (
@@ -176,7 +178,7 @@ def test_a_gang_is_woken_by_its_own(name: str, woken: bool) -> None:
     )
 
 
-def test_a_hint_looks_closer_and_a_broken_one_wakes() -> None:
+def test_queueing_hint_decides_and_one_that_raises_requeues() -> None:
     rules = {
         "Picky": [ClusterEventWithHint(EventResource.NODE, ActionType.ANY, lambda pod, news: False)],
         "Broken": [ClusterEventWithHint(EventResource.NODE, ActionType.ANY, lambda pod, news: 1 / 0 > 0)],
@@ -185,7 +187,7 @@ def test_a_hint_looks_closer_and_a_broken_one_wakes() -> None:
     assert QueueingHints(rules).is_worth_requeuing(pod("p"), ["Broken"], NODE_CAME)
 
 
-def test_news_during_the_attempt_are_replayed() -> None:
+def test_events_during_an_attempt_requeue_the_pod() -> None:
     queue = SchedulingQueue()
     queue.add(pod("p"), 0.0)
     queue.pop(0.0)
@@ -194,7 +196,7 @@ def test_news_during_the_attempt_are_replayed() -> None:
     assert queue.state_of("uid-p") is QueueState.BACKOFF
 
 
-def test_no_news_are_kept_for_a_pod_that_is_only_being_bound() -> None:
+def test_no_events_are_kept_for_a_pod_that_is_being_bound() -> None:
     queue = SchedulingQueue()
     queue.add(pod("p"), 0.0)
     assert queue.pop(0.0)
@@ -205,7 +207,7 @@ def test_no_news_are_kept_for_a_pod_that_is_only_being_bound() -> None:
     assert queue.state_of("uid-p") is QueueState.BACKOFF
 
 
-def test_news_from_before_the_attempt_are_not() -> None:
+def test_events_from_before_an_attempt_do_not_requeue_the_pod() -> None:
     queue = SchedulingQueue()
     queue.add(pod("first"), 0.0)
     queue.add(pod("second"), 1.0)
@@ -216,7 +218,7 @@ def test_news_from_before_the_attempt_are_not() -> None:
     assert queue.state_of("uid-second") is QueueState.UNSCHEDULABLE
 
 
-def test_an_update_during_the_attempt_counts() -> None:
+def test_update_during_an_attempt_requeues_the_pod() -> None:
     queue = SchedulingQueue()
     queue.add(pod("p"), 0.0)
     queue.pop(0.0)
@@ -230,13 +232,13 @@ def test_an_update_during_the_attempt_counts() -> None:
     [(pod("p", phase="Pending"), QueueState.UNSCHEDULABLE), (pod("p", {"cpu": "2"}), QueueState.ACTIVE)],
     ids=["status only", "another spec"],
 )
-def test_an_update_that_can_matter_wakes(newer: Pod, where: QueueState) -> None:
+def test_pod_update_that_may_matter_requeues_the_pod(newer: Pod, where: QueueState) -> None:
     queue = refused_at(0.0, "TaintToleration")
     queue.update(newer, 60.0)
     assert queue.state_of("uid-p") is where
 
 
-def test_a_refusal_by_nobody_in_particular_is_tried_again_after_back_off() -> None:
+def test_refusal_without_a_plugin_is_tried_again_after_back_off() -> None:
     queue = SchedulingQueue()
     queue.add(pod("p"), 0.0)
     queue.pop(0.0)
@@ -244,7 +246,7 @@ def test_a_refusal_by_nobody_in_particular_is_tried_again_after_back_off() -> No
     assert queue.next_due(0.0) == 1.0
 
 
-def test_five_minutes_without_news() -> None:
+def test_unschedulable_pod_is_tried_again_after_five_minutes_without_events() -> None:
     queue = refused_at(0.0)
     assert queue.next_due(1.0) == MAX_IN_UNSCHEDULABLE
     queue.flush_unschedulable(MAX_IN_UNSCHEDULABLE - 1)
@@ -256,7 +258,7 @@ def test_five_minutes_without_news() -> None:
 @pytest.mark.parametrize(
     "where", [QueueState.ACTIVE, QueueState.IN_FLIGHT, QueueState.UNSCHEDULABLE, QueueState.BACKOFF]
 )
-def test_a_deleted_pod_is_gone_from_everywhere(where: QueueState) -> None:
+def test_deleted_pod_is_gone_from_every_state(where: QueueState) -> None:
     queue = SchedulingQueue()
     queue.add(pod("p"), 0.0)
     if where is not QueueState.ACTIVE:
@@ -279,7 +281,7 @@ class Gate(PreEnqueuePlugin):
         return unresolvable("gated") if pod.spec.scheduling_gates else SUCCESS
 
 
-def test_a_gated_pod_waits_for_its_gate() -> None:
+def test_gated_pod_waits_until_its_gate_is_removed() -> None:
     queue = SchedulingQueue(pre_enqueue=[Gate()])
     queue.add(pod("p", scheduling_gates=[SchedulingGate(name="hold")]), 0.0)
     queue.handle_event(NODE_CAME, 1.0)
@@ -307,7 +309,7 @@ class Curfew(PreEnqueuePlugin):
         return unschedulable("it is late")
 
 
-def test_what_holds_a_pod_back_is_told_once() -> None:
+def test_gating_verdict_is_reported_once() -> None:
     told = []
 
     def report_gated(pod: Pod, verdict: Verdict) -> None:
@@ -320,7 +322,7 @@ def test_what_holds_a_pod_back_is_told_once() -> None:
     assert told == [("p", "Curfew", ("it is late",))]
 
 
-def test_a_refusal_after_what_happened_meanwhile_was_not_kept_is_tried_again() -> None:
+def test_refusal_after_untracked_events_is_tried_again() -> None:
     queue = SchedulingQueue()
     queue.add(pod("p"), 0.0)
     queue.pop(0.0)
@@ -330,7 +332,7 @@ def test_a_refusal_after_what_happened_meanwhile_was_not_kept_is_tried_again() -
     assert queue.state_of("uid-p") is QueueState.BACKOFF
 
 
-def test_a_gate_that_breaks_holds_its_pod_back_until_there_is_news() -> None:
+def test_pre_enqueue_that_raises_gates_the_pod_until_an_event() -> None:
     told = []
     queue = SchedulingQueue(pre_enqueue=[BreaksOnce()], report_gated=lambda pod, verdict: told.append(verdict.reasons))
     queue.add(pod("p"), 0.0)
@@ -339,7 +341,7 @@ def test_a_gate_that_breaks_holds_its_pod_back_until_there_is_news() -> None:
     assert popped(queue, 1.0) == ["p"]
 
 
-def test_the_rest_of_a_gang_is_taken_out_of_turn() -> None:
+def test_rest_of_a_gang_is_taken_out_of_turn() -> None:
     queue = refused_at(0.0)
     assert present(queue.take_pod("uid-p")).metadata.name == "p"
     assert queue.take_pod("uid-p") is None

@@ -29,7 +29,7 @@ from restow.scheduling.schedule_result import Placed, Unplaced
 from tests.model.cluster.builders import node, pod
 
 
-class Fit(FilterPlugin, ScorePlugin):
+class RoomFit(FilterPlugin, ScorePlugin):
     """Room for the pod; the emptier the better, by cpu."""
 
     name: ClassVar[str] = "Fit"
@@ -50,7 +50,7 @@ class Fit(FilterPlugin, ScorePlugin):
         return np.where(offered > 0, np.clip(free, 0, None) * BEST // np.maximum(offered, 1), 0)
 
 
-class Eligible(FilterPlugin):
+class NodeEligible(FilterPlugin):
     """Cordons, taints and node selectors: what the Node alone decides."""
 
     name: ClassVar[str] = "Eligible"
@@ -68,7 +68,7 @@ class Eligible(FilterPlugin):
         return [Refusal("node(s) were not eligible", ~self.filter(cycle, rows), resolvable=False)]
 
 
-class Apart(FilterPlugin):
+class OnePodPerNode(FilterPlugin):
     """No two pods of the same label app on a node; asked about the cluster as a whole."""
 
     name: ClassVar[str] = "Apart"
@@ -88,7 +88,7 @@ class Apart(FilterPlugin):
         return [Refusal("node(s) had one already", ~self.filter(cycle, rows))]
 
 
-class Numbered(ScorePlugin):
+class ScoresLabelNumber(ScorePlugin):
     """Scores in proportion to the number in a node's label n; the largest of the feasible ones gets all."""
 
     name: ClassVar[str] = "Numbered"
@@ -102,7 +102,7 @@ class Numbered(ScorePlugin):
         return raw * BEST // max(1, int(raw.max()))
 
 
-class Says(FilterPlugin):
+class AnswersAsTold(FilterPlugin):
     """Answers PreFilter with a given verdict, and refuses the nodes it is told to."""
 
     name: ClassVar[str] = "Says"
@@ -128,7 +128,7 @@ class Says(FilterPlugin):
         return [Refusal(self.reason, ~self.filter(cycle, rows))]
 
 
-class Keeps(ReservePlugin, PermitPlugin):
+class RecordsCalls(ReservePlugin, PermitPlugin):
     """Writes down what it is asked, and answers as told."""
 
     name: ClassVar[str] = "Keeps"
@@ -156,7 +156,7 @@ class Keeps(ReservePlugin, PermitPlugin):
         return self.answers[1]
 
 
-class Tries(PostFilterPlugin):
+class PostFilterAsTold(PostFilterPlugin):
     name: ClassVar[str] = "Tries"
 
     def __init__(self, verdict: Verdict, node: str = "") -> None:

@@ -1,4 +1,4 @@
-"""Short ways to ask a plugin about a pod and a few nodes."""
+"""The answers of one plugin about a pod and a few nodes."""
 
 from __future__ import annotations
 

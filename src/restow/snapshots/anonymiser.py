@@ -34,7 +34,7 @@ from restow.model.reservations.seat_name import SeatName
 from restow.model.wire import document
 from restow.planning.defragmentation_nodes import CRITICAL_LABEL
 from restow.scheduling.gang_readiness import ROLE_ANNOTATION
-from restow.scheduling.plugins.image_locality import tagged
+from restow.scheduling.plugins.image_locality import with_tag
 
 RewriteText = Callable[[str], str]
 RewriteValue = Callable[[Any], Any]
@@ -259,7 +259,7 @@ class _TextRewriter:
 
     def _rewrite_image(self, image: str) -> str:
         """One alias for the whole name: images are compared whole. Without a tag, an image is the latest."""
-        return f"{self._rewrite_part(tagged(image))}:1"
+        return f"{self._rewrite_part(with_tag(image))}:1"
 
     def _rewrite_annotations(self, annotations: dict[str, str]) -> dict[str, str]:
         """The annotations that Restow reads. All others are left out, because they may hold whole objects."""
@@ -322,7 +322,7 @@ class _TextRewriter:
         """How values of a type are rewritten; None if they stay as they are. Raises TypeError for a type that may hold
         texts in a way not known here: otherwise a new field could give names away."""
         while isinstance(info, inspect.Metadata):
-            if (info.extra or {}).get("mark"):  # quantities, times, durations, percentages
+            if (info.extra or {}).get("format"):  # quantities, times, durations, percentages
                 return None
             info = info.type
         match info:

@@ -209,8 +209,9 @@ class SeatStates:
         for key, own in _by_reservation(names):
             reservation = self._placements.known.get(key)
             may_assign = reservation is not None and status_names_all_owners(reservation)
+            held = (name for name in own if name in self._reserved_pods and name not in self._consumers.closed)
             free = (
-                [name for name in own if self._is_held_open(name) and self._is_guaranteed(name)] if may_assign else []
+                [name for name in held if self._seats[name].is_open and self._is_guaranteed(name)] if may_assign else []
             )
             if reservation is not None and free and not _is_as_decided(reservation):
                 assignable = assignable_seats(reservation)
@@ -219,9 +220,6 @@ class SeatStates:
                 self._free.discard_all(key, set(own).difference(free))
             if reservation is not None and free:
                 self._free.add(free, reservation, self._seats[free[0]].owners)
-
-    def _is_held_open(self, name: SeatName) -> bool:
-        return name in self._reserved_pods and self._seats[name].is_open and name not in self._consumers.closed
 
     def _is_guaranteed(self, name: SeatName) -> bool:
         """Whether a status says that a seat can be relied on. An assumed one is known to no other process: the next

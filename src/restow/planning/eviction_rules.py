@@ -93,8 +93,8 @@ class ConfiguredEvictionRules(msgspec.Struct, frozen=True, kw_only=True):
         return PodContext(
             now=self.now,
             replicas=workload.replicas if workload else None,
-            end_by_loss=self.workloads.end_by_loss(pod),
-            out_of_order=self.workloads.out_of_order(pod),
+            job_failure_by_loss=self.workloads.job_failure_by_loss(pod),
+            waits_for_order=self.workloads.waits_for_order(pod),
             node_named_by_template=self.workloads.node_named_by_template(pod),
             claims_shared_with=self.sharing.shared_with(pod),
             claims=self.claims.get(pod.metadata.namespace or "", {}),

@@ -14,7 +14,7 @@ from restow.scheduling.decisions import RefusePod
 from restow.scheduling.gang_readiness import ROLE_ANNOTATION
 from restow.scheduling.pod_group_cache import PodGroupCache
 from restow.scheduling.registry import read_profile
-from restow.scheduling.session import Session
+from restow.scheduling.session import PendingWork, Session
 from tests.model.cluster.builders import of_queue, pod, queue, reservation
 from tests.planning.clusters import ENGINE, NOW, annotated, app, cluster, reasons, ten
 from tests.planning.optimal.optimal_plans import planned, waits
@@ -49,7 +49,7 @@ def asked(pods: list[Pod], known: PodGroupCache, snapshot: Snapshot | None = Non
 
 
 def said_by_scheduler(pods: list[Pod], known: PodGroupCache) -> dict[str, str]:
-    session = Session(crowded(), ENGINE, known, now=NOW, pods=pods)
+    session = Session(crowded(), ENGINE, known, PendingWork(pods), now=NOW)
     decided = session.run(read_profile({}).actions)
     return {one.pod.metadata.name: one.message for one in decided if isinstance(one, RefusePod)}
 

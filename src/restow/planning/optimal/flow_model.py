@@ -69,9 +69,9 @@ class FlowModel:
         problem: PackingProblem,
         base: Solution,
         nodes: Iterable[int],
-        most: int = UNLIMITED,
+        max_columns: int = UNLIMITED,
         *,
-        late: DeadlineCheck = no_deadline,
+        is_late: DeadlineCheck = no_deadline,
     ) -> None:
         self.problem = problem
         self.is_complete = True
@@ -92,12 +92,12 @@ class FlowModel:
         """(column, node, resource)."""
         self._program = IntegerProgram()
         self._room = self._program.add_rows(problem.free[self._nodes].ravel())
-        self._build(most, late)
+        self._build(max_columns, is_late)
 
-    def solve(self, effort: SolverLimits, start: Solution | None = None) -> FlowResult:
+    def solve(self, limits: SolverLimits, start: Solution | None = None) -> FlowResult:
         """Look for the best answer, beginning with `start` if one is given."""
         known = None if start is None else self._columns_of(start)
-        return self._read(self._program.solve(effort, start=known))
+        return self._read(self._program.solve(limits, start=known))
 
     # --- building -----------------------------------------------------------------------------------------------------
 

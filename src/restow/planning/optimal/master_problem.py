@@ -1,18 +1,21 @@
-"""The pattern model: which openings to make, all at once, with a place for every leaver.
+"""The master problem of column generation: which pattern each node uses, with a place for each departing pod.
 
-Goes in: a problem and some openings. Comes out: an answer. First fractions of openings are allowed; that gives prices
-for moves, waiting pods and places, at which `pricing` finds better openings, until there are none or time is up. Then
-whole openings are chosen among all that were found.
+Goes in: a problem and patterns. Comes out: a solution. First the linear relaxation is solved, in which fractions of
+patterns are allowed. Its dual values are prices for moves, pending pods and places, at which `pricing` finds more
+patterns with positive reduced cost; that is repeated until there are none or the time is up. Then whole patterns are
+chosen among all that were found.
 
-    per node        at most one opening
-    per kind        places for leavers, less those of nodes that are opened
-    per class       a place for everyone who leaves
-    per demand      as many placed as wait; gangs as a whole
-    per quota       as much placed as a queue may take
-    at most         `limit` moves
+    row              constraint
+    moves            at most `max_moves` pods depart
+    per class        each departing pod has a place: on an opened node that takes it in, or in a node group
+    per demand       no more pods are placed than are pending
+    per node         at most one pattern (set packing)
+    per node group   no more pods come than fit; a node with a pattern gives up its capacity in the group
+    per gang         enough pods are placed, or none
+    per quota        no more is placed than the queue may take
 
-A kind is all nodes that can take the same classes, one pod each: the program has a column per class and kind, where the
-flow model has one per class and node.
+A node group is all nodes that can take the same classes. So the program has a column per class and group, where the
+flow model has one per class and node. It is less exact: the capacity of a group counts pods, not amounts.
 """
 
 from __future__ import annotations
@@ -40,276 +43,300 @@ from restow.planning.optimal.packing_problem import (
 from restow.planning.optimal.pricing import DualPrices
 from restow.planning.optimal.solver import UNBOUNDED, Floats, IntegerProgram, SolverLimits
 
-_COLUMNS = 3000
-"""Openings that whole ones are chosen among, the most promising ones."""
-_PLACES, _FEWEST = 40_000, 6
-"""Pairs of class and node that are looked at; of each class at least a few."""
-_ROOMY = 6
-"""Leavers that one node takes at most, beside those that openings bring."""
+_MAX_COLUMNS = 3000
+"""How many patterns whole ones are chosen among: those with the highest reduced costs."""
+_MAX_PAIRS, _FEWEST_NODES = 40_000, 6
+"""Pairs of class and node that places are offered for, at most; but for each class at least a few nodes."""
+_MAX_CAPACITY = 6
+"""How many departing pods a node can take at most, beside those that patterns take in."""
 
 
 class NodeGroup(msgspec.Struct, frozen=True, eq=False):
-    """Nodes that can take the same classes."""
+    """Nodes that can take pods of the same classes."""
 
     classes: tuple[int, ...]
     capacities: dict[int, int]
-    """By node, how many pods it takes, whichever of the classes they are."""
+    """By node: how many pods it can take, of whichever of the classes."""
 
 
 class MasterProblem:
-    """Openings found so far, and the program over them."""
+    """The patterns found so far, and the program over them."""
 
     def __init__(
-        self, problem: PackingProblem, openings: Iterable[NodePattern], late: DeadlineCheck = no_deadline
+        self, problem: PackingProblem, patterns: Iterable[NodePattern], is_late: DeadlineCheck = no_deadline
     ) -> None:
         self.problem = problem
-        self._late = late
-        self.patterns = list(dict.fromkeys(openings))
-        self._known: dict[NodePattern, tuple[Ints, Floats] | None] = dict.fromkeys(self.patterns)
-        """Every opening there ever was, with its terms once they were needed."""
-        self._kinds: list[NodeGroup] = []
-        self._kind_of: dict[int, tuple[int, NodeGroup]] = {}
-        self._classes: frozenset[int] = frozenset()
+        self._is_late = is_late
+        self.patterns = list(dict.fromkeys(patterns))
+        self._terms_of: dict[NodePattern, tuple[Ints, Floats] | None] = dict.fromkeys(self.patterns)
+        """Every pattern there ever was, with its terms in the program once they were needed."""
+        self._groups: list[NodeGroup] = []
+        self._group_of: dict[int, tuple[int, NodeGroup]] = {}
+        self._grouped_classes: frozenset[int] = frozenset()
         self._quota_rows: list[int] = []
-        self._price = 0.49 / (problem.max_moves + 1)
+        self._move_cost = 0.49 / (problem.max_moves + 1)
+        """All moves together cost less than half a unit of value: moves only break ties."""
 
-    def add(self, openings: Iterable[NodePattern]) -> int:
-        """Add openings that are new, and tell how many."""
-        fresh = [one for one in dict.fromkeys(openings) if one not in self._known]
-        self.patterns += fresh
-        self._known.update(dict.fromkeys(fresh))
-        return len(fresh)
+    def add_patterns(self, patterns: Iterable[NodePattern]) -> int:
+        """Add the patterns that are new; returns how many."""
+        new = [pattern for pattern in dict.fromkeys(patterns) if pattern not in self._terms_of]
+        self.patterns += new
+        self._terms_of.update(dict.fromkeys(new))
+        return len(new)
 
-    def prices(self, effort: SolverLimits) -> DualPrices | None:
-        """What everything is worth while fractions of openings are allowed."""
+    def dual_prices(self, limits: SolverLimits) -> DualPrices | None:
+        """Solve the linear relaxation; returns its dual prices, or None if it was not solved."""
         program = self._program()
-        answer = program.solve(effort, whole=False) if not self._late() else None
-        if answer is None or answer.dual_values is None:
+        result = program.solve(limits, whole=False) if not self._is_late() else None
+        if result is None or result.dual_values is None:
             return None
-        return self._read_prices(np.maximum(answer.dual_values, 0.0), answer.bound)
+        return self._read_prices(np.maximum(result.dual_values, 0.0), result.bound)
 
-    def best(self, effort: SolverLimits, prices: DualPrices | None = None, least: float = 0.0) -> Solution | None:
-        """The best answer that is made of whole openings; None if the solver has none. Given prices, openings are left
-        out with which nothing can be worth more than `least`."""
+    def best_solution(
+        self, limits: SolverLimits, prices: DualPrices | None = None, min_value: float = 0.0
+    ) -> Solution | None:
+        """The best solution of whole patterns; None if the solver has none. With prices, patterns are left out with
+        which no solution can have more than `min_value`."""
         if prices is not None:
-            self.patterns = self._worthwhile(prices, least / self.problem.unit)
+            self.patterns = self._promising_patterns(prices, min_value / self.problem.unit)
         if not self.patterns:
             return None
-        answer = self._program().solve(effort)
-        if answer is None or answer.values is None:
+        result = self._program().solve(limits)
+        if result is None or result.values is None:
             return None
-        return self._read(np.rint(answer.values).astype(np.int64))
+        return self._read_solution(np.rint(result.values).astype(np.int64))
 
-    def _worthwhile(self, prices: DualPrices, least: float) -> list[NodePattern]:
-        surplus = np.array([self._surplus(one, prices) for one in self.patterns])
-        most = max(prices.total - least, 0.0) + 0.5
-        order = np.argsort(-surplus, kind="stable")[:_COLUMNS]
-        return [self.patterns[number] for number in np.sort(order[surplus[order] >= -most]).tolist()]
+    def _promising_patterns(self, prices: DualPrices, min_value: float) -> list[NodePattern]:
+        """Reduced-cost fixing: a solution with a pattern of reduced cost r < 0 is worth at most the value of the linear
+        relaxation + r. Half a unit makes up for rounding."""
+        reduced_costs = np.array([self._reduced_cost(pattern, prices) for pattern in self.patterns])
+        slack = max(prices.total - min_value, 0.0) + 0.5
+        order = np.argsort(-reduced_costs, kind="stable")[:_MAX_COLUMNS]
+        return [self.patterns[number] for number in np.sort(order[reduced_costs[order] >= -slack]).tolist()]
 
-    def _surplus(self, one: NodePattern, prices: DualPrices) -> float:
-        """What an opening brings beyond the prices of what it uses."""
-        gain = one.value / self.problem.unit - prices.move * one.move_count - prices.nodes[one.node]
-        gain -= sum(prices.class_places[which] for which in one.departing_classes)
-        gain += sum(prices.class_places[which] * number for which, number in one.arrivals)
-        return float(gain - sum(prices.demands[which] * number for which, number in one.placements))
+    def _reduced_cost(self, pattern: NodePattern, prices: DualPrices) -> float:
+        """The value of a pattern less the prices of what it uses, plus those of the places that it offers."""
+        gain = pattern.value / self.problem.unit - prices.move * pattern.move_count - prices.nodes[pattern.node]
+        gain -= sum(prices.class_places[class_index] for class_index in pattern.departing_classes)
+        gain += sum(prices.class_places[class_index] * number for class_index, number in pattern.arrivals)
+        return float(gain - sum(prices.demands[demand] * number for demand, number in pattern.placements))
 
     # --- building -----------------------------------------------------------------------------------------------------
-    # rows: the limit, then one per class, per demand, per node, per kind, then those of gangs and quotas
+    # rows: moves, then one per class, per demand, per node and per node group, then those of gangs and quotas
 
     def _program(self) -> IntegerProgram:
         problem, program = self.problem, IntegerProgram()
-        self._sort_nodes()
+        self._update_groups()
         program.add_rows(problem.max_moves)
         program.add_rows(np.zeros(problem.class_count))
         program.add_rows([demand.count for demand in problem.demands])
         program.add_rows(np.ones(problem.node_count))
-        program.add_rows([sum(kind.capacities.values()) for kind in self._kinds])
-        worths = [one.value / problem.unit - self._price * one.move_count for one in self.patterns]
-        program.add_columns(worths, np.full(len(worths), UNBOUNDED))
-        each = [self._terms(one) for one in self.patterns]
-        columns = np.repeat(np.arange(len(each)), [len(rows) for rows, _ in each])
+        program.add_rows([sum(group.capacities.values()) for group in self._groups])
+        values = [pattern.value / problem.unit - self._move_cost * pattern.move_count for pattern in self.patterns]
+        program.add_columns(values, np.full(len(values), UNBOUNDED))
+        terms = [self._terms(pattern) for pattern in self.patterns]
+        columns = np.repeat(np.arange(len(terms)), [len(rows) for rows, _ in terms])
         program.add_terms(
-            np.concatenate([rows for rows, _ in each]), columns, np.concatenate([some for _, some in each])
+            np.concatenate([rows for rows, _ in terms]), columns, np.concatenate([factors for _, factors in terms])
         )
-        self._add_kinds_of_nodes(program)
+        self._add_lost_capacities(program)
         self._add_places(program)
         self._add_gangs(program)
         self._add_quotas(program)
         return program
 
     @property
-    def _first_demand(self) -> int:
+    def _first_demand_row(self) -> int:
         return 1 + self.problem.class_count
 
     @property
-    def _first_node(self) -> int:
-        return self._first_demand + len(self.problem.demands)
+    def _first_node_row(self) -> int:
+        return self._first_demand_row + len(self.problem.demands)
 
     @property
-    def _first_kind(self) -> int:
-        return self._first_node + self.problem.node_count
+    def _first_group_row(self) -> int:
+        return self._first_node_row + self.problem.node_count
 
-    def _terms(self, one: NodePattern) -> tuple[Ints, Floats]:
-        """Rows and factors of an opening, those of kinds apart, which may change."""
-        known = self._known.get(one)
+    def _terms(self, pattern: NodePattern) -> tuple[Ints, Floats]:
+        """Rows and factors of a pattern, without those of node groups, which may change."""
+        known = self._terms_of.get(pattern)
         if known is None:
-            balance = Counter(one.departing_classes)
-            for which, number in one.arrivals:
-                balance[which] -= number
-            terms = [(0, one.move_count), (self._first_node + one.node, 1)]
-            terms += [(1 + which, number) for which, number in balance.items()]
-            terms += [(self._first_demand + which, number) for which, number in one.placements]
+            departures = Counter(pattern.departing_classes)
+            for class_index, number in pattern.arrivals:
+                departures[class_index] -= number
+            terms = [(0, pattern.move_count), (self._first_node_row + pattern.node, 1)]
+            terms += [(1 + class_index, number) for class_index, number in departures.items()]
+            terms += [(self._first_demand_row + demand, number) for demand, number in pattern.placements]
             known = np.array([row for row, _ in terms]), np.array([factor for _, factor in terms], np.float64)
-            self._known[one] = known
+            self._terms_of[pattern] = known
         return known
 
-    def _add_kinds_of_nodes(self, program: IntegerProgram) -> None:
-        """A node that is opened takes nobody, unless the opening says so."""
-        columns = [column for column, one in enumerate(self.patterns) if one.node in self._kind_of]
+    def _add_lost_capacities(self, program: IntegerProgram) -> None:
+        """A node with a pattern takes in only the pods that the pattern says."""
+        columns = [column for column, pattern in enumerate(self.patterns) if pattern.node in self._group_of]
         nodes = [self.patterns[column].node for column in columns]
-        rows = [self._first_kind + self._kind_of[node][0] for node in nodes]
-        program.add_terms(rows, columns, [self._kind_of[node][1].capacities[node] for node in nodes])
+        rows = [self._first_group_row + self._group_of[node][0] for node in nodes]
+        program.add_terms(rows, columns, [self._group_of[node][1].capacities[node] for node in nodes])
 
     def _add_places(self, program: IntegerProgram) -> None:
-        self._taken: dict[tuple[int, int], int] = {}
-        for number, kind in enumerate(self._kinds):
-            total = sum(kind.capacities.values())
-            most = [len(kind.capacities) if self.problem.one_per_node[which] else total for which in kind.classes]
-            first = program.add_columns(0.0, most)
-            columns = range(first, first + len(most))
-            program.add_terms(self._first_kind + number, columns, 1.0)
-            program.add_terms([1 + which for which in kind.classes], columns, -1.0)
-            self._taken.update(((which, number), column) for which, column in zip(kind.classes, columns, strict=True))
+        """Columns for the pods of each class that move to each node group."""
+        self._place_columns: dict[tuple[int, int], int] = {}
+        for number, group in enumerate(self._groups):
+            capacity = sum(group.capacities.values())
+            limits = [
+                len(group.capacities) if self.problem.one_per_node[class_index] else capacity
+                for class_index in group.classes
+            ]
+            first = program.add_columns(0.0, limits)
+            columns = range(first, first + len(limits))
+            program.add_terms(self._first_group_row + number, columns, 1.0)
+            program.add_terms([1 + class_index for class_index in group.classes], columns, -1.0)
+            self._place_columns.update(
+                ((class_index, number), column) for class_index, column in zip(group.classes, columns, strict=True)
+            )
 
     def _add_gangs(self, program: IntegerProgram) -> None:
+        """A binary column per gang: 1 if the gang starts. Then at least its minimum is placed, else nothing."""
         demands = self.problem.demands
         placed: dict[int, list[tuple[int, int]]] = defaultdict(list)
-        for column, one in enumerate(self.patterns):
-            for which, number in one.placements:
-                gang = demands[which].gang
+        for column, pattern in enumerate(self.patterns):
+            for demand, number in pattern.placements:
+                gang = demands[demand].gang
                 if gang is not None:
                     placed[gang].append((column, number))
         for gang, terms in sorted(placed.items()):
-            starts, most = program.add_columns(0.0, 1), sum(one.count for one in demands if one.gang == gang)
-            enough, nobody = program.add_rows(UNBOUNDED, 0.0), program.add_rows(0.0)
-            for row, least in ((enough, self.problem.gang_minimums[gang]), (nobody, most)):
+            starts = program.add_columns(0.0, 1)
+            everything = sum(demand.count for demand in demands if demand.gang == gang)
+            enough, nothing = program.add_rows(UNBOUNDED, 0.0), program.add_rows(0.0)
+            for row, factor in ((enough, self.problem.gang_minimums[gang]), (nothing, everything)):
                 program.add_terms(row, [column for column, _ in terms], [number for _, number in terms])
-                program.add_terms(row, starts, -least)
+                program.add_terms(row, starts, -factor)
 
     def _add_quotas(self, program: IntegerProgram) -> None:
         self._quota_rows = [program.add_rows(quota.limits) for quota in self.problem.quotas]
         for first, quota in zip(self._quota_rows, self.problem.quotas, strict=True):
-            for column, one in enumerate(self.patterns):
-                asked = quota_charge(quota, dict(one.placements))
-                for resource in np.flatnonzero(asked).tolist():
-                    program.add_terms(first + resource, column, asked[resource])
+            for column, pattern in enumerate(self.patterns):
+                charge = quota_charge(quota, dict(pattern.placements))
+                for resource in np.flatnonzero(charge).tolist():
+                    program.add_terms(first + resource, column, charge[resource])
 
-    def _sort_nodes(self) -> None:
-        """Find the kinds of nodes once more, if there are other classes of leavers than before."""
-        classes = frozenset(which for one in self.patterns for which in one.departing_classes)
-        if classes <= self._classes:
+    def _update_groups(self) -> None:
+        """Group the nodes again if the patterns have departing pods of more classes than before."""
+        classes = frozenset(class_index for pattern in self.patterns for class_index in pattern.departing_classes)
+        if classes <= self._grouped_classes:
             return
-        self._classes = classes
-        self._kinds = group_nodes(self.problem, sorted(classes), self._late)
-        self._kind_of = {node: (number, kind) for number, kind in enumerate(self._kinds) for node in kind.capacities}
+        self._grouped_classes = classes
+        self._groups = group_nodes(self.problem, sorted(classes), self._is_late)
+        self._group_of = {
+            node: (number, group) for number, group in enumerate(self._groups) for node in group.capacities
+        }
 
     # --- reading ------------------------------------------------------------------------------------------------------
 
-    def _read_prices(self, prices: Floats, worth: float) -> DualPrices:
-        nodes = prices[self._first_node : self._first_kind].copy()
-        for node, (number, kind) in self._kind_of.items():
-            nodes[node] += prices[self._first_kind + number] * kind.capacities[node]
-        demands = prices[self._first_demand : self._first_node].copy()
+    def _read_prices(self, dual_values: Floats, total: float) -> DualPrices:
+        nodes = dual_values[self._first_node_row : self._first_group_row].copy()
+        # A pattern also costs the capacity that its node loses in the group.
+        for node, (number, group) in self._group_of.items():
+            nodes[node] += dual_values[self._first_group_row + number] * group.capacities[node]
+        # A placed pod also costs what it takes of the quota of its queue.
+        demands = dual_values[self._first_demand_row : self._first_node_row].copy()
         for first, quota in zip(self._quota_rows, self.problem.quotas, strict=True):
-            for which, asked in quota.requests.items():
-                demands[which] += float(asked @ prices[first : first + len(asked)])
+            for demand, requests in quota.requests.items():
+                demands[demand] += float(requests @ dual_values[first : first + len(requests)])
         return DualPrices(
-            move=float(prices[0]) + self._price,
-            class_places=prices[1 : self._first_demand],
+            move=float(dual_values[0]) + self._move_cost,
+            class_places=dual_values[1 : self._first_demand_row],
             demands=demands,
             nodes=nodes,
-            total=worth,
+            total=total,
         )
 
-    def _read(self, values: Ints) -> Solution:
-        """Make the chosen openings, and then whatever else is still possible."""
+    def _read_solution(self, values: Ints) -> Solution:
+        """Apply the chosen patterns, and then whatever else is possible. Pods move to single nodes here; where they do
+        not fit (groups count pods, not amounts), greedy starts from nothing instead."""
         problem = self.problem
-        chosen = [one for column, one in enumerate(self.patterns) if values[column] > 0]
-        net: Counter[tuple[int, int]] = Counter()
-        puts: Counter[tuple[int, int]] = Counter()
-        for one in chosen:
-            for which in one.departing_classes:
-                net[which, one.node] -= 1
-            for which, number in one.placements:
-                puts[which, one.node] += number
-        coming, leaving = (
-            self._coming(values, chosen),
-            Counter(which for one in chosen for which in one.departing_classes),
-        )
-        for which in sorted(leaving):
-            for node in coming[which][: leaving[which]]:
-                net[which, node] += 1
-        shift = Solution({cell: number for cell, number in net.items() if number}, dict(puts))
-        return (
-            self._completed(shift, chosen) if not solution_defects(problem, shift) else self._completed(UNCHANGED, ())
-        )
+        chosen = [pattern for column, pattern in enumerate(self.patterns) if values[column] > 0]
+        changes: Counter[tuple[int, int]] = Counter()
+        placements: Counter[tuple[int, int]] = Counter()
+        for pattern in chosen:
+            for class_index in pattern.departing_classes:
+                changes[class_index, pattern.node] -= 1
+            for demand, number in pattern.placements:
+                placements[demand, pattern.node] += number
+        targets = self._targets(values, chosen)
+        departures = Counter(class_index for pattern in chosen for class_index in pattern.departing_classes)
+        for class_index in sorted(departures):
+            for node in targets[class_index][: departures[class_index]]:
+                changes[class_index, node] += 1
+        solution = Solution({cell: number for cell, number in changes.items() if number}, dict(placements))
+        if solution_defects(problem, solution):
+            return self._completed(UNCHANGED, ())
+        return self._completed(solution, chosen)
 
-    def _coming(self, values: Ints, chosen: Sequence[NodePattern]) -> dict[int, list[int]]:
-        """By class, the nodes that take its leavers: where openings want them first."""
-        coming: dict[int, list[int]] = defaultdict(list)
-        opened = {one.node for one in chosen}
-        for one in chosen:
-            for which, number in one.arrivals:
-                coming[which] += [one.node] * number
-        for number, kind in enumerate(self._kinds):
-            free = [node for turn in range(_ROOMY) for node, places in kind.capacities.items() if turn < places]
+    def _targets(self, values: Ints, chosen: Sequence[NodePattern]) -> dict[int, list[int]]:
+        """By class: the nodes that take its departing pods, those of patterns first."""
+        targets: dict[int, list[int]] = defaultdict(list)
+        opened = {pattern.node for pattern in chosen}
+        for pattern in chosen:
+            for class_index, number in pattern.arrivals:
+                targets[class_index] += [pattern.node] * number
+        for number, group in enumerate(self._groups):
+            # One pod per node and turn, so that the pods are spread over the group.
+            free = [
+                node for turn in range(_MAX_CAPACITY) for node, capacity in group.capacities.items() if turn < capacity
+            ]
             free = [node for node in free if node not in opened]
-            for which in kind.classes:
-                some = free[: int(values[self._taken[which, number]])]
-                coming[which] += dict.fromkeys(some) if self.problem.one_per_node[which] else some
-                free = free[len(some) :]
-        return coming
+            for class_index in group.classes:
+                taken = free[: int(values[self._place_columns[class_index, number]])]
+                targets[class_index] += dict.fromkeys(taken) if self.problem.one_per_node[class_index] else taken
+                free = free[len(taken) :]
+        return targets
 
-    def _completed(self, shift: Solution, chosen: Sequence[NodePattern]) -> Solution:
-        opened = {one.node for one in chosen}
-        rest = [one for one in self.patterns if not one.arrivals and one.node not in opened]
-        return greedy_solution(self.problem, rest, shift)[0]
+    def _completed(self, solution: Solution, chosen: Sequence[NodePattern]) -> Solution:
+        opened = {pattern.node for pattern in chosen}
+        rest = [pattern for pattern in self.patterns if not pattern.arrivals and pattern.node not in opened]
+        return greedy_solution(self.problem, rest, solution)[0]
 
 
 def group_nodes(
     problem: PackingProblem, classes: Sequence[int], is_late: DeadlineCheck = no_deadline
 ) -> list[NodeGroup]:
-    """Nodes by the set of classes of which they can take one pod; once it is late, none takes those not asked about."""
+    """The nodes grouped by the classes of which they can take a pod. Once it is late, no node takes the classes that
+    were not looked at yet."""
     if not classes:
         return []
-    able = np.zeros((len(classes), problem.node_count), np.bool_)
-    for row, which in zip(able, takewhile(lambda _: not is_late(), classes), strict=False):
-        row[:] = has_room(problem.free, problem.class_sizes[which]) & problem.allowed_nodes(which)
-    if problem.counts_empty_nodes:
-        able &= problem.cannot_empty | np.array([bool(held) for held in problem.movable_pods])
-    _thin_out(able)
-    patterns, kind_of = np.unique(able, axis=1, return_inverse=True)
-    found = []
-    for number in range(patterns.shape[1]):
-        taken = tuple(which for which, can in zip(classes, patterns[:, number].tolist(), strict=True) if can)
+    takes = np.zeros((len(classes), problem.node_count), np.bool_)
+    for row, class_index in zip(takes, takewhile(lambda _: not is_late(), classes), strict=False):
+        row[:] = has_room(problem.free, problem.class_sizes[class_index]) & problem.allowed_nodes(class_index)
+    if problem.counts_empty_nodes:  # no pod moves to a node that is empty already
+        takes &= problem.cannot_empty | np.array([bool(pods) for pods in problem.movable_pods])
+    _keep_some_nodes(takes)
+    combinations, group_of = np.unique(takes, axis=1, return_inverse=True)
+    groups = []
+    for number in range(combinations.shape[1]):
+        taken = tuple(
+            class_index for class_index, can in zip(classes, combinations[:, number].tolist(), strict=True) if can
+        )
         if taken:
-            nodes = np.flatnonzero(kind_of.reshape(-1) == number)
-            found.append(NodeGroup(taken, _places_of(problem, nodes.tolist(), taken)))
-    return found
+            nodes = np.flatnonzero(group_of.reshape(-1) == number)
+            groups.append(NodeGroup(taken, _capacities(problem, nodes.tolist(), taken)))
+    return groups
 
 
-def _thin_out(able: Mask) -> None:
-    """Keep some nodes for each class where there are many classes and nodes, not the same ones for all."""
-    most = max(_PLACES // len(able), _FEWEST)
-    for number, row in enumerate(able):
+def _keep_some_nodes(takes: Mask) -> None:
+    """If there are many classes and nodes, keep only some nodes for each class; different ones for each, so that the
+    classes do not compete for the same nodes."""
+    limit = max(_MAX_PAIRS // len(takes), _FEWEST_NODES)
+    for number, row in enumerate(takes):
         nodes = np.flatnonzero(row)
-        if len(nodes) > most:
+        if len(nodes) > limit:
             row[:] = False
-            row[nodes[(number + np.arange(most) * len(nodes) // most) % len(nodes)]] = True
+            row[nodes[(number + np.arange(limit) * len(nodes) // limit) % len(nodes)]] = True
 
 
-def _places_of(problem: PackingProblem, nodes: Sequence[int], classes: Sequence[int]) -> dict[int, int]:
+def _capacities(problem: PackingProblem, nodes: Sequence[int], classes: Sequence[int]) -> dict[int, int]:
+    """How many pods as large as the largest class in each resource fit on each node; at least one, at most a few."""
     largest = problem.class_sizes[list(classes)].max(axis=0)
-    asked = largest > 0
-    most = (problem.free[list(nodes)][:, asked] // largest[asked]).min(axis=1, initial=_ROOMY)
-    return dict(zip(nodes, np.maximum(most, 1).tolist(), strict=True))
+    requested = largest > 0
+    fitting = (problem.free[list(nodes)][:, requested] // largest[requested]).min(axis=1, initial=_MAX_CAPACITY)
+    return dict(zip(nodes, np.maximum(fitting, 1).tolist(), strict=True))

@@ -23,7 +23,7 @@ from restow.scheduling.decisions import Assign, Decision, RefusePod
 from restow.scheduling.jobs import Job
 from restow.scheduling.pod_group_cache import PodGroupCache
 from restow.scheduling.queue_shares import QueueShares
-from restow.scheduling.session import Session
+from restow.scheduling.session import PendingWork, Session
 
 
 class SchedulableJobs(msgspec.Struct, frozen=True, eq=False):
@@ -42,7 +42,12 @@ def schedulable_jobs(snapshot: Snapshot, request: PlanRequest) -> SchedulableJob
     """Ask the scheduler, which looks at everything but the room on nodes. The snapshot is left as it was."""
     roster, mark = request.pod_groups or PodGroupCache(), snapshot.mark()
     session = Session(
-        snapshot, request.engine, roster, now=request.now, pods=request.pending, scheduler_names=request.scheduler_names
+        snapshot,
+        request.engine,
+        roster,
+        PendingWork(request.pending),
+        now=request.now,
+        scheduler_names=request.scheduler_names,
     )
     try:
         backlog = session.backlog()

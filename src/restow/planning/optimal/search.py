@@ -199,7 +199,7 @@ class _SolutionSearch:
             if self._budget.is_over or not self._budget.has_seconds(_FOR_CHOOSING * began):
                 break
             self._beat()
-            newest = patterns.prices(self._step(0.5))
+            newest = patterns.dual_prices(self._step(0.5))
             prices = newest or prices
             if newest is None or not self._find(patterns, some, market, newest):
                 break
@@ -208,16 +208,16 @@ class _SolutionSearch:
         if not self._done:
             rest = solution_value(self._problem, self._focus.outside)
             least = solution_value(self._problem, self._best) - rest
-            shift = patterns.best(self._step(0.5), prices, least)
+            shift = patterns.best_solution(self._step(0.5), prices, least)
             if shift is not None:
                 self._take(self._focus.to_full_solution(shift), "patterns")
 
     def _find(self, patterns: MasterProblem, some: DepartureSets, market: LagrangianBound, prices: DualPrices) -> bool:
         """Whether there are openings that are better at these prices; they are added."""
-        if patterns.add(market.patterns(prices)):
+        if patterns.add_patterns(market.patterns(prices)):
             return True
         found = best_patterns(self._focus.problem, some, prices, is_late=self._late)
-        return patterns.add(one.pattern for one in found) > 0
+        return patterns.add_patterns(one.pattern for one in found) > 0
 
     def _flow(self) -> None:
         """All nodes at once."""
@@ -225,14 +225,14 @@ class _SolutionSearch:
             return
         every = range(self._problem.node_count)
         columns = _FLOW_STEP if self._budget.counts_steps else _FLOW_COLUMNS
-        flow = FlowModel(self._problem, UNCHANGED, every, columns, late=self._late)
+        flow = FlowModel(self._problem, UNCHANGED, every, columns, is_late=self._late)
         if not flow.is_complete:
             return
         solved = flow.solve(self._step(0.6), start=self._best)
         if solved.solution is not None:
             self._take(solved.solution, "flow")
         if not self._problem.is_static and not self._done:
-            flow = FlowModel(self._problem.relaxation, UNCHANGED, every, late=self._late)
+            flow = FlowModel(self._problem.relaxation, UNCHANGED, every, is_late=self._late)
             if flow.is_complete:
                 self._narrow(flow.solve(self._step(0.4), start=self._best).bound)
         elif self._problem.is_static:

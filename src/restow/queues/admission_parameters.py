@@ -1,20 +1,22 @@
-"""Parameters: what the API server refuses guarantees by, as the data of a ConfigMap.
+"""The parameters by which the API server refuses guarantees, as the data of a ConfigMap.
 
-Goes in: the ceilings, what the cluster has, which guarantees were accepted. Comes out: texts by key. All limits are
-worked out here, as they are for conditions; the policy (`admission`) only has to find out what is asked for.
+Goes in: the ceilings, what the cluster has, and the accepted guarantees. Comes out: strings by key. All limits are
+computed here, as for the conditions of queues; the policy (`admission_policies`) only has to compute what a guarantee
+asks for.
 
-    share_<queue>                 percent of the nodes, for as long as nobody has counted them
-    nodes                         how many there are
+    share_<queue>                 percent of the nodes, as long as the cluster was not counted
+    nodes                         how many nodes there are
     total_<resource>              what they have
-    nodes_<queue>                 how many of them its own ceiling lets a queue ask for
-    amount_<queue>_<resource>     and how much
-    priorities                    of the guarantees that were accepted, ascending
-    room_<priority>[_<resource>]  how many nodes, and how much, the ceiling of all guarantees together leaves to a queue
-                                  that comes after everything accepted with this priority, or a higher one
-    left_<queue>[_<resource>]     the same for a queue that was accepted itself, if its priority stays what it is
+    nodes_<queue>                 how many nodes a queue's own ceiling allows it
+    amount_<queue>_<resource>     how much of a resource it allows
+    priorities                    the priorities of accepted guarantees, ascending
+    room_<priority>[_<resource>]  how many nodes, and how much, the ceiling of all guarantees leaves to a queue that is
+                                  served after everything accepted with this priority or a higher one
+    left_<queue>[_<resource>]     the same for a queue that is accepted itself, as long as its priority does not change
 
-Without a name, a queue is any that has no ceiling of its own; without a priority, it comes before everybody. Keys have
-no slashes. What would be too long for a key, or too much for a ConfigMap, is left to the queue's condition.
+An empty queue name stands for every queue without a ceiling of its own, an empty priority for a queue that is served
+before all accepted ones. Slashes in keys are replaced. What would be too long for a key, or too much for a ConfigMap,
+is left out: then only the condition of the queue says that a guarantee is rejected.
 """
 
 from __future__ import annotations
@@ -29,94 +31,99 @@ from restow.model.quantity import quantity_of
 from restow.model.resources import Vector, add, subtract
 from restow.queues.guarantee_ceilings import GuaranteeCeilings, ceiling_amounts, lowest_percent
 
-LONGEST_KEY: Final = 253
-LONGEST_NAME: Final = 180
-"""Of a queue that has keys of its own: there must be room for a resource beside it."""
-_MOST: Final = 700_000
-"""Bytes of what depends on who was accepted: a ConfigMap holds a mebibyte."""
+MAX_KEY_LENGTH: Final = 253
+MAX_QUEUE_NAME_LENGTH: Final = 180
+"""For a queue with keys of its own: a key must have room for a resource beside its name."""
+_MAX_BYTES_OF_ACCEPTED: Final = 700_000
+"""For all keys that depend on the accepted guarantees: a ConfigMap holds one MiB."""
 
-_Said = Iterator[tuple[str, str]]
+_Entries = Iterator[tuple[str, str]]
+"""Keys and values."""
 
 
 class AcceptedGuarantee(msgspec.Struct, frozen=True):
-    """A guarantee that was accepted."""
-
     queue: str
     priority: int
     amounts: Vector
 
 
 def admission_parameters(
-    ceilings: GuaranteeCeilings, cluster: ClusterCapacity | None = None, promises: Iterable[AcceptedGuarantee] = ()
+    ceilings: GuaranteeCeilings, cluster: ClusterCapacity | None = None, accepted: Iterable[AcceptedGuarantee] = ()
 ) -> dict[str, str]:
-    """The data of the ConfigMap; no cluster is one that nobody has looked at."""
-    shown = {
+    """The data of the ConfigMap. Without a cluster, the parameters for a cluster whose nodes were not counted yet."""
+    data = {
         f"share_{queue}": str(min(lowest_percent(ceilings.ceiling_of(queue)), lowest_percent(ceilings.all_queues)))
-        for queue in _named(ceilings)
+        for queue in _queue_keys(ceilings)
     }
     if cluster is None:
-        return shown
+        return data
     limits = ceiling_amounts(ceilings.all_queues, cluster)
-    shown |= dict(_own(ceilings, cluster)) | dict(_left("room_", limits, {}, cluster))
-    taken = dict(_beside(limits, cluster, list(promises)))
-    return shown if sum(map(len, [*taken, *taken.values()])) > _MOST else shown | taken
+    data |= dict(_own_ceilings(ceilings, cluster)) | dict(_amounts_left("room_", limits, {}, cluster))
+    of_accepted = dict(_beside_accepted(limits, cluster, list(accepted)))
+    if sum(map(len, [*of_accepted, *of_accepted.values()])) > _MAX_BYTES_OF_ACCEPTED:
+        return data
+    return data | of_accepted
 
 
-def _key(resource: str) -> str:
+def _resource_key(resource: str) -> str:
     return resource.replace("/", "_")
 
 
-def _named(ceilings: GuaranteeCeilings) -> list[str]:
+def _queue_keys(ceilings: GuaranteeCeilings) -> list[str]:
     return ["", *sorted(ceilings.by_queue)]
 
 
-def _own(ceilings: GuaranteeCeilings, cluster: ClusterCapacity) -> _Said:
-    """What there is, and what the ceilings of single queues leave of it."""
+def _own_ceilings(ceilings: GuaranteeCeilings, cluster: ClusterCapacity) -> _Entries:
+    """What the cluster has, and how much of it the ceilings of single queues allow."""
     yield "nodes", str(cluster.nodes)
-    yield from _amounts("total", cluster.totals, cluster)
-    for queue in _named(ceilings):
+    yield from _amount_entries("total", cluster.totals, cluster)
+    for queue in _queue_keys(ceilings):
         limits = ceiling_amounts(ceilings.ceiling_of(queue), cluster)
-        yield f"nodes_{queue}", str(_nodes_within(limits, cluster))
-        yield from _amounts(f"amount_{queue}", limits, cluster)
+        yield f"nodes_{queue}", str(_max_nodes(limits, cluster))
+        yield from _amount_entries(f"amount_{queue}", limits, cluster)
 
 
-def _beside(limits: Vector, cluster: ClusterCapacity, promises: list[AcceptedGuarantee]) -> _Said:
-    """What the ceiling of all guarantees leaves to whom, beside those that were accepted."""
-    taken = _taken_by(promises)
+def _beside_accepted(limits: Vector, cluster: ClusterCapacity, accepted: list[AcceptedGuarantee]) -> _Entries:
+    """What the ceiling of all guarantees leaves beside the accepted ones, by priority and by queue."""
+    taken = _taken_by_priority(accepted)
     if taken:
         yield "priorities", ",".join(map(str, sorted(taken)))
-    for least in sorted(taken):
-        yield from _left(f"room_{least}", limits, taken[least], cluster)
-    for promise in sorted(promises, key=lambda promise: promise.queue):
-        if len(promise.queue) <= LONGEST_NAME:
-            others = subtract(taken[promise.priority], promise.amounts)
-            yield from _left(f"left_{promise.queue}", limits, others, cluster)
+    for priority in sorted(taken):
+        yield from _amounts_left(f"room_{priority}", limits, taken[priority], cluster)
+    for guarantee in sorted(accepted, key=lambda guarantee: guarantee.queue):
+        if len(guarantee.queue) <= MAX_QUEUE_NAME_LENGTH:
+            others = subtract(taken[guarantee.priority], guarantee.amounts)
+            yield from _amounts_left(f"left_{guarantee.queue}", limits, others, cluster)
 
 
-def _taken_by(promises: list[AcceptedGuarantee]) -> dict[int, Vector]:
-    """By priority, what was promised to queues of that or of a higher one."""
+def _taken_by_priority(accepted: list[AcceptedGuarantee]) -> dict[int, Vector]:
+    """By priority: what queues of that priority, or of a higher one, take."""
     taken: dict[int, Vector] = {}
     so_far: Vector = {}
-    for promise in sorted(promises, key=lambda promise: -promise.priority):
-        so_far = taken[promise.priority] = add(so_far, promise.amounts)
+    for guarantee in sorted(accepted, key=lambda guarantee: -guarantee.priority):
+        so_far = taken[guarantee.priority] = add(so_far, guarantee.amounts)
     return taken
 
 
-def _left(prefix: str, limits: Vector, taken: Vector, cluster: ClusterCapacity) -> _Said:
-    left = {name: max(limit - taken.get(name, 0), 0) for name, limit in limits.items()}
-    yield prefix, str(_nodes_within(left, cluster))
-    yield from _amounts(prefix, left, cluster)
+def _amounts_left(prefix: str, limits: Vector, taken: Vector, cluster: ClusterCapacity) -> _Entries:
+    left = {resource: max(limit - taken.get(resource, 0), 0) for resource, limit in limits.items()}
+    yield prefix, str(_max_nodes(left, cluster))
+    yield from _amount_entries(prefix, left, cluster)
 
 
-def _amounts(prefix: str, limits: Vector, cluster: ClusterCapacity) -> _Said:
-    """By resource that some node has."""
-    for name, total in sorted(cluster.totals.items()):
-        key = f"{prefix}_{_key(name)}"
-        if total and len(key) <= LONGEST_KEY:
-            yield key, str(quantity_of(name, limits.get(name, 0)))
+def _amount_entries(prefix: str, amounts: Vector, cluster: ClusterCapacity) -> _Entries:
+    """One entry for each resource that some node has."""
+    for resource, total in sorted(cluster.totals.items()):
+        key = f"{prefix}_{_resource_key(resource)}"
+        if total and len(key) <= MAX_KEY_LENGTH:
+            yield key, str(quantity_of(resource, amounts.get(resource, 0)))
 
 
-def _nodes_within(limits: Vector, cluster: ClusterCapacity) -> int:
-    """How many nodes may be asked for: ⌊total × nodes ÷ all nodes⌋ is no more than the limit, of any resource."""
-    most = [((limits.get(name, 0) + 1) * cluster.nodes - 1) // total for name, total in cluster.totals.items() if total]
+def _max_nodes(limits: Vector, cluster: ClusterCapacity) -> int:
+    """How many nodes may be asked for: the most n with ⌊total × n ÷ all nodes⌋ ≤ limit for every resource."""
+    most = [
+        ((limits.get(resource, 0) + 1) * cluster.nodes - 1) // total
+        for resource, total in cluster.totals.items()
+        if total
+    ]
     return min([cluster.nodes, *most])

@@ -1,7 +1,8 @@
-"""Ceilings: how much of the cluster guarantees may take, whatever they ask for (see `model.guarantees`).
+"""Ceilings: how much of the cluster guarantees may take, whatever they ask for.
 
-Goes in: what a guarantee asks for, what the cluster has, what the guarantees accepted before it took. Comes out: a
-`Rejection` with its numbers where that is above the ceiling of its queue, or of the cluster; nothing is clamped.
+Goes in: what a guarantee asks for, what the cluster has, and what accepted guarantees take already. Comes out: a
+rejection with its numbers if the request is above the ceiling of its queue or of all queues; a request is never cut
+down to a ceiling.
 """
 
 from __future__ import annotations
@@ -21,10 +22,10 @@ from restow.model.guarantees import (
 from restow.model.resources import Vector
 
 DEFAULT_CEILING: Final = 50
-_EMPTY: Mapping[str, int] = {}
+_NOTHING: Mapping[str, int] = {}
 
 Ceiling = int | Mapping[str, int]
-"""In percent of what the cluster has: of every dimension, or by dimension, where others have the default."""
+"""In percent of what the cluster has: of every resource, or by resource, with the default for all others."""
 
 
 class GuaranteeCeilings(msgspec.Struct, frozen=True):
@@ -33,51 +34,55 @@ class GuaranteeCeilings(msgspec.Struct, frozen=True):
     all_queues: Ceiling = DEFAULT_CEILING
     """All queues together."""
     any_queue: Ceiling = DEFAULT_CEILING
-    """One queue, unless it is named below."""
+    """One queue, unless it has a ceiling of its own."""
     by_queue: Mapping[str, Ceiling] = msgspec.field(default_factory=dict)
 
-    def ceiling_of(self, name: str) -> Ceiling:
-        """The ceiling of one queue."""
-        return self.by_queue.get(name, self.any_queue)
+    def ceiling_of(self, queue: str) -> Ceiling:
+        return self.by_queue.get(queue, self.any_queue)
 
 
-def ceiling_percent(ceiling: Ceiling, dimension: str) -> int:
-    return ceiling if isinstance(ceiling, int) else ceiling.get(dimension, DEFAULT_CEILING)
+def ceiling_percent(ceiling: Ceiling, resource: str) -> int:
+    return ceiling if isinstance(ceiling, int) else ceiling.get(resource, DEFAULT_CEILING)
 
 
 def lowest_percent(ceiling: Ceiling) -> int:
-    """What a share of everything may be at most: no dimension is above its ceiling then."""
+    """The largest share of all resources that is above the ceiling of none."""
     return ceiling if isinstance(ceiling, int) else min((DEFAULT_CEILING, *ceiling.values()))
 
 
 def ceiling_rejection(
-    name: str, asked: GuaranteeRequest, cluster: ClusterCapacity, ceilings: GuaranteeCeilings, taken: Vector = _EMPTY
+    queue: str,
+    request: GuaranteeRequest,
+    cluster: ClusterCapacity,
+    ceilings: GuaranteeCeilings,
+    taken: Vector = _NOTHING,
 ) -> GuaranteeRejection | None:
-    """Why a request is above its queue's ceiling, or above the cluster's with what is `taken` already."""
-    own, all_of_them = ceilings.ceiling_of(name), ceilings.all_queues
+    """Why a request is above the ceiling of its queue, or, together with what is `taken` by others, above the ceiling
+    of all queues. None if it is within both."""
+    own, all_queues = ceilings.ceiling_of(queue), ceilings.all_queues
     return rejection_above(
         RejectionReason.ABOVE_QUEUE_CEILING,
-        f"is above the ceiling of {_written(own)} of the cluster for queue {name}",
-        asked.amounts,
+        f"is above the ceiling of {_in_words(own)} of the cluster for queue {queue}",
+        request.amounts,
         ceiling_amounts(own, cluster),
         "limit",
     ) or rejection_above(
         RejectionReason.ABOVE_CLUSTER_CEILING,
-        f"is above the ceiling of {_written(all_of_them)} of the cluster for all guarantees",
-        asked.amounts,
-        ceiling_amounts(all_of_them, cluster),
+        f"is above the ceiling of {_in_words(all_queues)} of the cluster for all guarantees",
+        request.amounts,
+        ceiling_amounts(all_queues, cluster),
         "limit",
         taken,
     )
 
 
 def ceiling_amounts(ceiling: Ceiling, cluster: ClusterCapacity) -> Vector:
-    """What a ceiling comes to in a cluster."""
-    return {each: total * ceiling_percent(ceiling, each) // 100 for each, total in cluster.totals.items()}
+    """A ceiling as amounts, rounded down."""
+    return {resource: total * ceiling_percent(ceiling, resource) // 100 for resource, total in cluster.totals.items()}
 
 
-def _written(ceiling: Ceiling) -> str:
+def _in_words(ceiling: Ceiling) -> str:
     if isinstance(ceiling, int):
         return f"{ceiling}%"
-    named = [f"{ceiling[each]}% {each}" for each in sorted(ceiling)]
-    return ", ".join([*named, f"{DEFAULT_CEILING}% of anything else"])
+    parts = [f"{ceiling[resource]}% {resource}" for resource in sorted(ceiling)]
+    return ", ".join([*parts, f"{DEFAULT_CEILING}% of anything else"])

@@ -1,8 +1,7 @@
-"""Counting: how many jobs each queue has, and in which phase.
+"""How many jobs each queue has, by phase.
 
-Goes in: the PodGroups, the pods of our schedulers, and the roster that knows whose pods are whose. Comes out: counts
-for each queue. A PodGroup counts once, by its phase; a pod that belongs to none is a job of its own: Pending until it
-has a node, Running on one, Completed when it is over.
+Goes in: the pods of our schedulers, and the PodGroup cache. Comes out: counts for each queue. A PodGroup counts once,
+by its phase. A pod without a PodGroup is a job of its own: Pending until it has a node, then Running, then Completed.
 """
 
 from __future__ import annotations
@@ -32,29 +31,30 @@ class JobCounts(msgspec.Struct, frozen=True):
         return self.pending + self.inqueue + self.running + self.unknown
 
 
-def count_jobs(pods: Iterable[Pod], roster: PodGroupCache) -> dict[str, JobCounts]:
-    """The jobs of every queue that has some."""
+def count_jobs(pods: Iterable[Pod], pod_groups: PodGroupCache) -> dict[str, JobCounts]:
+    """The counts of every queue that has jobs."""
     phases: dict[str, Counter[str]] = defaultdict(Counter)
-    for group in roster.groups():
+    for group in pod_groups.groups():
         phases[group.spec.queue or DEFAULT_QUEUE][group.status.phase or PodGroupPhase.PENDING] += 1
     for pod in pods:
-        if roster.gang_of(pod) is None:
-            phases[roster.queue_of(pod)][_phase(pod)] += 1
-    return {queue: _counts(counter) for queue, counter in phases.items()}
+        if pod_groups.gang_of(pod) is None:
+            phases[pod_groups.queue_of(pod)][_phase_of_pod(pod)] += 1
+    return {queue: _job_counts(counter) for queue, counter in phases.items()}
 
 
-def _phase(pod: Pod) -> PodGroupPhase:
+def _phase_of_pod(pod: Pod) -> PodGroupPhase:
     if is_finished(pod):
         return PodGroupPhase.COMPLETED
     return PodGroupPhase.RUNNING if pod.spec.node_name else PodGroupPhase.PENDING
 
 
-def _counts(phases: Counter[str]) -> JobCounts:
+def _job_counts(phases: Counter[str]) -> JobCounts:
     known = {phase: phases[phase] for phase in PodGroupPhase}
     return JobCounts(
         pending=known[PodGroupPhase.PENDING],
         inqueue=known[PodGroupPhase.INQUEUE],
         running=known[PodGroupPhase.RUNNING],
         completed=known[PodGroupPhase.COMPLETED],
+        # A phase that another controller has invented counts as Unknown, too.
         unknown=phases.total() - sum(known.values()) + known[PodGroupPhase.UNKNOWN],
     )

@@ -1,15 +1,15 @@
-"""Locking: the nodes of every queue with a guarantee, decided anew from what is true now.
+"""The nodes that are locked for each queue with a guarantee, decided anew from what is true now.
 
-Goes in: the fleet, the queues, the locks there are. Comes out: for every queue that has or had a guarantee, the nodes
-locked for it, what is idle on them, and how its guarantee stands, in a sentence with numbers.
+Goes in: the capacity of the nodes, the queues, and the present locks. Comes out, for every queue that has or had a
+guarantee: the nodes that are locked for it, what is idle on them, and the state of its guarantee in a sentence.
 
-Queues are served by priority; whoever was accepted, and asks for no more than that, comes before newcomers, so that
-nobody loses what it has to a queue that is as good; then by weight, the larger first, then name. A node is locked for
-one queue at a time, and nobody takes it from a queue that keeps it: nodes locked by another queue, or held by a
-reservation for another queue's job, are no candidates. What a queue gives up, the next ones may have at once. Whoever
-lost the right to its locks (deleted, closed, no guarantee any more, rejected) loses them before anybody chooses; so
-does a node that is gone, cordoned or not ready. Of the schedulable nodes one is always left unlocked, one without
-taints that keep pods off where there is any.
+    serving order     by priority; then queues whose guarantee was accepted before and asks for no more since, so that
+                      no queue loses nodes to a newcomer of its priority; then by weight, the larger first; then by name
+    candidates        schedulable nodes that are not locked for another queue, and on which no reservation holds a seat
+                      for another queue. What a queue gives up, the queues after it may have at once
+    released first    a queue that is deleted, closed, without a guarantee or rejected loses its nodes before any queue
+                      gets some; so does every queue a node that is gone, cordoned or not ready
+    always unlocked   one schedulable node, without taints that keep pods off if there is such a node
 """
 
 from __future__ import annotations
@@ -21,24 +21,36 @@ import msgspec
 import numpy as np
 
 from restow.model.cluster import Mask, RowIndex
-from restow.model.guarantees import ClusterCapacity, GuaranteeRejection, GuaranteeRequest, read_guarantee, was_accepted
+from restow.model.guarantees import (
+    ClusterCapacity,
+    GuaranteeRejection,
+    GuaranteeRequest,
+    read_guarantee,
+    was_accepted,
+)
 from restow.model.objects import GuaranteePolicy, Queue
 from restow.model.quantity import quantity_of
 from restow.model.queues import is_open
 from restow.model.resources import CPU, MEMORY, Vector, add
-from restow.model.words import number_of
+from restow.model.counted_nouns import counted_noun
 from restow.queues.guarantee_ceilings import GuaranteeCeilings, ceiling_rejection
 from restow.queues.node_capacity import NodeCapacity
 from restow.queues.node_selection import RELOCK_MARGIN, LockRequest, NodeCosts, NodeSelection, select_nodes
 
-EFFORT, LEAST_EFFORT = 40_000, 200
-"""Steps of exact search: of all queues together, and of each at least."""
+TOTAL_SEARCH_STEPS, MIN_SEARCH_STEPS = 40_000, 200
+"""Steps of the exact search: for all queues together, and at least for each."""
 
 _UNLOCKED = -1
 
 
 class GuaranteeState(StrEnum):
-    """How a guarantee stands."""
+    """The state of a queue's guarantee.
+
+    REJECTED     it is invalid, or above a limit or ceiling: no node is locked
+    UNSATISFIED  it is accepted, but no set of nodes is enough now
+    SATISFIED    what is idle on the locked nodes, and what the queue uses there, is no less than the request
+    RELEASED     there is none any more, or the queue is closed: its nodes are released
+    """
 
     SATISFIED = "GuaranteeSatisfied"
     UNSATISFIED = "GuaranteeUnsatisfied"
@@ -49,22 +61,22 @@ class GuaranteeState(StrEnum):
 class LockOptions(msgspec.Struct, frozen=True):
     ceilings: GuaranteeCeilings = GuaranteeCeilings()
     margin: float = RELOCK_MARGIN
-    """How much better, as part of the cost, what replaces a locked node must be."""
-    search_steps: int = EFFORT
+    """A locked node is replaced only by nodes that are better by more than this part of the cost."""
+    search_steps: int = TOTAL_SEARCH_STEPS
 
 
 class QueueLock(msgspec.Struct, frozen=True):
-    """What is locked for a queue, and how its guarantee stands."""
+    """What is locked for a queue, and the state of its guarantee."""
 
     nodes: tuple[str, ...]
     idle: Vector
-    """Idle on these nodes."""
+    """On these nodes together."""
     state: GuaranteeState
     reason: str
     message: str
     policy: GuaranteePolicy = GuaranteePolicy.BEST_EFFORT
     accepted: Vector = {}
-    """What is accepted: it counts against ceilings."""
+    """The accepted amounts: they count against the ceilings."""
     gap: float = 0.0
 
     @property
@@ -73,140 +85,163 @@ class QueueLock(msgspec.Struct, frozen=True):
 
 
 def decide_locks(
-    fleet: NodeCapacity, queues: Iterable[Queue], present: Mapping[str, Sequence[str]], rules: LockOptions | None = None
+    capacity: NodeCapacity,
+    queues: Iterable[Queue],
+    locked: Mapping[str, Sequence[str]],
+    options: LockOptions | None = None,
 ) -> dict[str, QueueLock]:
-    """The locks as they should be; a queue that is deleted is not among them."""
-    return _Pass(fleet, queues, rules or LockOptions()).run(present)
+    """The locks as they should be, in the order in which the queues are served. `locked` are the present locks. A queue
+    that is being deleted has no lock."""
+    return _LockDecision(capacity, queues, options or LockOptions()).run(locked)
 
 
 def locks_in_status(queues: Iterable[Queue]) -> dict[str, tuple[str, ...]]:
-    """The locks that the queues' status shows."""
-    shown = {queue.metadata.name: queue.status.reservation for queue in queues}
-    return {name: tuple(lock.nodes) for name, lock in shown.items() if lock is not None and lock.nodes}
+    """The locks that the status of the queues shows."""
+    reservations = {queue.metadata.name: queue.status.reservation for queue in queues}
+    return {name: tuple(shown.nodes) for name, shown in reservations.items() if shown is not None and shown.nodes}
 
 
-class _Pass:
-    def __init__(self, fleet: NodeCapacity, queues: Iterable[Queue], rules: LockOptions) -> None:
-        self._fleet, self._rules = fleet, rules
-        self._appraisal = NodeCosts(fleet)
-        self._cluster = ClusterCapacity(len(fleet.names), fleet.totals())
-        self._queues = sorted((one for one in queues if not one.metadata.deletion_timestamp), key=self._order)
-        self._owner: RowIndex = np.full(len(fleet.names), _UNLOCKED, np.intp)
-        """By node, the number of the queue it is locked for."""
-        self._holders = np.zeros(len(fleet.names), np.intp)
-        for nodes in fleet.seat_nodes.values():
-            self._holders[nodes] += 1
+class _LockDecision:
+    def __init__(self, capacity: NodeCapacity, queues: Iterable[Queue], options: LockOptions) -> None:
+        self._capacity, self._options = capacity, options
+        self._costs = NodeCosts(capacity)
+        self._cluster = ClusterCapacity(len(capacity.names), capacity.totals())
+        existing = (queue for queue in queues if not queue.metadata.deletion_timestamp)
+        self._queues = sorted(existing, key=self._serving_order)
+        self._locked_for: RowIndex = np.full(len(capacity.names), _UNLOCKED, np.intp)
+        """By node: the number of the queue that it is locked for."""
+        self._reserving_queues = np.zeros(len(capacity.names), np.intp)
+        """By node: for how many queues reservations hold seats there."""
+        for nodes in capacity.reserved_nodes.values():
+            self._reserving_queues[nodes] += 1
 
-    def run(self, present: Mapping[str, Sequence[str]]) -> dict[str, QueueLock]:
-        requests = self._requests()
-        self._take_over(requests, present)
+    def run(self, locked: Mapping[str, Sequence[str]]) -> dict[str, QueueLock]:
+        # 1. Read and check all guarantees, so that rejected queues give up their nodes before any queue gets some.
+        requests = self._read_requests()
+        # 2. Start from the present locks that may stay.
+        self._keep_present_locks(requests, locked)
+        # 3. Queue by queue: replace its nodes by the best ones that are left.
         accepted = sum(isinstance(request, GuaranteeRequest) for request in requests)
-        effort = max(LEAST_EFFORT, self._rules.search_steps // max(accepted, 1))
+        effort = max(MIN_SEARCH_STEPS, self._options.search_steps // max(accepted, 1))
         locks: dict[str, QueueLock] = {}
         for number, (queue, request) in enumerate(zip(self._queues, requests, strict=True)):
             name = queue.metadata.name
             if isinstance(request, GuaranteeRequest):
-                locks[name] = self._lock(number, name, request, effort)
+                locks[name] = self._lock_for(number, name, request, effort)
             elif isinstance(request, GuaranteeRejection):
                 locks[name] = QueueLock((), {}, GuaranteeState.REJECTED, request.reason, request.message)
-            elif present.get(name):
-                locks[name] = QueueLock((), {}, GuaranteeState.RELEASED, *_why_released(queue))
+            elif locked.get(name):
+                locks[name] = QueueLock((), {}, GuaranteeState.RELEASED, *_release_reason(queue))
         return locks
 
-    def _order(self, queue: Queue) -> tuple[int, bool, int, str]:
+    def _serving_order(self, queue: Queue) -> tuple[int, bool, int, str]:
         spec, accepted = queue.spec, was_accepted(queue, self._cluster)
         return -(spec.priority or 0), not accepted, -(spec.weight or 1), queue.metadata.name
 
-    def _requests(self) -> list[GuaranteeRequest | GuaranteeRejection | None]:
+    def _read_requests(self) -> list[GuaranteeRequest | GuaranteeRejection | None]:
+        """For each queue in serving order: its request, why it is rejected, or None without a guarantee."""
         requests: list[GuaranteeRequest | GuaranteeRejection | None] = []
         taken: Vector = {}
         for queue in self._queues:
             request = read_guarantee(queue, self._cluster) if is_open(queue) else None
             if isinstance(request, GuaranteeRequest):
-                rejection = ceiling_rejection(queue.metadata.name, request, self._cluster, self._rules.ceilings, taken)
+                rejection = ceiling_rejection(
+                    queue.metadata.name, request, self._cluster, self._options.ceilings, taken
+                )
                 request = rejection or request
             if isinstance(request, GuaranteeRequest):
                 taken = add(taken, request.amounts)
             requests.append(request)
         return requests
 
-    def _take_over(
-        self, requests: Sequence[GuaranteeRequest | GuaranteeRejection | None], present: Mapping[str, Sequence[str]]
+    def _keep_present_locks(
+        self, requests: Sequence[GuaranteeRequest | GuaranteeRejection | None], locked: Mapping[str, Sequence[str]]
     ) -> None:
-        """The locks that may stay; of two queues that show the same node, the first has it."""
-        columns = {name: column for column, name in enumerate(self._fleet.names)}
+        """Take over the present locks of accepted queues on schedulable nodes. If two queues show the same node, the
+        one that is served first keeps it."""
+        columns = {name: column for column, name in enumerate(self._capacity.names)}
         for number, (queue, request) in enumerate(zip(self._queues, requests, strict=True)):
             if isinstance(request, GuaranteeRequest):
-                for name in sorted(present.get(queue.metadata.name, ())):
+                for name in sorted(locked.get(queue.metadata.name, ())):
                     column = columns.get(name)
-                    if column is not None and self._owner[column] == _UNLOCKED and self._fleet.schedulable[column]:
-                        self._owner[column] = number
+                    if column is None or not self._capacity.schedulable[column]:
+                        continue
+                    if self._locked_for[column] == _UNLOCKED:
+                        self._locked_for[column] = number
 
-    def _lock(self, number: int, name: str, asked: GuaranteeRequest, effort: int) -> QueueLock:
-        mine = self._owner == number
-        held = self._holders.copy()
-        held[self._fleet.seat_nodes.get(name, [])] -= 1
-        free = self._fleet.schedulable & (self._owner == _UNLOCKED)
-        candidates = mine | (free & (held == 0))
-        most = max(int(np.count_nonzero(free | mine)) - 1, 0)
-        choice = self._choose(LockRequest(name, asked, candidates, np.flatnonzero(mine), most), effort)
-        everybodys = (free | mine) & self._fleet.untainted
-        left = np.count_nonzero(everybodys) - np.count_nonzero(everybodys[list(choice.nodes)])
-        if not left and everybodys.any():
-            candidates[_last(everybodys & ~mine, everybodys)] = False
-            choice = self._choose(LockRequest(name, asked, candidates, np.flatnonzero(mine & candidates), most), effort)
-        nodes = np.array(choice.nodes, np.intp)
-        self._owner[mine] = _UNLOCKED
-        self._owner[nodes] = number
-        return self._told(name, asked, choice, nodes)
+    def _lock_for(self, number: int, name: str, guarantee: GuaranteeRequest, effort: int) -> QueueLock:
+        locked = self._locked_for == number
+        reserved_by_others = self._reserving_queues.copy()
+        reserved_by_others[self._capacity.reserved_nodes.get(name, [])] -= 1
+        free = self._capacity.schedulable & (self._locked_for == _UNLOCKED)
+        candidates = locked | (free & (reserved_by_others == 0))
+        # One schedulable node stays unlocked.
+        max_nodes = max(int(np.count_nonzero(free | locked)) - 1, 0)
+        request = LockRequest(name, guarantee, candidates, np.flatnonzero(locked), max_nodes)
+        selection = self._select(request, effort)
+        # So does one without taints. If the selection has all of them, select again without the last one.
+        untainted = (free | locked) & self._capacity.untainted
+        left = np.count_nonzero(untainted) - np.count_nonzero(untainted[list(selection.nodes)])
+        if not left and untainted.any():
+            candidates[_last_node(untainted & ~locked, untainted)] = False
+            request = LockRequest(name, guarantee, candidates, np.flatnonzero(locked & candidates), max_nodes)
+            selection = self._select(request, effort)
+        nodes = np.array(selection.nodes, np.intp)
+        self._locked_for[locked] = _UNLOCKED
+        self._locked_for[nodes] = number
+        return self._queue_lock(name, guarantee, selection, nodes)
 
-    def _choose(self, wish: LockRequest, effort: int) -> NodeSelection:
-        return select_nodes(self._appraisal, wish, margin=self._rules.margin, effort=effort)
+    def _select(self, request: LockRequest, effort: int) -> NodeSelection:
+        return select_nodes(self._costs, request, margin=self._options.margin, effort=effort)
 
-    def _told(self, name: str, asked: GuaranteeRequest, choice: NodeSelection, nodes: RowIndex) -> QueueLock:
-        idle = self._fleet.idle_on(nodes)
-        shown = sorted({CPU, MEMORY, *asked.dimensions} & idle.keys())
-        standing = GuaranteeState.SATISFIED if choice.is_enough else GuaranteeState.UNSATISFIED
+    # --- the result ---------------------------------------------------------------------------------------------------
+
+    def _queue_lock(
+        self, name: str, guarantee: GuaranteeRequest, selection: NodeSelection, nodes: RowIndex
+    ) -> QueueLock:
+        idle = self._capacity.idle_on(nodes)
+        shown = sorted({CPU, MEMORY, *guarantee.dimensions} & idle.keys())
         return QueueLock(
-            nodes=tuple(self._fleet.names[column] for column in choice.nodes),
-            idle={each: idle[each] for each in shown},
-            state=standing,
-            reason="Satisfied" if choice.is_enough else "Unsatisfied",
-            message=self._by_nodes(asked, choice) or self._by_amounts(name, asked, nodes),
-            policy=asked.policy,
-            accepted=asked.amounts,
-            gap=choice.gap,
+            nodes=tuple(self._capacity.names[column] for column in selection.nodes),
+            idle={resource: idle[resource] for resource in shown},
+            state=GuaranteeState.SATISFIED if selection.is_enough else GuaranteeState.UNSATISFIED,
+            reason="Satisfied" if selection.is_enough else "Unsatisfied",
+            message=self._message_by_nodes(guarantee, selection) or self._message_by_amounts(name, guarantee, nodes),
+            policy=guarantee.policy,
+            accepted=guarantee.amounts,
+            gap=selection.gap,
         )
 
-    def _by_nodes(self, asked: GuaranteeRequest, choice: NodeSelection) -> str:
-        if asked.nodes == 0:
-            nodes = number_of(self._cluster.nodes, "node")
+    def _message_by_nodes(self, guarantee: GuaranteeRequest, selection: NodeSelection) -> str:
+        """For a request for a number of nodes; empty for any other."""
+        if guarantee.nodes is None:
+            return ""
+        if guarantee.nodes == 0:
+            nodes = counted_noun(self._cluster.nodes, "node")
             return f"no node is locked: the percentage of {nodes} comes to less than one"
-        told = (
-            f", not compared by {', '.join(asked.missing_dimensions)}, which no node has"
-            if asked.missing_dimensions
-            else ""
-        )
-        return "" if asked.nodes is None else f"{len(choice.nodes)} of {asked.nodes} nodes are locked{told}"
+        missing = ", ".join(guarantee.missing_dimensions)
+        ignored = f", not compared by {missing}, which no node has" if missing else ""
+        return f"{len(selection.nodes)} of {guarantee.nodes} nodes are locked{ignored}"
 
-    def _by_amounts(self, name: str, asked: GuaranteeRequest, nodes: RowIndex) -> str:
-        lines = self._fleet.resource_rows(tuple(asked.amounts))
-        idle = self._fleet.idle[lines][:, nodes].sum(axis=1).tolist()
-        used = self._fleet.usage_per_node(name, lines)[:, nodes].sum(axis=1).tolist()
+    def _message_by_amounts(self, name: str, guarantee: GuaranteeRequest, nodes: RowIndex) -> str:
+        rows = self._capacity.resource_rows(tuple(guarantee.amounts))
+        idle = self._capacity.idle[rows][:, nodes].sum(axis=1).tolist()
+        used = self._capacity.usage_per_node(name, rows)[:, nodes].sum(axis=1).tolist()
         parts = [
-            f"{each} (asked {quantity_of(each, number)}, idle {quantity_of(each, idle[line])}, "
-            f"used by the queue {quantity_of(each, used[line])})"
-            for line, (each, number) in enumerate(asked.amounts.items())
+            f"{resource} (asked {quantity_of(resource, amount)}, idle {quantity_of(resource, idle[row])}, "
+            f"used by the queue {quantity_of(resource, used[row])})"
+            for row, (resource, amount) in enumerate(guarantee.amounts.items())
         ]
-        return f"{len(nodes)} node{'' if len(nodes) == 1 else 's'} locked" + "".join(f"; {part}" for part in parts)
+        return "; ".join([f"{counted_noun(len(nodes), 'node')} locked", *parts])
 
 
-def _last(*masks: Mask) -> int:
-    """The last node of the first of these that has any."""
+def _last_node(*masks: Mask) -> int:
+    """The last node of the first mask that has any."""
     return next(int(np.flatnonzero(mask)[-1]) for mask in masks if mask.any())
 
 
-def _why_released(queue: Queue) -> tuple[str, str]:
+def _release_reason(queue: Queue) -> tuple[str, str]:
+    """Reason and message."""
     if is_open(queue):
         return "NoGuarantee", "the queue asks for no guarantee"
     return "QueueNotOpen", f"the queue is {queue.status.state}"

@@ -1,32 +1,33 @@
-"""Which nodes are locked for a request.
+"""Which nodes are locked for one request.
 
-Goes in: the fleet, a queue, what it asks for, the nodes it may have, and those it has. Comes out: the nodes to lock,
-whether they are enough, the score, and how far from the best the choice may be.
+Goes in: the capacity of all nodes, the queue, its request, the nodes it may have, and those it has. Comes out: the
+nodes to lock, whether they are enough, and how far from the best set they may be.
 
-Enough: what is idle on the nodes and what the queue uses there itself is no less than the request, in every dimension.
-Of all sets that are enough, the one with the highest score:
+A set of nodes is enough if what is idle on it, plus what the queue itself uses there, is no less than the request, for
+every resource. Of all sets that are enough, the one with the highest score is selected:
 
-    score(S) =   0.40 · (1 - mean over d of (offered_d(S) - request_d) / all_d)     as little too much as possible
-               + 0.35 · mean over d of used_d(S) / all_d                            already used by the queue
+    score(S) =   0.40 · (1 - mean over d of (offered_d(S) - request_d) / all_d)     small overshoot
+               + 0.35 · mean over d of used_d(S) / all_d                            much used by the queue already
                + 0.15 · (1 - |S| / nodes)                                           few nodes
-               + 0.10 · mean over d of idle_d(S) / all_d                            idle
+               + 0.10 · mean over d of idle_d(S) / all_d                            much idle
 
-d are the dimensions of the request, all_d what all schedulable nodes offer of d, `nodes` their number: every term lies
-in 0..1. The score is a constant less a cost per node,
+d are the resources of the request, all_d is what all schedulable nodes offer of d, and `nodes` is their number, so
+every term is in 0..1. The score is a constant less a cost per node,
 
     cost(i) = 0.15 / nodes + mean over d of (0.40 · offered_d - 0.35 · used_d - 0.10 · idle_d) / all_d
 
-which is positive, because used and idle together are at most what is offered: a node that is not needed never makes a
-set better. So the best set is a cheapest cover (`covering`), which can be found, and proven, without listing all sets.
+which is positive, because used and idle together are at most what is offered: a node that is not needed never improves
+a set. So the best set is a minimum-cost cover (`min_cost_cover`), which can be found and proven without listing all
+sets.
 
-Nodes the queue has already are cheaper by `margin`: the present set stays unless what would replace a part of it is
+Nodes that the queue has already cost less by `margin`: the present set stays unless a replacement for a part of it is
 better by more than that. Equal nodes are taken in the order of their names.
 
-Where nothing is enough now, nodes are locked that will be once others' pods have left, the cheapest by the same costs.
-A number of nodes is chosen by the same costs, ties by name.
+If no set is enough now, nodes are locked that will be enough when the pods of other queues have left, the cheapest by
+the same costs. A request for a number of nodes gets the cheapest nodes, ties by name.
 
-Nodes with taints that keep pods off, such as those of a control plane, are taken only where all others could never be
-enough, or where the queue has pods already: nobody knows whether its pods tolerate them.
+Nodes with taints that keep pods off, such as those of a control plane, are selected only if all other nodes could never
+be enough, or if the queue has pods there: whether its future pods tolerate the taints is not known.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ from restow.model.cluster import Mask, RowIndex
 from restow.model.guarantees import GuaranteeRequest
 from restow.model.resources import CPU, MEMORY
 from restow.queues.min_cost_cover import find_cover
-from restow.queues.node_capacity import Cells, NodeCapacity
+from restow.queues.node_capacity import NodeCapacity, ResourceMatrix
 
 OVERSHOOT_WEIGHT, USED_WEIGHT, NODE_COUNT_WEIGHT, IDLE_WEIGHT = 0.40, 0.35, 0.15, 0.10
 RELOCK_MARGIN = 0.10
@@ -51,121 +52,126 @@ _UNIT = 10**12
 
 class NodeSelection(msgspec.Struct, frozen=True):
     nodes: tuple[int, ...]
-    """Columns of the fleet, ascending."""
+    """Columns of the capacity, ascending."""
     is_enough: bool
     gap: float = 0.0
-    """The part of the cost that may be too much; 0 when the choice is proven to be the best."""
+    """The largest part of the cost that may be too much; 0 if the set is proven to be the best."""
 
 
 class LockRequest(msgspec.Struct, frozen=True):
-    """Who asks, what for, and from where."""
+    """What is to be locked for a queue, and where."""
 
     queue: str
     guarantee: GuaranteeRequest
     candidates: Mask
     locked: RowIndex
-    """Those of the candidates that the queue has now."""
+    """The candidates that are locked for the queue now."""
     max_nodes: int
-    """How many nodes it may lock."""
 
 
 class NodeCosts:
-    """What the nodes of a fleet cost, each in parts of 10¹² of the score; what is the same for all queues, once."""
+    """What the nodes cost, in units of 10⁻¹² of the score. What is the same for all queues is computed once."""
 
-    def __init__(self, fleet: NodeCapacity) -> None:
-        self.capacity = fleet
-        self._bases: dict[tuple[int, ...], tuple[NDArray[np.float64], NDArray[np.float64]]] = {}
+    def __init__(self, capacity: NodeCapacity) -> None:
+        self.capacity = capacity
+        self._without_usage: dict[tuple[int, ...], tuple[NDArray[np.float64], NDArray[np.float64]]] = {}
 
-    def for_queue(self, queue: str, lines: list[int]) -> NDArray[np.int64]:
-        """For a queue, in the dimensions of these lines."""
-        cost, parts = self._base(tuple(lines))
-        use = self.capacity.usage.get(queue)
-        if use is not None:
+    def for_queue(self, queue: str, rows: list[int]) -> NDArray[np.int64]:
+        """For a queue, in the resources of these rows."""
+        cost, weights = self._costs_without_usage(tuple(rows))
+        usage = self.capacity.usage.get(queue)
+        if usage is not None:
             cost = cost.copy()
-            cost[use.nodes] -= USED_WEIGHT * (self.capacity.usage_where_used(use, lines) * parts).mean(axis=0)
-        # A schedulable node costs at most 0.55; what others would cost does not matter, but must not overflow.
+            used = self.capacity.usage_where_used(usage, rows)
+            cost[usage.nodes] -= USED_WEIGHT * (used * weights).mean(axis=0)
+        # A schedulable node costs at most 0.55. The cost of other nodes does not matter, but must not overflow.
         costs: NDArray[np.int64] = np.rint(np.clip(cost, 1 / _UNIT, 1.0) * _UNIT).astype(np.int64)
         return costs
 
-    def _base(self, lines: tuple[int, ...]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """The costs to a queue that uses nothing, and by which a unit of each dimension is multiplied."""
-        if lines not in self._bases:
-            fleet, which = self.capacity, list(lines)
-            parts = 1 / np.maximum(fleet.allocatable[which][:, fleet.schedulable].sum(axis=1), 1)[:, None]
-            weighed = OVERSHOOT_WEIGHT * fleet.allocatable[which] - IDLE_WEIGHT * fleet.idle[which]
-            self._bases[lines] = (weighed * parts).mean(axis=0) + NODE_COUNT_WEIGHT / _number(fleet.schedulable), parts
-        return self._bases[lines]
+    def _costs_without_usage(self, rows: tuple[int, ...]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """The costs for a queue that uses nothing, and by resource what one unit of it counts."""
+        if rows not in self._without_usage:
+            capacity, selected = self.capacity, list(rows)
+            totals = capacity.allocatable[selected][:, capacity.schedulable].sum(axis=1)
+            weights = 1 / np.maximum(totals, 1)[:, None]
+            weighed = OVERSHOOT_WEIGHT * capacity.allocatable[selected] - IDLE_WEIGHT * capacity.idle[selected]
+            per_node = NODE_COUNT_WEIGHT / max(int(np.count_nonzero(capacity.schedulable)), 1)
+            self._without_usage[rows] = (weighed * weights).mean(axis=0) + per_node, weights
+        return self._without_usage[rows]
 
 
 def select_nodes(
-    appraisal: NodeCosts, wish: LockRequest, *, margin: float = RELOCK_MARGIN, effort: int = SEARCH_STEPS
+    costs: NodeCosts, request: LockRequest, *, margin: float = RELOCK_MARGIN, effort: int = SEARCH_STEPS
 ) -> NodeSelection:
-    """The nodes to lock for a wish."""
-    fleet = appraisal.capacity
-    if wish.guarantee.nodes is not None:
-        return _by_number(appraisal, wish, wish.guarantee.nodes, margin)
-    dimensions = tuple(wish.guarantee.amounts)
-    if not dimensions:
+    """The nodes to lock for a request. `effort` bounds the steps of the exact search."""
+    capacity, guarantee = costs.capacity, request.guarantee
+    if guarantee.nodes is not None:
+        return _cheapest_nodes(costs, request, guarantee.nodes, margin)
+    resources = tuple(guarantee.amounts)
+    if not resources:
         return NodeSelection((), True)
-    lines = fleet.resource_rows(dimensions)
-    costs = _kept_cheaper(appraisal.for_queue(wish.queue, lines), wish.locked, margin)
-    needs = np.array([wish.guarantee.amounts[name] for name in dimensions], np.int64)
-    has = np.zeros(len(costs), np.bool_)
-    has[wish.locked] = True
-    for places in _pools(fleet, wish):
-        known = np.flatnonzero(has[places])
-        for enough, gives in ((True, _there_now), (False, _there_later)):
-            there = gives(fleet, wish.queue, lines)[:, places]
-            found = find_cover(costs[places], there, needs, most=wish.max_nodes, effort=effort, known=known)
-            if found is not None:
-                return NodeSelection(tuple(places[list(found.items)].tolist()), enough, found.gap)
-    return NodeSelection(tuple(wish.locked[: wish.max_nodes].tolist()), False)
+    rows = capacity.resource_rows(resources)
+    node_costs = _with_margin(costs.for_queue(request.queue, rows), request.locked, margin)
+    demand = np.array([guarantee.amounts[name] for name in resources], np.int64)
+    is_locked = np.zeros(len(node_costs), np.bool_)
+    is_locked[request.locked] = True
+    # Untainted nodes that are enough now, untainted nodes that will be, then the same with tainted nodes.
+    for pool in _pools(capacity, request):
+        known_cover = np.flatnonzero(is_locked[pool])
+        for is_enough, available in ((True, _available_now), (False, _available_later)):
+            supply = available(capacity, request.queue, rows)[:, pool]
+            cover = find_cover(
+                node_costs[pool], supply, demand, max_items=request.max_nodes, effort=effort, known_cover=known_cover
+            )
+            if cover is not None:
+                return NodeSelection(tuple(pool[list(cover.items)].tolist()), is_enough, cover.gap)
+    # No set will ever be enough: the queue keeps what it has and gets no more.
+    return NodeSelection(tuple(request.locked[: request.max_nodes].tolist()), False)
 
 
-def _pools(fleet: NodeCapacity, wish: LockRequest) -> list[RowIndex]:
-    """The candidates to choose from: without those that taints keep pods off, then all."""
-    inviting = wish.candidates & _inviting(fleet, wish.queue)
-    every = [inviting] if (inviting == wish.candidates).all() else [inviting, wish.candidates]
-    return [np.flatnonzero(mask) for mask in every]
+def _pools(capacity: NodeCapacity, request: LockRequest) -> list[RowIndex]:
+    """The candidates to select from: those that pods of the queue may go to for all that is known, then all."""
+    preferred = request.candidates & _without_repelling_taints(capacity, request.queue)
+    has_all = bool((preferred == request.candidates).all())
+    return [np.flatnonzero(mask) for mask in ([preferred] if has_all else [preferred, request.candidates])]
 
 
-def _inviting(fleet: NodeCapacity, queue: str) -> Mask:
-    """Nodes that no taint keeps the pods of a queue off, as far as anybody knows."""
-    inviting, use = fleet.untainted.copy(), fleet.usage.get(queue)
-    if use is not None:
-        inviting[use.nodes] = True
-    return inviting
+def _without_repelling_taints(capacity: NodeCapacity, queue: str) -> Mask:
+    """The untainted nodes, and the nodes where the queue has pods: those tolerate the taints."""
+    mask, usage = capacity.untainted.copy(), capacity.usage.get(queue)
+    if usage is not None:
+        mask[usage.nodes] = True
+    return mask
 
 
-def _there_now(fleet: NodeCapacity, queue: str, lines: list[int]) -> Cells:
+def _available_now(capacity: NodeCapacity, queue: str, rows: list[int]) -> ResourceMatrix:
     """What is idle, and what the queue uses itself."""
-    there, use = fleet.idle[lines], fleet.usage.get(queue)
-    if use is not None:
-        there[:, use.nodes] += fleet.usage_where_used(use, lines)
-    return there
+    available, usage = capacity.idle[rows], capacity.usage.get(queue)
+    if usage is not None:
+        available[:, usage.nodes] += capacity.usage_where_used(usage, rows)
+    return available
 
 
-def _there_later(fleet: NodeCapacity, queue: str, lines: list[int]) -> Cells:
-    """What would be there without pods of others."""
-    there: Cells = np.maximum(fleet.allocatable[lines] - fleet.pinned[lines], _there_now(fleet, queue, lines))
-    return there
+def _available_later(capacity: NodeCapacity, queue: str, rows: list[int]) -> ResourceMatrix:
+    """What would be available without the pods of other queues."""
+    without_others = capacity.allocatable[rows] - capacity.pinned[rows]
+    available: ResourceMatrix = np.maximum(without_others, _available_now(capacity, queue, rows))
+    return available
 
 
-def _number(nodes: Mask) -> int:
-    return max(int(np.count_nonzero(nodes)), 1)
+def _cheapest_nodes(costs: NodeCosts, request: LockRequest, number: int, margin: float) -> NodeSelection:
+    """A number of nodes, compared by the resources that the guarantee names, else by cpu and memory."""
+    capacity = costs.capacity
+    compared = request.guarantee.dimensions or tuple(name for name in (CPU, MEMORY) if name in capacity.resources)
+    rows = capacity.resource_rows(compared) or list(range(len(capacity.resources)))
+    node_costs = _with_margin(costs.for_queue(request.queue, rows), request.locked, margin)
+    nodes = np.flatnonzero(request.candidates)
+    order = np.lexsort((node_costs[nodes], ~_without_repelling_taints(capacity, request.queue)[nodes]))
+    selected = nodes[order][: min(number, request.max_nodes)]
+    return NodeSelection(tuple(np.sort(selected).tolist()), len(selected) == number)
 
 
-def _by_number(appraisal: NodeCosts, wish: LockRequest, number: int, margin: float) -> NodeSelection:
-    fleet = appraisal.capacity
-    compared = wish.guarantee.dimensions or tuple(name for name in (CPU, MEMORY) if name in fleet.resources)
-    lines = fleet.resource_rows(compared) or list(range(len(fleet.resources)))
-    costs = _kept_cheaper(appraisal.for_queue(wish.queue, lines), wish.locked, margin)
-    places = np.flatnonzero(wish.candidates)
-    order = np.lexsort((costs[places], ~_inviting(fleet, wish.queue)[places]))
-    cheapest = places[order][: min(number, wish.max_nodes)]
-    return NodeSelection(tuple(np.sort(cheapest).tolist()), len(cheapest) == number)
-
-
-def _kept_cheaper(costs: NDArray[np.int64], present: RowIndex, margin: float) -> NDArray[np.int64]:
-    costs[present] = np.maximum(np.rint(costs[present] * (1 - margin)), 1)
+def _with_margin(costs: NDArray[np.int64], locked: RowIndex, margin: float) -> NDArray[np.int64]:
+    """The costs, lowered for nodes that are locked now."""
+    costs[locked] = np.maximum(np.rint(costs[locked] * (1 - margin)), 1)
     return costs

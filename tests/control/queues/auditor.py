@@ -22,13 +22,13 @@ from restow.control.queues.foreign_pods import QUEUE_LABEL
 from restow.migration.conditions import is_evicting, is_job_ended
 from restow.model import kinds
 from restow.model.objects import Node, Pod, Queue
-from restow.model.pods import condition, controller_of
+from restow.model.pods import find_condition, controller_of
 from restow.model.queues import locked_nodes
 from restow.model.resources import amounts
 from restow.ports import Api, ApiError, Clock, Request, Response
 from restow.queues.admission_policies import CEILINGS_NAME
 from restow.queues.node_locks import locks_in_status
-from restow.sim.writes import is_write, name_of
+from restow.sim.write_log import is_write, name_of
 from tests.control.queues.queue_controller_fixture import QUEUE_ANNOTATION
 
 CEILING = 60
@@ -133,7 +133,7 @@ class Auditor:
         total = sum(amounts(node.status.allocatable)["cpu"] for node in nodes)
         asked = 0
         for queue in queues:
-            rejected = condition(queue.status.conditions, "Rejected")
+            rejected = find_condition(queue.status.conditions, "Rejected")
             guarantee = queue.spec.guarantee
             if rejected is None or rejected.status == "True" or guarantee is None:
                 continue
@@ -181,5 +181,5 @@ def _is_foreign(pod: Pod, queue: str) -> bool:
 
 
 def _takes_pods(node: Node) -> bool:
-    ready = condition(node.status.conditions, "Ready")
+    ready = find_condition(node.status.conditions, "Ready")
     return not node.spec.unschedulable and ready is not None and ready.status == "True"

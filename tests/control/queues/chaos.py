@@ -27,17 +27,25 @@ from tests.control.queues.auditor import CEILING, Auditor, Scheduling
 from tests.control.queues.queue_controller_fixture import Locked, of, queue, queues
 from tests.control.reservations.chaos import Leaders
 from tests.control.stage import check_room, trouble, world
-from tests.sim.stage import pass_time, pod, ready, running, scheduler, template, workload
+from tests.sim.simulated_cluster import (
+    is_pod_ready,
+    pass_time,
+    pod,
+    running_component,
+    running_scheduler,
+    template,
+    workload,
+)
 
 NODES = ("n1", "n2", "n3", "n4", "n5")
 NAMES = ("q1", "q2", "q3")
 STEPS = 20
-LIMITS = {"maxGuaranteed": CEILING, "maxGuaranteedPerQueue": CEILING}
+LIMITS: dict[str, Any] = {"maxGuaranteed": CEILING, "maxGuaranteedPerQueue": CEILING}
 
 
 class QueueLeaders(Leaders):
     async def _live(self, api: Api) -> None:
-        async with running(queues(api, self._it.clock, seed=self.lives, **LIMITS)):
+        async with running_component(queues(api, self._it.clock, seed=self.lives, **LIMITS)):
             await asyncio.sleep(10_000)
 
 
@@ -139,7 +147,7 @@ async def run(seed: int) -> Counter[str]:
         await it.create(kinds.NAMESPACE, {"metadata": {"name": SYSTEM}})
         auditor = Auditor(it.api, it.clock)
         async with (
-            scheduler(Scheduling(it.api, auditor), it.clock, seed=seed),
+            running_scheduler(Scheduling(it.api, auditor), it.clock, seed=seed),
             running_controller(it.api, it.clock, seed=seed),
         ):
             await _furnish(it)
@@ -172,7 +180,7 @@ async def _comes_to_rest(it: Locked, auditor: Auditor) -> None:
     """Left alone, locks stay as they are, guarantees are kept or say why not, and nothing is left of what is over."""
     with suppress(ApiError):
         await it.go()
-    async with running(queues(auditor, it.clock, seed=99, **LIMITS)):
+    async with running_component(queues(auditor, it.clock, seed=99, **LIMITS)):
         await pass_time(1000)
         await auditor.audit(settled=True)
         before = await _shown(it)
@@ -205,7 +213,7 @@ async def _clears(it: Locked) -> None:
             for each in await it.on(*(lock.nodes or ()))
             if (each.metadata.annotations or {}).get("scheduling.volcano.sh/queue-name", "default") != one.metadata.name
             and (each.metadata.labels or {}).get("app") != "agent"
-            and ready(each)
+            and is_pod_ready(each)
         ]
         said = (await it.says(one.metadata.name))[2] or ""
         assert not others or "waits for" in said, (said, [each.metadata.name for each in others])

@@ -1,4 +1,4 @@
-"""A stage for queues: a cluster on virtual time with the queue controller, the scheduler and migrations in it."""
+"""A cluster on virtual time with the queue controller, the scheduler and the migration controller in it."""
 
 from __future__ import annotations
 
@@ -7,10 +7,17 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from restow.control.queues import QueueController
+from restow.control.executor import Executor, run_inline
+from restow.control.queues import (
+    QueueController,
+    QueueControllerConfiguration,
+    QueueControllerSettings,
+    QueueMetrics,
+)
+from restow.migration.arguments import MigrationArguments
 from restow.model import kinds
 from restow.model.objects import Document, Pod, PodMigrationJob, Queue
-from restow.model.pods import condition
+from restow.model.pods import find_condition
 from restow.ports import Api, Clock, Conflict, OutcomeUnknown, Request, Response
 from restow.queues.arguments import read_queue_arguments
 from tests.control.migrations.migration_cluster import (
@@ -21,7 +28,7 @@ from tests.control.migrations.migration_cluster import (
     running_controller,
 )
 from tests.control.stage import world
-from tests.sim.stage import pass_time, running, template, workload
+from tests.sim.simulated_cluster import pass_time, running_component, template, workload
 
 QUEUE_ANNOTATION = "scheduling.volcano.sh/queue-name"
 FREE = {"maxGuaranteed": 100, "maxGuaranteedPerQueue": 100}
@@ -100,7 +107,7 @@ class Locked(MigrationCluster):
         return " ".join(reservation.nodes or ()) if reservation else ""
 
     async def says(self, name: str = "q1", kind: str = "GuaranteeSatisfied") -> tuple[str, str | None, str | None]:
-        found = condition((await self.queue(name)).status.conditions, kind)
+        found = find_condition((await self.queue(name)).status.conditions, kind)
         return (found.status, found.reason, found.message) if found else ("", None, None)
 
     async def jobs(self) -> list[PodMigrationJob]:
@@ -116,17 +123,25 @@ class Locked(MigrationCluster):
         await pass_time(5)
 
 
-def queues(api: Api, clock: Clock, *, seed: int = 1, **section: Any) -> QueueController:
-    how = {key: section.pop(key) for key in ("settings", "metrics", "migration", "aside") if key in section}
-    return QueueController(
-        api,
-        clock,
-        random.Random(seed),
-        schedulers=SCHEDULERS,
+def queues(
+    api: Api,
+    clock: Clock,
+    *,
+    seed: int = 1,
+    migration: MigrationArguments | None = None,
+    settings: QueueControllerSettings | None = None,
+    metrics: QueueMetrics | None = None,
+    executor: Executor = run_inline,
+    **section: Any,
+) -> QueueController:
+    """A queue controller with this section of the configuration; it does not run yet."""
+    configuration = QueueControllerConfiguration(
+        scheduler_names=SCHEDULERS,
         arguments=read_queue_arguments({**FREE, **section}),
-        migration=how.pop("migration", migration_arguments()),
-        **how,
+        migration=migration or migration_arguments(),
+        settings=settings or QueueControllerSettings(),
     )
+    return QueueController(api, clock, random.Random(seed), configuration, metrics=metrics, executor=executor)
 
 
 @asynccontextmanager
@@ -134,7 +149,7 @@ async def bare(*, nodes: int = 4, **section: Any) -> AsyncIterator[Locked]:
     """The cluster with the queue controller alone."""
     async with world(nodes=nodes) as base:
         it = Locked(base.api, base.world, base.clock)
-        async with running(queues(it.api, it.clock, **section)):
+        async with running_component(queues(it.api, it.clock, **section)):
             yield it
 
 
@@ -148,5 +163,5 @@ async def populated(*, nodes: int = 4, seed: int = 1) -> AsyncIterator[Locked]:
 @asynccontextmanager
 async def stage(*, nodes: int = 4, **section: Any) -> AsyncIterator[Locked]:
     """Everything."""
-    async with populated(nodes=nodes) as it, running(queues(it.api, it.clock, **section)):
+    async with populated(nodes=nodes) as it, running_component(queues(it.api, it.clock, **section)):
         yield it

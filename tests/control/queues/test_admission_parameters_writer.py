@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from restow.control.queues import QueueController, QueueControllerConfiguration
 from restow.model import kinds
 from restow.ports import Api, Request, Response, TooManyRequests
 from restow.queues.admission_policies import CEILINGS_NAME
@@ -13,11 +14,11 @@ from restow.queues.arguments import read_queue_arguments
 from tests.control.migrations.migration_cluster import SCHEDULERS, migration_arguments
 from tests.control.queues.queue_controller_fixture import Locked, bare, queue, queues
 from tests.control.stage import world
-from tests.sim.stage import node, pass_time, running, virtual
+from tests.sim.simulated_cluster import node, on_virtual_time, pass_time, running_component
 
 HOME = "restow-system"
 SEEN = ("share_", "share_ml", "amount__cpu", "room__cpu", "room_0_cpu", "left_ml", "left_ml_cpu")
-HALF = {"maxGuaranteed": 50, "maxGuaranteedPerQueue": 50}
+HALF: dict[str, Any] = {"maxGuaranteed": 50, "maxGuaranteedPerQueue": 50}
 
 
 async def install(it: Locked) -> None:
@@ -38,7 +39,10 @@ async def _grow(it: Locked, made: Any) -> None:
 
 
 async def _configure(it: Locked, made: Any) -> None:
-    made.configure(SCHEDULERS, read_queue_arguments({"maxGuaranteed": 25}), migration_arguments())
+    arguments = read_queue_arguments({"maxGuaranteed": 25})
+    made.configure(
+        QueueControllerConfiguration(scheduler_names=SCHEDULERS, arguments=arguments, migration=migration_arguments())
+    )
 
 
 async def _promise(it: Locked, made: Any) -> None:
@@ -86,24 +90,24 @@ async def _meddle(it: Locked, made: Any) -> None:
         ),
     ],
 )
-@virtual
+@on_virtual_time
 async def test_ceilings_are_shown_as_they_are(happens: Any, expected: dict[str, str]) -> None:
     async with world(nodes=4) as base:
         it = Locked(base.api, base.world, base.clock)
         await install(it)
-        async with running(queues(it.api, it.clock, **HALF)) as made:
+        async with running_component(queues(it.api, it.clock, **HALF)) as made:
             await pass_time(1)
             await happens(it, made)
             await pass_time(70)
             assert await shown(it) == expected
 
 
-@virtual
+@on_virtual_time
 async def test_what_is_as_it_should_be_is_not_written() -> None:
     async with world(nodes=4) as base:
         it = Locked(base.api, base.world, base.clock)
         await install(it)
-        async with running(queues(it.api, it.clock)):
+        async with running_component(queues(it.api, it.clock)):
             await pass_time(5)
             before = (await it.client.get(kinds.CONFIG_MAP, CEILINGS_NAME, HOME)).metadata.resource_version
             await it.create(kinds.QUEUE, queue())
@@ -111,13 +115,13 @@ async def test_what_is_as_it_should_be_is_not_written() -> None:
             assert (await it.client.get(kinds.CONFIG_MAP, CEILINGS_NAME, HOME)).metadata.resource_version == before
 
 
-@virtual
+@on_virtual_time
 async def test_what_could_not_be_written_is_written_soon() -> None:
     async with world(nodes=4) as base:
         it = Locked(base.api, base.world, base.clock)
         await install(it)
         busy = Busy(it.api)
-        async with running(queues(busy, it.clock, **HALF)):
+        async with running_component(queues(busy, it.clock, **HALF)):
             await pass_time(5)
             busy.refusing = True
             await it.ask("ml", resource={"cpu": "3"})
@@ -140,12 +144,12 @@ class Busy:
         return await self._api.call(request)
 
 
-@virtual
+@on_virtual_time
 async def test_where_nothing_is_installed_locks_are_kept_all_the_same(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
     async with bare() as it:
         await it.ask(resource={"cpu": "4"})
         await pass_time(200)
         assert await it.nodes() == "n1"
-        told = [record for record in caplog.records if record.message == "ceilings not shown to the API server"]
+        told = [record for record in caplog.records if record.message == "admission parameters not written"]
         assert len(told) == 1

@@ -7,12 +7,12 @@ import os
 import pytest
 
 from tests.control.queues.chaos import run
-from tests.sim.stage import virtual
+from tests.sim.simulated_cluster import on_virtual_time
 
 RUNS = int(os.environ.get("RESTOW_QUEUE_RUNS", "3"))
 
 
 @pytest.mark.parametrize("seed", range(RUNS))
-@virtual
+@on_virtual_time
 async def test_every_lock_is_what_a_queue_may_ask_for_whatever_happens(seed: int) -> None:
     await run(seed)

@@ -25,7 +25,15 @@ from tests.control.queues.queue_controller_fixture import (
     queues,
     stage,
 )
-from tests.sim.stage import pass_time, pod, ready, running, template, virtual, workload
+from tests.sim.simulated_cluster import (
+    is_pod_ready,
+    on_virtual_time,
+    pass_time,
+    pod,
+    running_component,
+    template,
+    workload,
+)
 
 ONE_NODE: dict[str, Any] = {"resource": {"cpu": "4"}}
 GUARANTEED: dict[str, Any] = {"policy": "Guaranteed", **ONE_NODE}
@@ -37,7 +45,7 @@ async def furnish(it: Locked) -> None:
     await it.fill(1, "1")
 
 
-@virtual
+@on_virtual_time
 async def test_guaranteed_moves_pods_of_others_away_seat_first() -> None:
     async with stage(nodes=2) as it:
         await furnish(it)
@@ -47,11 +55,11 @@ async def test_guaranteed_moves_pods_of_others_away_seat_first() -> None:
         jobs = await it.jobs()
         assert [job.status.phase for job in jobs] == ["Succeed"]
         assert jobs[0].metadata.labels == {"restow.sh/queue": "q1"} and jobs[0].spec.mode == "ReservationFirst"
-        assert (await it.nodes(), await it.on("n1"), all(map(ready, await it.pods()))) == ("n1", [], True)
+        assert (await it.nodes(), await it.on("n1"), all(map(is_pod_ready, await it.pods()))) == ("n1", [], True)
         assert await it.says() == ("True", "Satisfied", "1 node locked; cpu (asked 4, idle 4, used by the queue 0)")
 
 
-@virtual
+@on_virtual_time
 async def test_the_successor_does_not_come_back() -> None:
     async with stage(nodes=2) as it:
         await furnish(it)
@@ -60,12 +68,12 @@ async def test_the_successor_does_not_come_back() -> None:
         assert len(await it.jobs()) == 1 and await it.on(await it.nodes()) == []
 
 
-@virtual
+@on_virtual_time
 async def test_nobody_is_moved_before_the_lock_is_shown() -> None:
     async with populated(nodes=2) as it:
         await furnish(it)
         deaf = Deaf(it.api, "q1")
-        async with running(queues(deaf, it.clock)):
+        async with running_component(queues(deaf, it.clock)):
             await it.ask(**GUARANTEED)
             await pass_time(30)
             assert await it.jobs() == []
@@ -75,13 +83,13 @@ async def test_nobody_is_moved_before_the_lock_is_shown() -> None:
 
 
 @pytest.mark.parametrize("lossy", [Forgetful, Mute])
-@virtual
+@on_virtual_time
 async def test_a_pod_whose_job_may_have_been_created_gets_no_other(lossy: type[Forgetful]) -> None:
     async with populated(nodes=2) as it:
         await furnish(it)
         await it.stop()
         api = lossy(it.api, "create", "podmigrationjobs", b"restow.sh/queue")
-        async with running(queues(api, it.clock)):
+        async with running_component(queues(api, it.clock)):
             await it.ask("q1", **GUARANTEED)
             await pass_time(6)
             await it.delete(kinds.QUEUE, "q1")
@@ -91,7 +99,7 @@ async def test_a_pod_whose_job_may_have_been_created_gets_no_other(lossy: type[F
             assert (await it.nodes("q2"), len(others)) == ("n1", 1)
 
 
-@virtual
+@on_virtual_time
 async def test_best_effort_evicts_nobody() -> None:
     async with stage(nodes=2) as it:
         await furnish(it)
@@ -101,7 +109,7 @@ async def test_best_effort_evicts_nobody() -> None:
         assert (await it.says())[:2] == ("False", "Unsatisfied")
 
 
-@virtual
+@on_virtual_time
 async def test_pods_of_the_queue_itself_of_daemon_sets_and_static_ones_stay() -> None:
     async with stage(nodes=2) as it:
         await it.create(kinds.DAEMON_SET, workload("agent", None, pods=template("500m", app="agent")))
@@ -115,7 +123,7 @@ async def test_pods_of_the_queue_itself_of_daemon_sets_and_static_ones_stay() ->
         assert (await it.nodes(), await it.jobs(), await it.says()) == ("n1", [], ("True", "Satisfied", told))
 
 
-@virtual
+@on_virtual_time
 async def test_what_it_waits_for_is_said_in_numbers() -> None:
     async with stage(nodes=2) as it:
         await it.create(kinds.POD, pod("big", "3", nodeName="n2"))
@@ -149,7 +157,7 @@ async def _shut(it: Locked) -> None:
         pytest.param(_shut, "its queue theirs is Closing", id="closed"),
     ],
 )
-@virtual
+@on_virtual_time
 async def test_pods_stay_whose_successors_would_not_be_let_in(happens: Any, told: str) -> None:
     async with stage(nodes=2) as it:
         await it.create(kinds.POD, pod("big", "2", nodeName="n2"))
@@ -164,7 +172,7 @@ async def test_pods_stay_whose_successors_would_not_be_let_in(happens: Any, told
 
 
 @pytest.mark.parametrize("happens", [_lose, _shut])
-@virtual
+@on_virtual_time
 async def test_who_was_evicted_takes_its_seat_whatever_became_of_its_queue(happens: Any) -> None:
     async with stage(nodes=2) as it:
         await it.create(kinds.POD, pod("big", "2", nodeName="n2"))
@@ -180,7 +188,7 @@ async def test_who_was_evicted_takes_its_seat_whatever_became_of_its_queue(happe
         assert [job.status.phase for job in await it.jobs()] == ["Succeed"] and len(await it.on("n2")) == 2
 
 
-@virtual
+@on_virtual_time
 async def test_a_limit_that_is_no_quantity_stops_nothing() -> None:
     async with stage(nodes=2) as it:
         await it.create(kinds.POD, pod("big", "2", nodeName="n2"))
@@ -195,7 +203,7 @@ async def test_a_limit_that_is_no_quantity_stops_nothing() -> None:
         assert f"waits for 1 pod of other queues to leave: {told}" in ((await it.says())[2] or "")
 
 
-@virtual
+@on_virtual_time
 async def test_what_a_job_waits_for_is_said() -> None:
     async with stage(nodes=2) as it:
         await it.create(kinds.POD, pod("big", "3500m", nodeName="n2"))
@@ -206,7 +214,7 @@ async def test_what_a_job_waits_for_is_said() -> None:
         assert held_up and "0/2 nodes are available: 1 Insufficient cpu" in told
 
 
-@virtual
+@on_virtual_time
 async def test_a_job_that_failed_is_tried_again_later() -> None:
     async with stage(nodes=2, settings=QueueControllerSettings(retry_failed_after=100.0)) as it:
         await it.create(kinds.POD, pod("big", "3", nodeName="n2"))
@@ -247,7 +255,7 @@ async def _close(it: Locked) -> None:
         pytest.param(_close, id="the queue is closed"),
     ],
 )
-@virtual
+@on_virtual_time
 async def test_a_job_ends_with_its_lock_if_it_has_not_evicted_yet(happens: Any) -> None:
     async with stage(nodes=2) as it:
         await furnish(it)
@@ -269,7 +277,7 @@ async def test_a_job_ends_with_its_lock_if_it_has_not_evicted_yet(happens: Any) 
 
 
 @pytest.mark.parametrize("happens", [_delete, _disable, _no_longer_guaranteed, _close])
-@virtual
+@on_virtual_time
 async def test_a_job_that_has_evicted_ends_well_whatever_becomes_of_its_lock(happens: Any) -> None:
     async with stage(nodes=2) as it:
         await it.create(kinds.POD, pod("big", "2", nodeName="n2"))
@@ -280,10 +288,10 @@ async def test_a_job_that_has_evicted_ends_well_whatever_becomes_of_its_lock(hap
         await happens(it)
         await pass_time(120)
         assert [(job.status.phase, job.status.node_name) for job in await it.jobs()] == [("Succeed", "n2")]
-        assert all(map(ready, await it.pods())) and len(await it.on("n2")) == 2
+        assert all(map(is_pod_ready, await it.pods())) and len(await it.on("n2")) == 2
 
 
-@virtual
+@on_virtual_time
 async def test_a_lock_that_comes_back_moves_the_pod_after_all() -> None:
     async with stage(nodes=2) as it:
         await furnish(it)
@@ -297,7 +305,7 @@ async def test_a_lock_that_comes_back_moves_the_pod_after_all() -> None:
         assert sorted(str(job.status.phase) for job in await it.jobs()) == ["Aborted", "Succeed"]
 
 
-@virtual
+@on_virtual_time
 async def test_no_more_jobs_at_once_than_allowed() -> None:
     async with stage(nodes=3, settings=QueueControllerSettings(max_jobs=2)) as it:
         for name in ("n2", "n3"):
@@ -312,7 +320,7 @@ async def test_no_more_jobs_at_once_than_allowed() -> None:
 
 
 @pytest.mark.parametrize("writes", range(1, 6))
-@virtual
+@on_virtual_time
 async def test_whoever_comes_after_a_crash_never_makes_two_jobs_for_a_pod(writes: int) -> None:
     async with populated(nodes=2) as it:
         await furnish(it)
@@ -323,13 +331,13 @@ async def test_whoever_comes_after_a_crash_never_makes_two_jobs_for_a_pod(writes
         await pass_time(15)
         dying.cancel()
         await asyncio.gather(dying, return_exceptions=True)
-        async with running(queues(it.api, it.clock, seed=2)):
+        async with running_component(queues(it.api, it.clock, seed=2)):
             await pass_time(15)
             pods = [job.spec.pod_ref.uid for job in await it.jobs()]
             assert len(pods) == len(set(pods)) == 1
 
 
-@virtual
+@on_virtual_time
 async def test_what_is_counted() -> None:
     registry = CollectorRegistry()
     async with stage(nodes=2, metrics=QueueMetrics(registry)) as it:
@@ -347,14 +355,14 @@ async def test_what_is_counted() -> None:
         assert "restow_queue_locked_nodes{" not in generate_latest(registry).decode()
 
 
-@virtual
+@on_virtual_time
 async def test_a_job_that_somebody_else_made_is_used_and_not_counted_as_created() -> None:
     registry = CollectorRegistry()
     async with populated(nodes=2) as it:
         await furnish(it)
         await it.stop()
         unseeing = Forgetful(it.api, "never", "podmigrationjobs", b"restow.sh/queue")
-        async with running(queues(unseeing, it.clock, metrics=QueueMetrics(registry))):
+        async with running_component(queues(unseeing, it.clock, metrics=QueueMetrics(registry))):
             [old] = [one for one in await it.on("n1") if one.metadata.owner_references]
             await it.create(kinds.POD_MIGRATION_JOB, migration_job_document("q1", PodToMove(old, 0), "default"))
             await it.ask(**GUARANTEED)

@@ -9,20 +9,20 @@ from typing import Any, TypeVar
 
 import pytest
 
-from restow.migration.arguments import MigrationArguments as MigrationArguments
+from restow.control.queues import QueueControllerConfiguration
 from restow.model import kinds
 from restow.queues.arguments import read_queue_arguments
 from restow.sim.faults import FaultPlan, FaultyApi, run_until_crash
 from tests.control.migrations.migration_cluster import SCHEDULERS
 from tests.control.queues.queue_controller_fixture import Deaf, Forgetful, Locked, bare, of, queue, queues
 from tests.control.stage import events, world
-from tests.sim.stage import node, pass_time, pod, running, virtual, workload
+from tests.sim.simulated_cluster import node, on_virtual_time, pass_time, pod, running_component, workload
 
 CPU4: dict[str, Any] = {"resource": {"cpu": "4"}}
 T = TypeVar("T")
 
 
-@virtual
+@on_virtual_time
 async def test_a_queue_with_a_guarantee_gets_nodes_at_once() -> None:
     async with bare() as it:
         await it.ask(**CPU4)
@@ -37,7 +37,7 @@ async def test_a_queue_with_a_guarantee_gets_nodes_at_once() -> None:
         assert await events(it, "GuaranteeSatisfied") == [("q1", told)]
 
 
-@virtual
+@on_virtual_time
 async def test_a_guarantee_is_enabled_changed_and_disabled_without_a_restart() -> None:
     async with bare() as it:
         await it.create(kinds.QUEUE, queue("q1", weight=1))
@@ -53,7 +53,7 @@ async def test_a_guarantee_is_enabled_changed_and_disabled_without_a_restart() -
         assert await events(it, "NodesReleased") == [("q1", "released n1, n2; 0 nodes are locked")]
 
 
-@virtual
+@on_virtual_time
 async def test_deleting_a_queue_gives_its_nodes_to_the_next_at_once() -> None:
     async with bare(nodes=2) as it:
         await it.ask("q1", **CPU4)
@@ -64,7 +64,7 @@ async def test_deleting_a_queue_gives_its_nodes_to_the_next_at_once() -> None:
         assert await it.nodes("q2") == "n1"
 
 
-@virtual
+@on_virtual_time
 async def test_a_queue_that_is_being_deleted_is_shown_without_nodes() -> None:
     async with bare() as it:
         made = queue(guarantee=CPU4)
@@ -76,14 +76,14 @@ async def test_a_queue_that_is_being_deleted_is_shown_without_nodes() -> None:
         assert (await it.queue()).metadata.deletion_timestamp and await it.nodes() == ""
 
 
-@virtual
+@on_virtual_time
 async def test_nobody_is_given_a_node_before_whoever_had_it_is_told() -> None:
     async with world(nodes=2) as base:
         it = Locked(base.api, base.world, base.clock)
-        async with running(queues(it.api, it.clock)):
+        async with running_component(queues(it.api, it.clock)):
             await it.ask("q2", **CPU4)
         deaf = Deaf(it.api, "q2")
-        async with running(queues(deaf, it.clock)):
+        async with running_component(queues(deaf, it.clock)):
             await it.change("q2", guarantee=None)
             await it.ask("q1", **CPU4)
             await pass_time(30)
@@ -93,23 +93,26 @@ async def test_nobody_is_given_a_node_before_whoever_had_it_is_told() -> None:
             assert (await it.nodes("q1"), await it.nodes("q2")) == ("n1", "")
 
 
-@virtual
+@on_virtual_time
 async def test_a_write_whose_answer_was_lost_is_looked_up_before_anything_else_is_decided() -> None:
     async with world(nodes=3) as base:
         it = Locked(base.api, base.world, base.clock)
         lossy = Forgetful(it.api, "patch", "queues", b'"n1"')
-        async with running(queues(lossy, it.clock)):
+        async with running_component(queues(lossy, it.clock)):
             await it.ask("q1", **CPU4)
             await it.create(kinds.QUEUE, queue("q2", priority=10, guarantee=CPU4))
             await pass_time(30)
             assert (await it.nodes("q1"), await it.nodes("q2")) == ("n1", "n2")
 
 
-@virtual
+@on_virtual_time
 async def test_two_that_both_believe_to_lead_come_to_rest() -> None:
     async with world(nodes=5) as base:
         it = Locked(base.api, base.world, base.clock)
-        async with running(queues(it.api, it.clock, seed=1)), running(queues(it.api, it.clock, seed=2)):
+        async with (
+            running_component(queues(it.api, it.clock, seed=1)),
+            running_component(queues(it.api, it.clock, seed=2)),
+        ):
             for name in ("q1", "q2"):
                 await it.create(kinds.QUEUE, queue(name, guarantee=CPU4))
             await it.change("q1", guarantee={"resource": {"cpu": "8"}})
@@ -122,11 +125,11 @@ async def test_two_that_both_believe_to_lead_come_to_rest() -> None:
 
 
 @pytest.mark.parametrize("writes", range(1, 7))
-@virtual
+@on_virtual_time
 async def test_whoever_comes_after_a_crash_goes_on_with_handing_nodes_over(writes: int) -> None:
     async with world(nodes=3) as base:
         it = Locked(base.api, base.world, base.clock)
-        async with running(queues(it.api, it.clock)):
+        async with running_component(queues(it.api, it.clock)):
             await it.ask("q1", resource={"cpu": "8"})
         await it.patch(kinds.QUEUE, "q1", {"spec": {"guarantee": CPU4}})
         await it.create(kinds.QUEUE, queue("q2", weight=9, guarantee=CPU4))
@@ -136,7 +139,7 @@ async def test_whoever_comes_after_a_crash_goes_on_with_handing_nodes_over(write
         dying.cancel()
         await asyncio.gather(dying, return_exceptions=True)
         assert {*(await it.nodes("q1")).split()}.isdisjoint((await it.nodes("q2")).split())
-        async with running(queues(it.api, it.clock, seed=2)):
+        async with running_component(queues(it.api, it.clock, seed=2)):
             await pass_time(6)
             assert (await it.nodes("q1"), await it.nodes("q2")) == ("n1", "n2")
 
@@ -145,7 +148,7 @@ async def versions(it: Locked) -> list[str]:
     return [one.metadata.resource_version for one in (await it.client.list(kinds.QUEUE)).items]
 
 
-@virtual
+@on_virtual_time
 async def test_what_people_write_while_it_decides_stays() -> None:
     async def slowly(work: Callable[[], T], /) -> T:
         done = work()
@@ -154,7 +157,7 @@ async def test_what_people_write_while_it_decides_stays() -> None:
 
     async with world(nodes=3) as base:
         it = Locked(base.api, base.world, base.clock)
-        async with running(queues(it.api, it.clock, aside=slowly)):
+        async with running_component(queues(it.api, it.clock, executor=slowly)):
             await pass_time(4)
             await it.ask("q1", **CPU4)
             await it.client.patch(kinds.QUEUE, "q1", {"status": {"state": "Closed"}}, subresource="status")
@@ -193,7 +196,7 @@ async def _filled(it: Any) -> None:
         pytest.param(_filled, "n2", id="somebody else took the room"),
     ],
 )
-@virtual
+@on_virtual_time
 async def test_nodes_are_followed(happens: Any, expected: str) -> None:
     async with bare() as it:
         await it.ask(**CPU4)
@@ -202,7 +205,7 @@ async def test_nodes_are_followed(happens: Any, expected: str) -> None:
         assert await it.nodes() == expected
 
 
-@virtual
+@on_virtual_time
 async def test_what_the_queue_uses_itself_counts_and_is_where_its_lock_stays() -> None:
     async with bare() as it:
         await it.ask(**CPU4)
@@ -213,7 +216,7 @@ async def test_what_the_queue_uses_itself_counts_and_is_where_its_lock_stays() -
         assert await it.says() == ("True", "Satisfied", "1 node locked; cpu (asked 4, idle 1, used by the queue 3)")
 
 
-@virtual
+@on_virtual_time
 async def test_a_guarantee_that_nothing_is_enough_for_says_so_with_numbers() -> None:
     async with bare(nodes=2) as it:
         for name in ("n1", "n2"):
@@ -239,7 +242,7 @@ async def test_a_guarantee_that_nothing_is_enough_for_says_so_with_numbers() -> 
         ),
     ],
 )
-@virtual
+@on_virtual_time
 async def test_a_guarantee_above_a_limit_is_rejected_with_a_reason(
     spec: dict[str, Any], section: dict[str, Any], reason: str
 ) -> None:
@@ -252,19 +255,23 @@ async def test_a_guarantee_above_a_limit_is_rejected_with_a_reason(
         assert await events(it, reason) == [("q1", message)]
 
 
-@virtual
+@on_virtual_time
 async def test_other_arguments_hold_from_then_on() -> None:
     async with world(nodes=4) as base:
         it = Locked(base.api, base.world, base.clock)
-        async with running(queues(it.api, it.clock)) as made:
+        async with running_component(queues(it.api, it.clock)) as made:
             await it.ask(**CPU4)
             assert await it.nodes() == "n1"
-            made.configure(SCHEDULERS, read_queue_arguments({"maxGuaranteed": 0}), MigrationArguments())
+            made.configure(
+                QueueControllerConfiguration(
+                    scheduler_names=SCHEDULERS, arguments=read_queue_arguments({"maxGuaranteed": 0})
+                )
+            )
             await pass_time(1)
             assert (await it.nodes(), (await it.says(kind="Rejected"))[1]) == ("", "AboveClusterCeiling")
 
 
-@virtual
+@on_virtual_time
 async def test_jobs_are_counted_and_what_they_take() -> None:
     async with bare() as it:
         await it.create(kinds.QUEUE, queue())
@@ -278,7 +285,7 @@ async def test_jobs_are_counted_and_what_they_take() -> None:
         assert status.allocated == {"cpu": "500m", "memory": "64Mi", "pods": "1"}
 
 
-@virtual
+@on_virtual_time
 async def test_a_closed_queue_is_closing_until_its_jobs_are_over() -> None:
     async with bare() as it:
         await it.ask(**CPU4)
@@ -291,7 +298,7 @@ async def test_a_closed_queue_is_closing_until_its_jobs_are_over() -> None:
         assert (await it.queue()).status.state == "Closed"
 
 
-@virtual
+@on_virtual_time
 async def test_what_others_say_of_a_queue_stays() -> None:
     async with bare() as it:
         await it.create(kinds.QUEUE, queue())
@@ -305,7 +312,7 @@ async def test_what_others_say_of_a_queue_stays() -> None:
         assert ([one["type"] for one in status["conditions"]], status["note"]) == (["Audited"], "kept")
 
 
-@virtual
+@on_virtual_time
 async def test_nothing_is_written_while_nothing_happens() -> None:
     async with bare() as it:
         await it.ask(**CPU4)

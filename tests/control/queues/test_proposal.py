@@ -13,7 +13,7 @@ import pytest
 from restow.model import kinds
 from tests.control.queues.queue_controller_fixture import Locked, bare, of, queue
 from tests.control.reservations.stage import reservation
-from tests.sim.stage import node, pass_time, pod, virtual
+from tests.sim.simulated_cluster import node, on_virtual_time, pass_time, pod
 
 FOUR = {"n1": "4", "n2": "4", "n3": "4", "n4": "4"}
 EXAMPLE = {
@@ -117,7 +117,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("nodes", "pods", "queues", "expected"), CASES)
-@virtual
+@on_virtual_time
 async def test_sentence_by_sentence(
     nodes: dict[str, str], pods: list[dict[str, Any]], queues: dict[str, Any], expected: dict[str, str]
 ) -> None:
@@ -138,7 +138,7 @@ async def _shown(it: Locked, name: str) -> str:
     return reason or "" if status == "True" else await it.nodes(name)
 
 
-@virtual
+@on_virtual_time
 async def test_a_node_that_is_held_for_a_job_of_another_queue_cannot_be_chosen() -> None:
     async with bare(nodes=3) as it:
         await it.create(kinds.RESERVATION, reservation("seat", 1, "1"))
@@ -149,7 +149,7 @@ async def test_a_node_that_is_held_for_a_job_of_another_queue_cannot_be_chosen()
         assert await it.nodes() == "n2"
 
 
-@virtual
+@on_virtual_time
 async def test_a_large_request_does_not_block_the_jobs_of_others() -> None:
     async with bare(maxGuaranteed=50, maxGuaranteedPerQueue=50) as it:
         await it.ask("greedy", resource={"cpu": "9"})
@@ -162,7 +162,7 @@ async def test_a_large_request_does_not_block_the_jobs_of_others() -> None:
         assert await _shown(it, "late") == "n1"
 
 
-@virtual
+@on_virtual_time
 async def test_nobody_loses_what_was_accepted_to_a_newcomer_of_the_same_priority() -> None:
     async with bare(maxGuaranteed=50, maxGuaranteedPerQueue=50) as it:
         await it.ask("old", resource={"cpu": "4"})
@@ -185,7 +185,7 @@ async def test_nobody_loses_what_was_accepted_to_a_newcomer_of_the_same_priority
         pytest.param({"guarantee": {"resource": {"cpu": "3"}}}, id="it asks for less"),
     ],
 )
-@virtual
+@on_virtual_time
 async def test_an_edit_that_asks_for_no_more_costs_no_lock(edit: dict[str, Any]) -> None:
     async with bare(maxGuaranteed=50, maxGuaranteedPerQueue=50) as it:
         await it.create(kinds.QUEUE, queue("old", weight=2, **asks(cpu="4")))
@@ -196,7 +196,7 @@ async def test_an_edit_that_asks_for_no_more_costs_no_lock(edit: dict[str, Any])
         assert [await _shown(it, name) for name in ("old", "other", "a")] == ["n1", "n2", "AboveClusterCeiling"]
 
 
-@virtual
+@on_virtual_time
 async def test_the_status_has_the_shape_of_the_proposal() -> None:
     async with bare(nodes=5) as it:
         await it.create(kinds.POD, pod("somebody", "1", nodeName="n1"))
@@ -207,7 +207,7 @@ async def test_the_status_has_the_shape_of_the_proposal() -> None:
         assert status["reservation"] == {"nodes": ["n2", "n3"], "resource": {"cpu": "8", "memory": "32Gi"}}
 
 
-@virtual
+@on_virtual_time
 async def test_locks_are_looked_at_again_every_few_seconds_and_what_is_idle_with_them() -> None:
     async with bare(nodes=3, relockPeriod="10s") as it:
         await it.ask(resource={"cpu": "2"})

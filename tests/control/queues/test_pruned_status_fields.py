@@ -11,7 +11,7 @@ from restow.model.crds import custom_resource_definitions
 from restow.ports import Api, Request, Response
 from tests.control.queues.queue_controller_fixture import Locked, queues
 from tests.control.stage import events, world
-from tests.sim.stage import node, pass_time, pod, running, virtual
+from tests.sim.simulated_cluster import node, on_virtual_time, pass_time, pod, running_component
 
 CPU4: dict[str, Any] = {"resource": {"cpu": "4"}}
 TOLD = ("q1", "the definition of Queue in this cluster does not keep status.acceptedGuarantee, status.conditions")
@@ -46,7 +46,7 @@ async def strange(**section: Any) -> AsyncIterator[tuple[Locked, Counted]]:
         it = Locked(base.api, base.world, base.clock)
         await define(it, ours=False)
         counted = Counted(it.api)
-        async with running(queues(counted, it.clock, **section)):
+        async with running_component(queues(counted, it.clock, **section)):
             yield it, counted
 
 
@@ -62,7 +62,7 @@ async def bustle(it: Locked, rounds: int) -> None:
         await pass_time(5)
 
 
-@virtual
+@on_virtual_time
 async def test_what_is_not_kept_is_not_written_again_and_again() -> None:
     async with strange() as (it, counted):
         await it.ask(**CPU4)
@@ -73,7 +73,7 @@ async def test_what_is_not_kept_is_not_written_again_and_again() -> None:
         assert await events(it, "StatusNotKept") == [TOLD]
 
 
-@virtual
+@on_virtual_time
 async def test_the_rest_is_still_written_and_told() -> None:
     async with strange() as (it, _):
         await it.ask(**CPU4)
@@ -86,7 +86,7 @@ async def test_the_rest_is_still_written_and_told() -> None:
         assert len(await events(it, "GuaranteeSatisfied")) == len(await events(it, "StatusNotKept")) == 1
 
 
-@virtual
+@on_virtual_time
 async def test_a_definition_that_keeps_it_again_is_noticed() -> None:
     async with strange() as (it, _):
         await it.ask(**CPU4)
@@ -95,7 +95,7 @@ async def test_a_definition_that_keeps_it_again_is_noticed() -> None:
         assert (await it.says())[:2] == ("True", "Satisfied")
 
 
-@virtual
+@on_virtual_time
 async def test_locks_show_who_was_accepted_where_nothing_else_is_kept() -> None:
     async with strange(maxGuaranteed=50, maxGuaranteedPerQueue=50) as (it, _):
         await it.ask("old", **CPU4)

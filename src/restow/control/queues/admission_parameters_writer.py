@@ -1,8 +1,9 @@
-"""The door: what the API server refuses by itself, kept equal to what the queue controller would reject.
+"""Keeps the ConfigMap up to date from which the API server refuses guarantees above a ceiling.
 
-Goes in: the parameters as they are to be shown (`queues.parameters`). They are written where a policy of `restow
-install` reads them, whenever they change, and looked after now and then. Where nothing was installed there is nothing
-to keep: that is told once, and guarantees above a ceiling are still rejected by their condition.
+Goes in: the parameters as they should be (`queues.admission_parameters`). They are written where the admission policy
+of `restow install` reads them: when they change, and again after a while, in case the ConfigMap was edited. Without
+that ConfigMap there is nothing to do. That is logged once, and a guarantee above a ceiling is still rejected by its
+condition.
 """
 
 from __future__ import annotations
@@ -19,39 +20,39 @@ log = logging.getLogger(__name__)
 
 
 class AdmissionParametersWriter:
-    def __init__(self, client: Client, clock: Clock, namespace: str, look_again: float) -> None:
-        """`look_again` are the seconds after which somebody else may have written something else."""
+    def __init__(self, client: Client, clock: Clock, namespace: str, resync_period: float) -> None:
         self._client, self._clock = client, clock
         self._namespace = namespace
-        self._look_again = look_again
-        self._kept: tuple[dict[str, str], float] | None = None
-        """What was shown when last looked at, and until when that is believed."""
-        self._problem = ""
+        self._resync_period = resync_period
+        self._written: tuple[dict[str, str], float] | None = None
+        """What was last written, and until when the ConfigMap is assumed to contain it."""
+        self._logged_problem = ""
 
-    async def write(self, shown: dict[str, str]) -> bool:
-        """See to it that the API server goes by these parameters; False if it should be tried again soon."""
+    async def write(self, parameters: dict[str, str]) -> bool:
+        """Write the parameters if the ConfigMap has others. Returns False if that should be tried again soon."""
         now = self._clock.now()
-        if self._kept is not None and self._kept[0] == shown and now < self._kept[1]:
+        if self._written is not None and self._written[0] == parameters and now < self._written[1]:
             return True
-        self._kept = shown, now + self._look_again
+        self._written = parameters, now + self._resync_period
         try:
-            found = await self._client.get(CONFIG_MAP, CEILINGS_NAME, self._namespace)
-            data = found.data or {}
-            changes: dict[str, str | None] = dict.fromkeys(data.keys() - shown.keys())
-            changes |= {key: text for key, text in shown.items() if data.get(key) != text}
+            config_map = await self._client.get(CONFIG_MAP, CEILINGS_NAME, self._namespace)
+            data = config_map.data or {}
+            changes: dict[str, str | None] = dict.fromkeys(data.keys() - parameters.keys())
+            changes |= {key: value for key, value in parameters.items() if data.get(key) != value}
             if changes:
                 await self._client.patch(CONFIG_MAP, CEILINGS_NAME, {"data": changes}, self._namespace)
-                log.info("ceilings shown", extra={"configmap": f"{self._namespace}/{CEILINGS_NAME}"})
-            self._problem = ""
+                log.info("admission parameters written", extra={"configmap": f"{self._namespace}/{CEILINGS_NAME}"})
+            self._logged_problem = ""
         except (ApiError, WireError) as error:
-            self._tell(error)
-            if not isinstance(error, NotFound | Forbidden):  # which do not pass by themselves
-                self._kept = None
-        return self._kept is not None
+            self._log_problem(error)
+            # A missing ConfigMap or a missing right stays missing until somebody acts: wait for the next resync.
+            if not isinstance(error, NotFound | Forbidden):
+                self._written = None
+        return self._written is not None
 
-    def _tell(self, error: ApiError | WireError) -> None:
-        """Once for as long as it is the same."""
-        if str(error) != self._problem:
-            self._problem = str(error)
-            where = f"{self._namespace}/{CEILINGS_NAME}"
-            log.info("ceilings not shown to the API server", extra={"configmap": where, "err": self._problem})
+    def _log_problem(self, error: ApiError | WireError) -> None:
+        """Log an error once for as long as it stays the same."""
+        if str(error) != self._logged_problem:
+            self._logged_problem = str(error)
+            config_map = f"{self._namespace}/{CEILINGS_NAME}"
+            log.info("admission parameters not written", extra={"configmap": config_map, "err": self._logged_problem})

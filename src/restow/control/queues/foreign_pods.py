@@ -1,11 +1,12 @@
-"""Clearing: which pods leave the nodes that are locked for a Guaranteed queue, by which jobs.
+"""The pods of other queues on the nodes that are locked for a Guaranteed queue: which of them leave, by which jobs.
 
-Goes in: the nodes, the pods on them, the jobs there are, and the rules of eviction. Comes out, for a queue: the pods of
-other queues that need a job, those that are on their way, those that stay and why; and the jobs that have lost their
-purpose. A Best-Effort queue has nothing cleared.
+Goes in: the nodes, the pods on them, the jobs that exist, and the rules of eviction. Comes out, for a queue: the
+foreign pods that need a job, those that are moved already, and those that stay, with the reason; and the jobs that are
+obsolete. For a Best-Effort queue no pod is moved.
 
-Pods that belong to their node stay and are not counted. A job's name derives from the queue, the pod's UID and how
-often it was tried, so that whoever writes it twice writes it once. One that failed is tried again, after a while.
+Pods that belong to their node (DaemonSet and static pods) stay and are not counted. The name of a job is a digest of
+the queue, the pod's UID and the number of the attempt, so that creating it twice creates it once. A pod whose job
+failed gets another one after a while.
 """
 
 from __future__ import annotations
@@ -13,29 +14,29 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 
 from restow.migration.conditions import is_evicting, is_job_ended, job_ended_at
 from restow.model.kinds import POD_MIGRATION_JOB
-from restow.model.names import digest, stem
+from restow.model.names import short_digest, name_stem
 from restow.model.objects import Document, JobMode, JobPhase, JobReason, Pod, PodMigrationJob
 from restow.model.pods import stays_with_node
 from restow.model.reservations.reservation_annotations import MOVED_FROM_ANNOTATION
 from restow.model.snapshot import Snapshot
-from restow.model.words import number_of
+from restow.model.counted_nouns import counted_noun
 from restow.queues.node_capacity import occupant_queue
 from restow.scheduling.pod_group_cache import PodGroupCache
 
 QUEUE_LABEL: Final = "restow.sh/queue"
-"""On a job: the queue that it makes room for; shortened where it is too long for a label."""
+"""On a job: the queue that it makes room for; shortened if it is too long for a label."""
 ATTEMPT_ANNOTATION: Final = "restow.sh/attempt"
-_NUMBER = re.compile(r"[0-9]{1,9}", re.ASCII)
-_LONGEST_LABEL = 63
-_REASONS = 5
-"""How many different reasons are told."""
-_HELD_UP = frozenset(
+_ATTEMPT = re.compile(r"[0-9]{1,9}", re.ASCII)
+_MAX_LABEL_LENGTH = 63
+_MAX_REASONS = 5
+"""How many different reasons one sentence shows."""
+_BLOCKED_REASONS = frozenset(
     {
         JobReason.FAILED_CREATE_RESERVATION,
         JobReason.FAILED_EVICT,
@@ -46,37 +47,37 @@ _HELD_UP = frozenset(
         JobReason.UNSCHEDULABLE,
     }
 )
-"""Reasons of a job that waits for somebody else."""
+"""The reasons of a job that cannot go on by itself."""
 
-WhyNot = Callable[[Pod], str | None]
-"""Why a pod may not be moved at all."""
+RefusalReason = Callable[[Pod], str | None]
+"""Why a pod may never be moved; None if it may."""
 
 
 class PodToMove(msgspec.Struct, frozen=True):
-    """A pod that is to leave, and for how many times that was tried."""
+    """A pod that has to leave, and the number of the attempt to move it, from 0."""
 
     pod: Pod
     attempt: int
 
 
 class ForeignPods(msgspec.Struct, frozen=True, kw_only=True):
-    """What becomes of the pods of others on a queue's nodes."""
+    """The pods of other queues on the locked nodes of a queue."""
 
     queue: str
     to_move: tuple[PodToMove, ...] = ()
-    """No job moves them yet."""
+    """They have no job yet."""
     moving: int = 0
     blocked_reasons: tuple[str, ...] = ()
-    """What those of the moving ones wait for that wait for something."""
+    """For each of the moving pods whose job is blocked: why."""
     leaving: int = 0
     reserved_seats: int = 0
-    """Seats of reservations."""
+    """Seats that reservations of other queues hold."""
     staying_reasons: tuple[str, ...] = ()
-    """Why the others stay, for each of them."""
+    """For each pod that stays: why."""
 
     @property
     def counts(self) -> dict[str, int]:
-        """By what becomes of them."""
+        """The numbers of pods and seats, by what becomes of them."""
         return {
             "waiting": len(self.to_move),
             "moving": self.moving,
@@ -86,154 +87,165 @@ class ForeignPods(msgspec.Struct, frozen=True, kw_only=True):
         }
 
     def __str__(self) -> str:
-        """One counted sentence; empty if nobody is there."""
-        total = len(self.to_move) + self.moving + self.leaving + len(self.staying_reasons)
-        seats = (
-            f"{number_of(self.reserved_seats, 'seat', 'are')} held there by reservations of other queues"
-            if self.reserved_seats
-            else ""
-        )
+        """One counted sentence; empty if no foreign pod or seat is there."""
+        staying = len(self.staying_reasons)
+        total = len(self.to_move) + self.moving + self.leaving + staying
+        seats = f"{counted_noun(self.reserved_seats, 'seat', 'are')} held there by reservations of other queues"
         if not total:
-            return seats
+            return seats if self.reserved_seats else ""
+        blocked = f" ({_count_reasons(self.blocked_reasons)})" if self.blocked_reasons else ""
         counts = (
-            (self.moving, "moved by jobs" + (f" ({_counted(self.blocked_reasons)})" if self.blocked_reasons else "")),
+            (self.moving, f"moved by jobs{blocked}"),
             (len(self.to_move), "to be moved"),
             (self.leaving, "leaving"),
+            (staying, f"stay{'s' if staying == 1 else ''} ({_count_reasons(self.staying_reasons)})"),
         )
-        parts = [f"{number} {what}" for number, what in counts if number]
-        if self.staying_reasons:
-            parts.append(
-                f"{len(self.staying_reasons)} stay{'s' if len(self.staying_reasons) == 1 else ''} ({_counted(self.staying_reasons)})"
-            )
-        said = f"waits for {number_of(total, 'pod')} of other queues to leave: {', '.join(parts)}"
-        return "; ".join(filter(None, (said, seats)))
+        parts = ", ".join(f"{number} {outcome}" for number, outcome in counts if number)
+        sentence = f"waits for {counted_noun(total, 'pod')} of other queues to leave: {parts}"
+        return f"{sentence}; {seats}" if self.reserved_seats else sentence
 
 
-def _counted(reasons: Sequence[str]) -> str:
-    """Each with how often, the most frequent first."""
-    counts = sorted(Counter(reasons).items(), key=lambda each: (-each[1], each[0]))
-    told = [f"{number}: {reason}" for reason, number in counts[:_REASONS]]
-    others = sum(number for _, number in counts[_REASONS:])
-    return ", ".join([*told, f"{others}: other reasons"] if others else told)
+def _count_reasons(reasons: Sequence[str]) -> str:
+    """Each reason with its number, the most frequent first."""
+    counts = sorted(Counter(reasons).items(), key=lambda counted: (-counted[1], counted[0]))
+    parts = [f"{number}: {reason}" for reason, number in counts[:_MAX_REASONS]]
+    others = sum(number for _, number in counts[_MAX_REASONS:])
+    return ", ".join([*parts, f"{others}: other reasons"] if others else parts)
 
 
 def queue_label(queue: str) -> str:
-    if len(queue) <= _LONGEST_LABEL:
+    """A queue as the value of a label: a long name is cut, and a digest tells it apart."""
+    if len(queue) <= _MAX_LABEL_LENGTH:
         return queue
-    told_apart = digest(queue)
-    return f"{queue[: _LONGEST_LABEL - len(told_apart) - 1].rstrip('-.')}-{told_apart}"
+    suffix = short_digest(queue)
+    return f"{queue[: _MAX_LABEL_LENGTH - len(suffix) - 1].rstrip('-.')}-{suffix}"
 
 
 class JobsByPod:
-    """What the jobs there are tell about pods."""
+    """The jobs that exist, by the UID of their pod."""
 
-    def __init__(self, jobs: Iterable[PodMigrationJob], now: float, after_failure: float) -> None:
+    def __init__(self, jobs: Iterable[PodMigrationJob], now: float, retry_failed_after: float) -> None:
         self._now = now
-        self._after_failure = after_failure
-        self._of: dict[str, list[PodMigrationJob]] = {}
+        self._retry_failed_after = retry_failed_after
+        self._jobs: dict[str, list[PodMigrationJob]] = {}
         for job in jobs:
-            self._of.setdefault(job.spec.pod_ref.uid or "", []).append(job)
+            self._jobs.setdefault(job.spec.pod_ref.uid or "", []).append(job)
+
+    def _jobs_of(self, pod: Pod) -> Sequence[PodMigrationJob]:
+        return self._jobs.get(pod.metadata.uid, ())
 
     def is_moving(self, pod: Pod) -> bool:
-        return any(not is_job_ended(job) for job in self._of.get(pod.metadata.uid, ()))
+        return any(not is_job_ended(job) for job in self._jobs_of(pod))
 
     def blocked_reason(self, pod: Pod) -> str | None:
-        """What the job waits for that moves a pod."""
-        waiting = [job.status for job in self._of.get(pod.metadata.uid, ()) if not is_job_ended(job)]
-        return next((one.message or one.reason for one in waiting if one.reason in _HELD_UP), None)
+        """Why the job that moves a pod is blocked; None if it is not."""
+        live = [job.status for job in self._jobs_of(pod) if not is_job_ended(job)]
+        return next((status.message or status.reason for status in live if status.reason in _BLOCKED_REASONS), None)
 
     def next_attempt(self, pod: Pod, queue: str) -> int:
-        """The number of the next try to move a pod for a queue."""
-        mine = [job for job in self._of.get(pod.metadata.uid, ()) if queue_label_of(job) == queue_label(queue)]
-        return max((_attempt(job) + 1 for job in mine), default=0)
+        """The number of the next attempt to move a pod for a queue."""
+        earlier = [job for job in self._jobs_of(pod) if queue_label_of(job) == queue_label(queue)]
+        return max((_attempt_of(job) + 1 for job in earlier), default=0)
 
     def recent_failure(self, pod: Pod) -> str | None:
-        """What became of a try that ended a short time ago without moving the pod."""
-        for job in self._of.get(pod.metadata.uid, ()):
-            when = job_ended_at(job)
-            in_vain = job.status.phase != JobPhase.SUCCEED and job.status.reason != JobReason.LOCK_RELEASED
-            if in_vain and when is not None and self._now - when < self._after_failure:
+        """Why a job that ended a short time ago did not move the pod; None if there is no such job."""
+        for job in self._jobs_of(pod):
+            ended_at = job_ended_at(job)
+            has_failed = job.status.phase != JobPhase.SUCCEED and job.status.reason != JobReason.LOCK_RELEASED
+            if has_failed and ended_at is not None and self._now - ended_at < self._retry_failed_after:
                 return f"could not be moved by a job ({job.status.reason or job.status.phase})"
         return None
 
 
 def find_foreign_pods(
-    queue: str, nodes: Sequence[str], snapshot: Snapshot, roster: PodGroupCache, journal: JobsByPod, why_not: WhyNot
+    queue: str,
+    nodes: Sequence[str],
+    snapshot: Snapshot,
+    pod_groups: PodGroupCache,
+    jobs: JobsByPod,
+    refusal_reason: RefusalReason,
 ) -> ForeignPods:
     """What becomes of the pods of other queues on these nodes."""
-    wanted: list[PodToMove] = []
-    staying: list[str] = []
-    held_up: list[str] = []
-    moving = leaving = held = 0
-    for pod, kind in _others(queue, nodes, snapshot, roster):
-        if kind == "seat":
-            held += 1
-        elif kind == "leaving":
+    to_move: list[PodToMove] = []
+    staying_reasons: list[str] = []
+    blocked_reasons: list[str] = []
+    moving = leaving = reserved_seats = 0
+    for pod, state in _foreign_occupants(queue, nodes, snapshot, pod_groups):
+        if state == "seat":
+            reserved_seats += 1
+        elif state == "leaving":
             leaving += 1
-        elif journal.is_moving(pod):
+        elif jobs.is_moving(pod):
             moving += 1
-            held_up += filter(None, [journal.blocked_reason(pod)])
-        elif reason := journal.recent_failure(pod) or why_not(pod):
-            staying.append(reason)
+            blocked_reasons += filter(None, [jobs.blocked_reason(pod)])
+        elif reason := jobs.recent_failure(pod) or refusal_reason(pod):
+            staying_reasons.append(reason)
         else:
-            wanted.append(PodToMove(pod, journal.next_attempt(pod, queue)))
+            to_move.append(PodToMove(pod, jobs.next_attempt(pod, queue)))
     return ForeignPods(
         queue=queue,
-        to_move=tuple(wanted),
+        to_move=tuple(to_move),
         moving=moving,
-        blocked_reasons=tuple(held_up),
+        blocked_reasons=tuple(blocked_reasons),
         leaving=leaving,
-        reserved_seats=held,
-        staying_reasons=tuple(staying),
+        reserved_seats=reserved_seats,
+        staying_reasons=tuple(staying_reasons),
     )
 
 
-def _others(queue: str, nodes: Sequence[str], snapshot: Snapshot, roster: PodGroupCache) -> Iterator[tuple[Pod, str]]:
+def _foreign_occupants(
+    queue: str, nodes: Sequence[str], snapshot: Snapshot, pod_groups: PodGroupCache
+) -> Iterator[tuple[Pod, Literal["seat", "leaving", "running"]]]:
     for node in nodes:
-        for one in snapshot.occupants(node):
-            if stays_with_node(one.pod) or occupant_queue(one, snapshot, roster) == queue:
+        for occupant in snapshot.occupants(node):
+            if stays_with_node(occupant.pod) or occupant_queue(occupant, snapshot, pod_groups) == queue:
                 continue
-            yield one.pod, "seat" if one.ledger == "reserved" else "leaving" if one.leaving else "pod"
+            if occupant.ledger == "reserved":
+                yield occupant.pod, "seat"
+            else:
+                yield occupant.pod, "leaving" if occupant.leaving else "running"
 
 
-def obsolete_jobs(jobs: Iterable[PodMigrationJob], cleared: Mapping[str, Sequence[str]]) -> list[PodMigrationJob]:
-    """The jobs, made for queues, of pods on nodes that are not to be cleared for them any more: those that have not
-    begun to evict. `cleared` are the nodes by queue."""
-    labels = {queue_label(queue): frozenset(nodes) for queue, nodes in cleared.items()}
-    found = []
-    for job in sorted(jobs, key=lambda one: one.metadata.name):
+def obsolete_jobs(jobs: Iterable[PodMigrationJob], cleared_nodes: Mapping[str, Sequence[str]]) -> list[PodMigrationJob]:
+    """The jobs of this controller whose pod is not on a node to be cleared any more, as long as they have not begun to
+    evict. `cleared_nodes` are the nodes by queue."""
+    nodes_by_label = {queue_label(queue): frozenset(nodes) for queue, nodes in cleared_nodes.items()}
+    obsolete = []
+    for job in sorted(jobs, key=lambda job: job.metadata.name):
         label = queue_label_of(job)
-        if label is None or is_job_ended(job) or is_evicting(job.status) or not job.metadata.resource_version:
-            continue  # the last: nobody knows whether it exists
-        if (job.metadata.annotations or {}).get(MOVED_FROM_ANNOTATION) not in labels.get(label, ()):
-            found.append(job)
-    return found
+        if label is None or is_job_ended(job) or is_evicting(job.status):
+            continue
+        if not job.metadata.resource_version:  # noted after a create without an answer: it may not exist
+            continue
+        if (job.metadata.annotations or {}).get(MOVED_FROM_ANNOTATION) not in nodes_by_label.get(label, ()):
+            obsolete.append(job)
+    return obsolete
 
 
 def queue_label_of(job: PodMigrationJob) -> str | None:
-    """The label of the queue that a job makes room for."""
+    """The label of the queue that a job makes room for; None for jobs of others."""
     return (job.metadata.labels or {}).get(QUEUE_LABEL)
 
 
-def migration_job_document(queue: str, wanted: PodToMove, pods_queue: str) -> Document:
-    """The job that moves a pod away; its seat is its own queue's."""
-    meta, source = wanted.pod.metadata, wanted.pod.spec.node_name or ""
+def migration_job_document(queue: str, to_move: PodToMove, queue_of_pod: str) -> Document:
+    """The job that moves a pod away. The pod's seat elsewhere is charged to the pod's own queue."""
+    meta, source = to_move.pod.metadata, to_move.pod.spec.node_name or ""
     return {
         "apiVersion": POD_MIGRATION_JOB.api_version,
         "kind": POD_MIGRATION_JOB.kind,
         "metadata": {
-            "name": f"{stem(queue, 'queue')}-{digest(f'{queue}/{meta.uid}/{wanted.attempt}')}",
+            "name": f"{name_stem(queue, 'queue')}-{short_digest(f'{queue}/{meta.uid}/{to_move.attempt}')}",
             "labels": {QUEUE_LABEL: queue_label(queue)},
-            "annotations": {MOVED_FROM_ANNOTATION: source, ATTEMPT_ANNOTATION: str(wanted.attempt)},
+            "annotations": {MOVED_FROM_ANNOTATION: source, ATTEMPT_ANNOTATION: str(to_move.attempt)},
         },
         "spec": {
             "podRef": {"namespace": meta.namespace, "name": meta.name, "uid": meta.uid},
             "mode": JobMode.RESERVATION_FIRST.value,
-            "reservationOptions": {"template": {"spec": {"queue": pods_queue}}},
+            "reservationOptions": {"template": {"spec": {"queue": queue_of_pod}}},
         },
     }
 
 
-def _attempt(job: PodMigrationJob) -> int:
+def _attempt_of(job: PodMigrationJob) -> int:
     text = (job.metadata.annotations or {}).get(ATTEMPT_ANNOTATION, "")
-    return int(text) if _NUMBER.fullmatch(text) else 0
+    return int(text) if _ATTEMPT.fullmatch(text) else 0

@@ -1,4 +1,4 @@
-"""What the queue controller counts and measures."""
+"""The metrics of the queue controller."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SECONDS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
 
 
 class QueueMetrics:
-    """Without a registry nobody sees them."""
+    """Without a registry, nothing is exported."""
 
     def __init__(self, registry: CollectorRegistry | None = None) -> None:
         self._nodes = Gauge(
@@ -21,19 +21,19 @@ class QueueMetrics:
         )
         self._satisfied = Gauge(
             "restow_queue_guarantee_satisfied",
-            "Whether what is locked for a queue is enough for its guarantee.",
+            "Whether the locked nodes of a queue satisfy its guarantee.",
             ("queue",),
             registry=registry,
         )
         self._gap = Gauge(
             "restow_queue_lock_gap_ratio",
-            "How much of the cost of what is locked for a queue may be more than the best choice would cost, at most.",
+            "Upper bound of the excess cost of a queue's locked nodes over the best choice, as a part of the cost.",
             ("queue",),
             registry=registry,
         )
-        self._foreign = Gauge(
+        self._foreign_pods = Gauge(
             "restow_queue_foreign_pods",
-            "Number of pods of other queues on nodes that are locked for a Guaranteed queue, by what becomes of them.",
+            "Number of pods of other queues on the locked nodes of a Guaranteed queue, by what becomes of them.",
             ("queue", "state"),
             registry=registry,
         )
@@ -45,25 +45,28 @@ class QueueMetrics:
         )
         self._seconds = Histogram(
             "restow_queue_relock_duration_seconds",
-            "How long it took to decide what is locked for whom.",
+            "How long it took to decide which nodes are locked for which queue.",
             buckets=_SECONDS,
             registry=registry,
         )
 
     def pass_decided(
-        self, locks: Mapping[str, QueueLock], clearings: Mapping[str, ForeignPods], seconds: float
+        self, locks: Mapping[str, QueueLock], foreign_pods: Mapping[str, ForeignPods], seconds: float
     ) -> None:
-        """What a pass decided; queues that are gone are no longer shown."""
-        for gauge in (self._nodes, self._satisfied, self._gap, self._foreign):
+        """Show what a pass has decided. Queues that are gone are not shown any more."""
+        for gauge in (self._nodes, self._satisfied, self._gap, self._foreign_pods):
             gauge.clear()
         for queue, lock in locks.items():
             self._nodes.labels(queue).set(len(lock.nodes))
             self._satisfied.labels(queue).set(lock.state is GuaranteeState.SATISFIED)
             self._gap.labels(queue).set(lock.gap)
-        for queue, clearing in clearings.items():
-            for state, number in clearing.counts.items():
-                self._foreign.labels(queue, state).set(number)
+        for queue, pods in foreign_pods.items():
+            for state, number in pods.counts.items():
+                self._foreign_pods.labels(queue, state).set(number)
         self._seconds.observe(seconds)
 
-    def job_changed(self, result: str) -> None:
-        self._jobs.labels(result).inc()
+    def job_created(self) -> None:
+        self._jobs.labels("created").inc()
+
+    def job_aborted(self) -> None:
+        self._jobs.labels("aborted").inc()

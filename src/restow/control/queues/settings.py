@@ -1,18 +1,32 @@
-"""How the queue controller spends its API calls. What people configure is `queues.arguments`."""
+"""How the queue controller spends its API calls, and what it is configured with. The section that people write is
+`queues.arguments`."""
 
 from __future__ import annotations
 
 import msgspec
 
 from restow.defaults import HOME
+from restow.migration.arguments import MigrationArguments
+from restow.queues.arguments import QueueArguments
 
 
 class QueueControllerSettings(msgspec.Struct, frozen=True, kw_only=True):
     namespace: str = HOME
-    """Where the ceilings are shown that the API server is to refuse by."""
+    """The namespace of the ConfigMap with the admission parameters."""
     max_jobs: int = 50
-    """That move pods for guarantees at once, waiting ones included."""
+    """How many jobs may move pods off locked nodes at the same time, waiting jobs included."""
     retry_failed_after: float = 600.0
-    """Seconds for which a pod is left alone whose migration failed."""
+    """A pod whose migration failed is left alone for so many seconds."""
     resync_period: float = 60.0
-    """Seconds after which everything is looked at again, even if nothing has happened."""
+    """After so many seconds without a change, everything is checked again."""
+
+
+class QueueControllerConfiguration(msgspec.Struct, frozen=True, kw_only=True):
+    """What a queue controller works by."""
+
+    scheduler_names: frozenset[str]
+    """The pods of these schedulers are the jobs of queues."""
+    arguments: QueueArguments = QueueArguments()
+    migration: MigrationArguments = MigrationArguments()
+    """The rules by which pods are moved off locked nodes."""
+    settings: QueueControllerSettings = QueueControllerSettings()

@@ -54,7 +54,7 @@ class PrometheusServer:
                     f"Prometheus answers {expression!r} with a {answer.data.result_type}, not a vector"
                 )
             lines = self._lines.decode(answer.data.result)
-            return [PrometheusSample(one.metric, one.value[0], float(one.value[1])) for one in lines]
+            return [PrometheusSample(line.metric, line.value[0], float(line.value[1])) for line in lines]
         except (msgspec.DecodeError, ValueError) as error:
             raise PrometheusUnavailable(
                 f"Prometheus at {self._provider.url} returned an unreadable response: {error}"

@@ -50,13 +50,13 @@ class NodeTerm(msgspec.Struct, frozen=True, gc=False):
     def matches(self, name: str, labels: Labels) -> bool:
         return (
             not self.problem
-            and all(one.matches(labels) for one in self.labels)
-            and all(one.matches(name) for one in self.fields)
+            and all(requirement.matches(labels) for requirement in self.labels)
+            and all(field.matches(name) for field in self.fields)
         )
 
     def pinned(self) -> frozenset[str] | None:
         """The only node names that can match, if the term names any; empty when it names two different ones."""
-        named = {one.value for one in self.fields if one.path == NAME_FIELD and not one.negated}
+        named = {field.value for field in self.fields if field.path == NAME_FIELD and not field.negated}
         if not named:
             return None
         return frozenset(named) if len(named) == 1 else frozenset()
@@ -89,7 +89,8 @@ class NodeConstraint(msgspec.Struct, frozen=True, gc=False):
     def excluded(self) -> frozenset[str]:
         """The node names that no term allows, whatever labels the node has."""
         named = [
-            {one.value for one in term.fields if one.path == NAME_FIELD and one.negated} for term in self.terms or ()
+            {field.value for field in term.fields if field.path == NAME_FIELD and field.negated}
+            for term in self.terms or ()
         ]
         return frozenset.intersection(*map(frozenset, named)) if named else frozenset()
 

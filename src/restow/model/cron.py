@@ -110,7 +110,7 @@ def _numbers(field: str, possible: range, names: list[str] | None = None) -> lis
     def place(text: str) -> int:
         return possible.index(names.index(text.lower()) if names and text.lower() in names else int(text))
 
-    found: set[int] = set()
+    values: set[int] = set()
     try:
         for part in field.split(","):
             span, stepped, step = part.partition("/")
@@ -121,7 +121,7 @@ def _numbers(field: str, possible: range, names: list[str] | None = None) -> lis
             numbers = possible[start : end + 1 : int(step) if stepped else 1]
             if not numbers:
                 raise ValueError(part)
-            found.update(numbers)
+            values.update(numbers)
     except ValueError:
         raise CronError(f"{field!r}: expected numbers from {possible[0]} to {possible[-1]}, ranges, steps") from None
-    return sorted(found)
+    return sorted(values)

@@ -35,13 +35,13 @@ def disks_used(pod: Pod) -> Iterator[Disk]:
         yield from _disks(volume)
 
 
-def disks_conflict(one: Disk, other: Disk) -> bool:
+def disks_conflict(disk: Disk, other: Disk) -> bool:
     """Whether two pods on one node cannot have these mounts."""
-    if one.key != other.key:
+    if disk.key != other.key:
         return False
-    if one.kind == "rbd" and one.monitors.isdisjoint(other.monitors):
+    if disk.kind == "rbd" and disk.monitors.isdisjoint(other.monitors):
         return False
-    return one.kind == "ebs" or not (one.read_only and other.read_only)
+    return disk.kind == "ebs" or not (disk.read_only and other.read_only)
 
 
 def _disks(volume: Volume) -> Iterator[Disk]:

@@ -43,9 +43,9 @@ def read_inventory(data: bytes, name: str) -> Inventory:
     problems: list[Problem] = []
     seen: set[tuple[Kind[Any], str, str]] = set()
     raw = raw_items(data, name)
-    for one in locate_documents(data, name) if raw is None else raw:
+    for each in locate_documents(data, name) if raw is None else raw:
         try:
-            kind, item = _quickly(one) or _carefully(one.located() if isinstance(one, RawItem) else one)
+            kind, item = _quickly(each) or _carefully(each.located() if isinstance(each, RawItem) else each)
         except _Unread as unread:
             left_out[unread.kind] += 1
             continue
@@ -54,7 +54,7 @@ def read_inventory(data: bytes, name: str) -> Inventory:
             continue
         problem = _identity_problem(kind, item, seen)
         if problem:
-            problems.append(Problem(one.where, problem))
+            problems.append(Problem(each.where, problem))
         else:
             objects.setdefault(kind, []).append(item)
     if problems:
@@ -69,12 +69,12 @@ class _Unread(Exception):
         self.kind = kind
 
 
-def _quickly(one: RawItem | Located) -> tuple[Kind[Any], Any] | None:
+def _quickly(each: RawItem | Located) -> tuple[Kind[Any], Any] | None:
     """An object in which nothing is unusual; None if it needs a closer look. Raises _Unread."""
-    if isinstance(one, Located) or not one.api_version or not one.kind:
+    if isinstance(each, Located) or not each.api_version or not each.kind:
         return None
-    kind = _known_kind(one.api_version, one.kind)
-    item = one.quickly(kind.type)
+    kind = _known_kind(each.api_version, each.kind)
+    item = each.quickly(kind.type)
     return None if item is None else (kind, item)
 
 

@@ -310,9 +310,9 @@ class UnknownKind(ValueError):
 
 def kind_of(api_version: str, kind: str, known: Sequence[Kind[Any]] = ALL_KINDS) -> Kind[Any]:
     """The kind an object's apiVersion and kind name. Raises UnknownKind."""
-    found = _BY_NAME.get((api_version, kind))
-    if found is not None and found in known:
-        return found
+    named = _BY_NAME.get((api_version, kind))
+    if named is not None and found in known:
+        return named
     close = sorted(str(other) for other in known if other.kind.lower() == kind.lower())
     hint = f"; known is {', '.join(close)}" if close else ""
     raise UnknownKind(f"unknown kind {kind!r} in apiVersion {api_version!r}{hint}")

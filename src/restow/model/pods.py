@@ -47,8 +47,8 @@ def find_condition(conditions: Iterable[Condition] | None, kind: str) -> Conditi
 
 
 def ready_condition(pod: Pod) -> Condition | None:
-    found = find_condition(pod.status.conditions, "Ready")
-    return found if found and found.status == "True" else None
+    condition = find_condition(pod.status.conditions, "Ready")
+    return condition if condition and condition.status == "True" else None
 
 
 def is_ready(pod: Pod) -> bool:

@@ -58,14 +58,14 @@ def find_problems(type: type[Any], value: Any, *, check_formats: bool) -> list[P
 
 def problem_members(problems: Iterable[Problem]) -> set[str]:
     """The top-level members of a document with a problem in them."""
-    return {one.path.partition(".")[0].partition("[")[0] for one in problems}
+    return {problem.path.partition(".")[0].partition("[")[0] for problem in problems}
 
 
 def problems_of_readable_members(unread: Sequence[Problem], checked: Iterable[Problem]) -> list[Problem]:
     """The problems of reading, and those of `checked` that are about members that were read completely: a check of a
     member that was read in part does not see what the user wrote."""
     known = problem_members(unread)
-    return [*unread, *(one for one in checked if known.isdisjoint(problem_members([one])))]
+    return [*unread, *(problem for problem in checked if known.isdisjoint(problem_members([problem])))]
 
 
 _TYPE_INFO: dict[Any, inspect.Type] = {}
@@ -73,10 +73,10 @@ _TYPE_INFO: dict[Any, inspect.Type] = {}
 
 def type_info(type: type[Any]) -> inspect.Type:
     """The description of a type, made once."""
-    found = _TYPE_INFO.get(type)
-    if found is None:
-        found = _TYPE_INFO[type] = inspect.type_info(type)
-    return found
+    info = _TYPE_INFO.get(type)
+    if info is None:
+        info = _TYPE_INFO[type] = inspect.type_info(type)
+    return info
 
 
 class _Walk:
@@ -130,8 +130,8 @@ class _Walk:
 def _meant(key: str, members: Iterable[str]) -> str:
     """A hint at the member that a misspelt name probably means."""
     close = {name.lower(): name for name in members}
-    found = get_close_matches(key.lower(), close, n=1, cutoff=0.75)
-    return f" (did you mean {close[found[0]]}?)" if found else ""
+    matches = get_close_matches(key.lower(), close, n=1, cutoff=0.75)
+    return f" (did you mean {close[matches[0]]}?)" if matches else ""
 
 
 _MEMBERS: dict[int, dict[str, tuple[inspect.Type, bool]]] = {}
@@ -142,10 +142,10 @@ def _members(info: inspect.StructType) -> dict[str, tuple[inspect.Type, bool]]:
 
     Kept by identity: descriptions live as long as `_TYPE_INFO`, and those of a generic struct differ by its argument.
     """
-    found = _MEMBERS.get(id(info))
-    if found is None:
-        found = _MEMBERS[id(info)] = {member.encode_name: (member.type, member.required) for member in info.fields}
-    return found
+    members = _MEMBERS.get(id(info))
+    if members is None:
+        members = _MEMBERS[id(info)] = {member.encode_name: (member.type, member.required) for member in info.fields}
+    return members
 
 
 def member_path(path: str, key: str) -> str:

@@ -35,10 +35,10 @@ def _resources(spec: PodSpec) -> list[ResourceRequirements]:
 
 def _add_positive(total: dict[str, int], written: Quantities | None) -> int:
     """Add the positive cpu and memory amounts; how many there were."""
-    found = 0
+    count = 0
     for name in _COUNTED:
         nano = Quantity.parse((written or {}).get(name, 0)).nano
         if nano > 0:
             total[name] = total.get(name, 0) + nano
-            found += 1
-    return found
+            count += 1
+    return count

@@ -113,7 +113,7 @@ def label_selector(spec: SelectorSpec | Mapping[str, Any] | None) -> LabelSelect
         spec = _convert(spec)
     requirements = [requirement(key, "In", [value]) for key, value in (spec.match_labels or {}).items()]
     requirements += [read_requirement(expression) for expression in spec.match_expressions or ()]
-    return LabelSelector(tuple(sorted(requirements, key=lambda one: one.key)))
+    return LabelSelector(tuple(sorted(requirements, key=lambda each: each.key)))
 
 
 @lru_cache(maxsize=4096)
@@ -128,7 +128,7 @@ def parse_label_selector(text: str) -> LabelSelector:
         tokens.expect(",")
         if tokens.at_end():
             raise tokens.error("a key or '!' after ','")
-    return LabelSelector(tuple(sorted(requirements, key=lambda one: one.key)))
+    return LabelSelector(tuple(sorted(requirements, key=lambda requirement: requirement.key)))
 
 
 @lru_cache(maxsize=4096)
@@ -216,8 +216,8 @@ class _Tokens:
         self.position += 1
 
     def error(self, expected: str) -> SelectorError:
-        found = repr(self.peek()) if not self.at_end() else "the end"
-        return SelectorError(f"label selector {_shorten(self.text)}: found {found}, expected {expected}")
+        token = repr(self.peek()) if not self.at_end() else "the end"
+        return SelectorError(f"label selector {_shorten(self.text)}: found {token}, expected {expected}")
 
 
 _SYMBOLS = frozenset({"", "=", "==", "!=", "!", "(", ")", ",", "<", ">"})

@@ -16,7 +16,8 @@ HARD_EFFECTS = (NO_SCHEDULE, NO_EXECUTE)
 NOT_READY, UNREACHABLE = "node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"
 """What a node that is lost is tainted with, by its keys."""
 MEMORY_PRESSURE, DISK_PRESSURE, PID_PRESSURE, NETWORK_UNAVAILABLE = (
-    f"node.kubernetes.io/{what}" for what in ("memory-pressure", "disk-pressure", "pid-pressure", "network-unavailable")
+    f"node.kubernetes.io/{problem}"
+    for problem in ("memory-pressure", "disk-pressure", "pid-pressure", "network-unavailable")
 )
 """And one that is in trouble."""
 UNSCHEDULABLE = Taint(key="node.kubernetes.io/unschedulable", effect=NO_SCHEDULE)

@@ -86,7 +86,7 @@ def convert_readable(type: type[T], document: Mapping[str, Any], what: str = "ob
     try:
         cleaned = _without_nulls(document)
         problems = find_problems(type, cleaned, check_formats=True)
-        rest = _without_paths(cleaned, {one.path for one in problems}, "") if problems else cleaned
+        rest = _without_paths(cleaned, {problem.path for problem in problems}, "") if problems else cleaned
         return msgspec.convert(rest, type), problems
     except msgspec.ValidationError as error:
         raise WireError(what, problems or [Problem("", str(error))]) from None
@@ -101,7 +101,7 @@ def _without_paths(value: Any, paths: Set[str], path: str) -> Any:
         inner = [f"{path}[{index}]" for index in range(len(value))]
         if not paths.isdisjoint(inner):
             return []
-        return [_without_paths(one, paths, place) for one, place in zip(value, inner, strict=True)]
+        return [_without_paths(item, paths, place) for item, place in zip(value, inner, strict=True)]
     if isinstance(value, dict):
         kept = {key: member_path(path, str(key)) for key in value if member_path(path, str(key)) not in paths}
         return {key: _without_paths(value[key], paths, inner) for key, inner in kept.items()}
@@ -174,32 +174,32 @@ def raw_items(data: bytes, name: str) -> list[RawItem] | None:
 def locate_documents(data: bytes, name: str) -> list[Located]:
     """`read_documents` with the place of each object, for messages about it."""
     text = _text(_unpacked(data, name), name)
-    found: list[Located] = []
+    documents: list[Located] = []
     problems: list[Problem] = []
-    waiting = [one for one in reversed(_values(text, name)) if one[1] is not None]
+    waiting = [each for each in reversed(_values(text, name)) if each[1] is not None]
     while waiting:
         where, value = waiting.pop()
         if not isinstance(value, dict):
             problems.append(Problem(where, f"expected an object, got {describe_value(value)}"))
         elif not _is_list(str(value.get("kind", "")), value):
-            found.append(Located(where, value))
+            documents.append(Located(where, value))
         elif isinstance(value.get("items"), list | None):
             waiting += reversed(_items(value, where))
         else:
             problems.append(Problem(f"{where} items", f"expected a list, got {describe_value(value['items'])}"))
     if problems:
         raise WireError("cannot read", problems)
-    return found
+    return documents
 
 
 _DECODERS: dict[Any, msgspec.json.Decoder[Any]] = {}
 
 
 def _decoder(type: type[T]) -> msgspec.json.Decoder[T]:
-    found = _DECODERS.get(type)
-    if found is None:
-        found = _DECODERS[type] = msgspec.json.Decoder(type)
-    return found
+    decoder = _DECODERS.get(type)
+    if decoder is None:
+        decoder = _DECODERS[type] = msgspec.json.Decoder(type)
+    return decoder
 
 
 def _decoding_problems(type: type[Any], data: bytes, error: Exception) -> list[Problem]:

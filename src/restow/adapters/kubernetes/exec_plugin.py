@@ -109,8 +109,8 @@ class ExecCredentials(RenewableCredentials):
                 await process.wait()
         if process.returncode != 0:
             last = (complaint or b"").decode("utf-8", "replace").strip().splitlines()[-1:]
-            said = f": {last[0]}" if last else ""
-            raise self._error(f"{command.path!r} failed with exit code {process.returncode}{said}")
+            reason = f": {last[0]}" if last else ""
+            raise self._error(f"{command.path!r} failed with exit code {process.returncode}{reason}")
         return output
 
     def _exec_info(self, interactive: bool) -> str:

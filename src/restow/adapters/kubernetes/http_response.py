@@ -102,16 +102,16 @@ class HttpResponseParser:
             self._head = HttpResponse(int(head[9:12]), {}, is_ordinary=True)
             return
         first, *lines = head.decode("latin-1").split("\r\n")
-        found = _STATUS_LINE.match(first)
-        if found is None:
+        match = _STATUS_LINE.match(first)
+        if match is None:
             raise MalformedResponse("it does not begin like HTTP")
-        code = int(found[2])
+        code = int(match[2])
         if code < 200:
             return
         parts = [line.partition(":") for line in lines]
         headers = headers_of((name, value.strip(" \t")) for name, _, value in parts)
         self._head = HttpResponse(
-            code, headers, ends_connection=self._set_body_end(code, headers) or _closes(found[1], headers)
+            code, headers, ends_connection=self._set_body_end(code, headers) or _closes(match[1], headers)
         )
 
     def _set_body_end(self, code: int, headers: Mapping[str, str]) -> bool:
@@ -169,7 +169,7 @@ def _ordinary_length(head: bytes) -> int | None:
     small = head.lower() + b"\r\n"
     if not small.startswith((b"http/1.1 200 ", b"http/1.1 201 ")) or _JSON not in small:
         return None
-    if small.count(_LENGTH) != 1 or any(one in small for one in _OF_INTEREST):
+    if small.count(_LENGTH) != 1 or any(header in small for header in _OF_INTEREST):
         return None
     length = small.partition(_LENGTH)[2].partition(b"\r\n")[0]
     return int(length) if length.isdigit() else None
@@ -177,8 +177,8 @@ def _ordinary_length(head: bytes) -> int | None:
 
 def _closes(version: str, headers: Mapping[str, str]) -> bool:
     """Whether the server ends the connection after this response."""
-    said = headers.get("connection", "").lower()
-    return "close" in said or (version == "0" and "keep-alive" not in said)
+    connection = headers.get("connection", "").lower()
+    return "close" in connection or (version == "0" and "keep-alive" not in connection)
 
 
 def _size_of(line: bytes) -> int:

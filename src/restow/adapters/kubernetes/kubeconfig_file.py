@@ -181,13 +181,13 @@ def merge(files: list[Path]) -> Merged:
 
 
 def _read(file: Path) -> Kubeconfig:
-    what = f"kubeconfig {file}"
+    subject = f"kubeconfig {file}"
     try:
-        documents = read_documents(read_file(file), what)
+        documents = read_documents(read_file(file), subject)
         if len(documents) > 1:
-            raise ConfigError(f"{what}: holds {len(documents)} documents, expected one")
-        return convert(Kubeconfig, documents[0], what) if documents else Kubeconfig()
+            raise ConfigError(f"{subject}: holds {len(documents)} documents, expected one")
+        return convert(Kubeconfig, documents[0], subject) if documents else Kubeconfig()
     except WireError as error:
         raise ConfigError(str(error)) from None
     except ConfigError as error:
-        raise ConfigError(str(error) if str(error).startswith(what) else f"kubeconfig {error}") from None
+        raise ConfigError(str(error) if str(error).startswith(subject) else f"kubeconfig {error}") from None

@@ -101,13 +101,13 @@ def impersonation_of(user: Entry[User]) -> Impersonation | None:
             raise user.error("as", "missing, although as-uid, as-groups or as-user-extra is given")
         return None
     extra = {key: tuple(items) for key, items in sorted((value.as_user_extra or {}).items())}
-    said = [
+    values = [
         value.as_,
         value.as_uid or "",
         *(value.as_groups or ()),
         *(item for items in extra.values() for item in items),
     ]
-    if not all(map(fits_header, said)):
+    if not all(map(fits_header, values)):
         raise user.error("as", "the impersonated user holds line breaks or other control characters")
     return Impersonation(user=value.as_, uid=value.as_uid, groups=tuple(value.as_groups or ()), extra=extra)
 

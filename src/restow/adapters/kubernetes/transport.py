@@ -184,17 +184,17 @@ class KubernetesApi:
             try:
                 return await self._attempt(request, identity)
             except NotSent as error:
-                failure, delay = _unavailable(request, error), backoff.next()
+                failure, delay = _unavailable(request, error), backoff.next_delay()
             except TooManyRequests as error:
                 if is_budget_refusal(error.status):
                     raise
                 wanted = DEFAULT_RETRY_AFTER if error.retry_after is None else error.retry_after
                 failure, delay = (
                     error,
-                    wanted + backoff.next(),
+                    wanted + backoff.next_delay(),
                 )  # not before the server allows it, and not at the same moment as all other clients
             except (Broken, OutcomeUnknown) as error:
-                failure, delay = _unavailable(request, error), backoff.next()
+                failure, delay = _unavailable(request, error), backoff.next_delay()
                 if request.verb not in ("get", "list"):
                     raise failure from None
             if attempt == RETRIES or asyncio.get_running_loop().time() + delay >= deadline:

@@ -86,12 +86,12 @@ def _keep_pod_status(old: Document, new: Document) -> None:
     """The QoS class is the server's; the first address is said twice, alone and in the list."""
     if "qosClass" in old:
         new.setdefault("qosClass", old["qosClass"])
-    for one, many in (("podIP", "podIPs"), ("hostIP", "hostIPs")):
+    for single, many in (("podIP", "podIPs"), ("hostIP", "hostIPs")):
         listed = new.get(many) or []
-        if new.get(one) and (not listed or listed[0].get("ip") != new[one]):
-            new[many] = [{"ip": new[one]}]
-        elif listed and not new.get(one):
-            new[one] = listed[0].get("ip")
+        if new.get(single) and (not listed or listed[0].get("ip") != new[single]):
+            new[many] = [{"ip": new[single]}]
+        elif listed and not new.get(single):
+            new[single] = listed[0].get("ip")
 
 
 def _prepare_pod(state: State, pod: Document) -> None:
@@ -174,9 +174,11 @@ def _set_priority(state: State, pod: Document, spec: Document) -> None:
     _agree(pod, "string value of PreemptionPolicy", spec.setdefault("preemptionPolicy", policy), policy)
 
 
-def _agree(pod: Document, what: str, said: object, computed: object) -> None:
-    if said != computed:
-        why = f"the {what} ({said}) must not be provided in pod spec; priority admission controller computed {computed}"
+def _agree(pod: Document, field: str, given: object, computed: object) -> None:
+    if given != computed:
+        why = (
+            f"the {field} ({given}) must not be provided in pod spec; priority admission controller computed {computed}"
+        )
         raise errors.forbidden("pods", "", pod["metadata"].get("name") or "", why)
 
 

@@ -52,12 +52,12 @@ def _target(binding: Document, name: str) -> str:
 
 
 def _check_preconditions(stored: Stored, metadata: Document) -> None:
-    for what, said, present in (
+    for field, given, present in (
         ("UID", metadata.get("uid"), stored.uid),
         ("ResourceVersion", metadata.get("resourceVersion"), str(stored.version)),
     ):
-        if said and said != present:
-            why = f"Precondition failed: {what} in precondition: {said}, {what} in object meta: {present}"
+        if given and given != present:
+            why = f"Precondition failed: {field} in precondition: {given}, {field} in object meta: {present}"
             raise errors.conflict("pods", "", stored.name, why)
 
 

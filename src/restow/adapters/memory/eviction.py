@@ -42,10 +42,10 @@ def evict_pod(state: State, served: ResourceType, request: Request) -> Response:
 
 
 def _options(eviction: Document, request: Request) -> DeleteOptions:
-    said = dict(eviction.get("deleteOptions") or {})
+    options = dict(eviction.get("deleteOptions") or {})
     if query_parameters.dry_run(request):
-        said["dryRun"] = ["All"]
-    return deletion.convert_options(said)
+        options["dryRun"] = ["All"]
+    return deletion.convert_options(options)
 
 
 def _beyond_budgets(stored: Stored, pod: Document) -> bool:
@@ -66,15 +66,15 @@ def _ask_budget(state: State, stored: Stored, pod: Document, *, dry_run: bool) -
 
 
 def _budgets(state: State, stored: Stored) -> list[Stored]:
-    found = []
+    budgets = []
     for budget in state.builtin("poddisruptionbudgets", "policy").within(stored.namespace):
         try:
             selector = label_selector(budget.document().get("spec", {}).get("selector"))
         except SelectorError:
             continue
         if selector.matches(stored.labels):
-            found.append(budget)
-    return found
+            budgets.append(budget)
+    return budgets
 
 
 def _is_ready(pod: Document) -> bool:

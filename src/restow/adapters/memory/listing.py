@@ -71,15 +71,15 @@ def list_objects(store: Store, served: ResourceType, request: Request) -> Respon
     options = ListOptions.read(request.query)
     selection = Selection(collection, request.namespace, request.query)
     snapshot, after = _where(store, collection, options)
-    found = _objects(collection, selection, request.namespace, snapshot, after)
-    chosen = iter(filter(selection.matches, found) if selection.narrowed else found)
+    candidates = _objects(collection, selection, request.namespace, snapshot, after)
+    chosen = iter(filter(selection.matches, candidates) if selection.narrowed else candidates)
     page = list(islice(chosen, options.limit)) if options.limit else list(chosen)
     shown = store.version if snapshot is None else snapshot
     metadata: Document = {"resourceVersion": str(shown)}
     if options.limit and next(chosen, None) is not None:
         metadata["continue"] = Token(_TOKEN_FORMAT, shown, page[-1].key).text()
         if not selection.narrowed:
-            metadata["remainingItemCount"] = len(found) - len(page)
+            metadata["remainingItemCount"] = len(candidates) - len(page)
     return Response(body=served.list_body(metadata, served.render_all(page)))
 
 

@@ -57,11 +57,11 @@ class _Pairs(dict[str, Any]):
 
 
 def _repeated_fields(body: bytes) -> list[str]:
-    found: list[str] = []
+    repeated: list[str] = []
 
     def walk(value: Any, path: str) -> None:
         if isinstance(value, _Pairs):
-            found.extend(f'duplicate field "{path}{name}"' for name in value.repeated)
+            repeated.extend(f'duplicate field "{path}{name}"' for name in value.repeated)
             for name, member in value.items():
                 walk(member, f"{path}{name}.")
         elif isinstance(value, list):
@@ -69,7 +69,7 @@ def _repeated_fields(body: bytes) -> list[str]:
                 walk(item, f"{path.removesuffix('.')}[{number}].")
 
     walk(json.loads(body, object_pairs_hook=_Pairs), "")
-    return found
+    return repeated
 
 
 def read_as(request: Request, group: str, kind: str) -> Document:

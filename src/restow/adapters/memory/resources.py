@@ -158,8 +158,8 @@ class Catalog:
 
     def is_builtin(self, name: str) -> bool:
         """Whether a collection is the server's own, not that of a definition."""
-        found = self._collections.get(name)
-        return found is not None and found.custom is None
+        types = self._collections.get(name)
+        return types is not None and types.custom is None
 
     def of_kind(self, group: str, kind: str) -> ResourceType | None:
         return self._kinds.get((group, kind))

@@ -59,8 +59,8 @@ def _write(state: State, served: ResourceType, request: Request, stored: Stored,
 
 def _check(request: Request, scale: Document) -> None:
     if scale.get("apiVersion", _API_VERSION) != _API_VERSION or scale.get("kind", "Scale") != "Scale":
-        said = f"{scale.get('apiVersion')} {scale.get('kind')}"
-        raise errors.bad_request(f"the scale subresource takes an {_API_VERSION} Scale, not {said}")
+        given = f"{scale.get('apiVersion')} {scale.get('kind')}"
+        raise errors.bad_request(f"the scale subresource takes an {_API_VERSION} Scale, not {given}")
     name = scale["metadata"].get("name")
     if name and name != request.name:
         raise errors.bad_request(f"the name of the object ({name}) does not match the name on the URL ({request.name})")

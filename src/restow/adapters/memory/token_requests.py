@@ -74,13 +74,13 @@ def issue_token(state: State, served: ResourceType, request: Request) -> Respons
 
 
 def _check_named(request: Request, metadata: Document) -> None:
-    for field, said, there in (
+    for field, given, expected in (
         ("name", metadata.get("name"), request.name),
         ("namespace", metadata.get("namespace"), request.namespace),
     ):
-        if said and said != there:
+        if given and given != expected:
             why = f"must match the service account {field} if specified"
-            cause = errors.invalid_value(f"metadata.{field}", said, why)
+            cause = errors.invalid_value(f"metadata.{field}", given, why)
             raise errors.invalid(_GROUP, _KIND, request.name or "", [cause])
 
 
@@ -116,14 +116,14 @@ def _user_name(about: _About) -> str:
 
 
 def _written(claims: _Claims) -> str:
-    parts = (base64.urlsafe_b64encode(msgspec.json.encode(one)).decode().rstrip("=") for one in (_HEADER, claims))
+    parts = (base64.urlsafe_b64encode(msgspec.json.encode(part)).decode().rstrip("=") for part in (_HEADER, claims))
     return ".".join((*parts, ""))
 
 
 def _read(token: str) -> _Claims | None:
     try:
         _, claims, signature = token.split(".")
-        found = msgspec.json.decode(base64.urlsafe_b64decode(claims + "=" * (-len(claims) % 4)), type=_Claims)
+        decoded = msgspec.json.decode(base64.urlsafe_b64decode(claims + "=" * (-len(claims) % 4)), type=_Claims)
     except (ValueError, binascii.Error, msgspec.MsgspecError):
         return None
-    return found if not signature and found.iss == AUDIENCE else None
+    return decoded if not signature and decoded.iss == AUDIENCE else None

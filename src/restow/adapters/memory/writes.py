@@ -93,10 +93,10 @@ def insert_object(write: Write, document: Document, namespace: str | None, *, tr
 
 def _place(metadata: Document, namespace: str | None) -> None:
     """The path decides the namespace; a body with another namespace is refused."""
-    said = metadata.get("namespace")
+    given = metadata.get("namespace")
     if namespace is None:
         metadata.pop("namespace", None)
-    elif said and said != namespace:
+    elif given and given != namespace:
         raise errors.bad_request(
             "the namespace of the provided object does not match the namespace sent on the request"
         )
@@ -342,10 +342,10 @@ def _keep_server_fields(old: Document, new: Document) -> list[StatusCause]:
     if "deletionTimestamp" in old:
         added = sorted(set(new.get("finalizers") or ()) - set(old.get("finalizers") or ()))
         if added:
-            told = ", ".join(f'"{each}"' for each in added)
+            listed = ", ".join(f'"{each}"' for each in added)
             why = (
                 "no new finalizers can be added if the object is being deleted, "
-                f"found new finalizers []string{{{told}}}"
+                f"found new finalizers []string{{{listed}}}"
             )
             causes.append(errors.forbidden_value("metadata.finalizers", why))
     return causes

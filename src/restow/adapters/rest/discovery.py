@@ -18,19 +18,19 @@ _VERSION = re.compile(r"v(\d+)(?:(alpha|beta)(\d+))?")
 
 def version_rank(version: str) -> tuple[int, int, int, str]:
     """Sorts versions as Kubernetes prefers them: stable before beta before alpha, newer first, odd names last."""
-    found = _VERSION.fullmatch(version)
-    if found is None:
+    match = _VERSION.fullmatch(version)
+    if match is None:
         return (3, 0, 0, version)
-    major, stage, minor = found.groups()
+    major, stage, minor = match.groups()
     return ({None: 0, "beta": 1, "alpha": 2}[stage], -int(major), -int(minor or 0), version)
 
 
 def groups(types: Iterable[ResourceType]) -> dict[str, dict[str, list[ResourceType]]]:
     """group -> version -> resources. Built-in groups come first, so that short names resolve to them."""
-    found: dict[str, dict[str, list[ResourceType]]] = {}
+    by_group: dict[str, dict[str, list[ResourceType]]] = {}
     for each in sorted(types, key=_rank):
-        found.setdefault(each.group, {}).setdefault(each.version, []).append(each)
-    return found
+        by_group.setdefault(each.group, {}).setdefault(each.version, []).append(each)
+    return by_group
 
 
 def _rank(served: ResourceType) -> tuple[bool, str, tuple[int, int, int, str], str]:
@@ -118,9 +118,9 @@ def aggregated(types: Iterable[ResourceType], *, core: bool, version: str) -> Do
     items = [
         {
             "metadata": {"name": group, "creationTimestamp": None},
-            "versions": [_version(*each) for each in found.items()],
+            "versions": [_version(*each) for each in versions.items()],
         }
-        for group, found in groups(types).items()
+        for group, versions in groups(types).items()
         if (group == "") is core
     ]
     return {

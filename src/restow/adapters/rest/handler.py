@@ -148,10 +148,10 @@ class RequestHandler:
         return await _json(request, discovery.group_list(self._api.resources()))
 
     async def _openapi(self, request: web.BaseRequest, path: str) -> web.Response:
-        found = self._documents.document(self._api.resources(), path)
-        if found is None:
+        encoded = self._documents.document(self._api.resources(), path)
+        if encoded is None:
             raise no_such_path()
-        data, digest = found
+        data, digest = encoded
         headers = {"ETag": f'"{digest}"'}
         if request.query.get("hash") == digest:  # the address names the content, so it never changes
             headers["Cache-Control"] = "public, immutable"

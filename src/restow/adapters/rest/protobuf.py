@@ -82,11 +82,11 @@ def _place(document: Document, field: ProtobufField, wire: int, value: int | byt
         key, entry = _entry(_expect_bytes(value), field, depth)
         document.setdefault(field.name, {})[key] = entry
     elif field.shape == "list":
-        found = document.setdefault(field.name, [])
+        items = document.setdefault(field.name, [])
         if wire == LENGTH and field.type in NUMBERS:
-            found.extend(_number(field.type, item) for item in _varints(_expect_bytes(value)))
+            items.extend(_number(field.type, item) for item in _varints(_expect_bytes(value)))
         else:
-            found.append(_value(field, wire, value, depth))
+            items.append(_value(field, wire, value, depth))
     elif field.inline:
         document.update(_value(field, wire, value, depth))
     else:
@@ -207,11 +207,11 @@ NUMBERS = {"bool": (1, False), "int32": (32, True), "int64": (64, True), "uint32
 
 
 def _single(data: bytes, number: int) -> bytes:
-    found = b""
+    raw = b""
     for field, _, value in _fields(data):
         if field == number:
-            found = _expect_bytes(value)
-    return found
+            raw = _expect_bytes(value)
+    return raw
 
 
 def _quantity(data: bytes) -> str:

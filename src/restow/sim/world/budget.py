@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from restow.client.cache import Change
-from restow.model.fractions import fraction
+from restow.model.int_or_percent import scaled_int_or_percent
 from restow.model.kinds import POD, Kind
 from restow.model.object_key import Key, key_of
 from restow.model.objects import Document, Pod
@@ -113,8 +113,8 @@ def _expectation(spec: Document, pods: list[Pod], view: View) -> tuple[int, int]
         return len(pods), least
     expected = _expected_scale(pods, view)
     if least is not None:
-        return expected, fraction(least, expected, up=True)
-    return expected, max(0, expected - fraction(spec.get("maxUnavailable"), expected, up=True))
+        return expected, scaled_int_or_percent(least, expected, up=True)
+    return expected, max(0, expected - scaled_int_or_percent(spec.get("maxUnavailable"), expected, up=True))
 
 
 def _expected_scale(pods: list[Pod], view: View) -> int:

@@ -73,7 +73,7 @@ def _fire(cron: RawObject, active: list[RawObject], view: View) -> tuple[list[Wr
     # What is due while it is forbidden stays due: it is made up for once the active job is over.
     if due is None or due <= since or due < late or (active and policy == "Forbid"):
         return [], None, again
-    replaced = [Delete.of(JOB, one) for one in active] if policy == "Replace" else []
+    replaced = [Delete.of(JOB, job) for job in active] if policy == "Replace" else []
     return [*replaced, *_create(cron, due, view)], due, again
 
 
@@ -96,5 +96,5 @@ def _forget(cron: RawObject, jobs: list[RawObject]) -> list[Write]:
     for end, (limit, usual) in limits.items():
         ended = [job for job in jobs if (how_it_ended(job) or {}).get("type") == end]
         kept = int(cron.spec.get(limit, usual))
-        writes += [Delete.of(JOB, one) for one in ended[: max(0, len(ended) - kept)]]
+        writes += [Delete.of(JOB, ended_job) for ended_job in ended[: max(0, len(ended) - kept)]]
     return writes

@@ -13,7 +13,7 @@ import msgspec
 
 from restow.client.cache import Change
 from restow.model.affinity import node_constraint
-from restow.model.fractions import fraction
+from restow.model.int_or_percent import scaled_int_or_percent
 from restow.model.kinds import NODE, POD, Kind
 from restow.model.object_key import Key, key_of
 from restow.model.objects import Document, Node, Pod, PodSpec
@@ -196,7 +196,7 @@ def _roll(daemons: RawObject, outdated: list[Pod], wanted: int, unavailable: int
     if strategy.get("type", "RollingUpdate") != "RollingUpdate":
         return []
     limit = (strategy.get("rollingUpdate") or {}).get("maxUnavailable", 1)
-    budget = max(1, fraction(limit, wanted, up=True)) - unavailable
+    budget = max(1, scaled_int_or_percent(limit, wanted, up=True)) - unavailable
     idle = [pod for pod in outdated if not is_ready(pod)]
     serving = [pod for pod in outdated if is_ready(pod)]
     return [Delete.of(POD, pod) for pod in (*idle, *serving[: max(0, budget)])]

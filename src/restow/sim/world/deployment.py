@@ -14,7 +14,7 @@ from restow.model.kinds import POD, Kind
 from restow.model.object_key import Key
 from restow.model.objects import Document
 from restow.model.pods import controller_of, is_finished
-from restow.sim.world.deployment_status import DeploymentStatus
+from restow.sim.world.deployment_status import DeploymentStatusWriter
 from restow.sim.world.raw_objects import DEPLOYMENT, REPLICA_SET, RawObject
 from restow.sim.world.rollout import (
     Bounds,
@@ -96,7 +96,7 @@ class _Rollout:
     def step(self) -> Step:
         writes = self._writes()
         creating = self.new is None and bool(writes)
-        status, again = DeploymentStatus(self.deployment, self.sets, self.new, self.bounds, self.view.now).write(
+        status, again = DeploymentStatusWriter(self.deployment, self.sets, self.new, self.bounds, self.view.now).write(
             creating
         )
         return Step((*writes, *status), again)

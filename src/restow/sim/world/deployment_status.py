@@ -22,7 +22,7 @@ _PROGRESS = {
 }
 
 
-class DeploymentStatus:
+class DeploymentStatusWriter:
     """One Deployment and its ReplicaSets at one moment; `new` is the set of the present template, if it exists."""
 
     def __init__(

@@ -16,7 +16,7 @@ from restow.client.cache import Change
 from restow.model.kinds import NODE, PERSISTENT_VOLUME_CLAIM, POD, Kind
 from restow.model.object_key import Key, key_of
 from restow.model.objects import Container, Document, Node, Pod
-from restow.model.pods import condition, is_finished, is_ready
+from restow.model.pods import find_condition, is_finished, is_ready
 from restow.model.times import format_time, parse_time
 from restow.ports import STRATEGIC_PATCH
 from restow.sim.world.instructions import instruction
@@ -127,7 +127,7 @@ def is_silent(node: Node) -> bool:
 
 def is_node_ready(node: Node) -> bool:
     """Whether a node's Ready condition is True; pods on other nodes are not ready either."""
-    ready = condition(node.status.conditions, "Ready")
+    ready = find_condition(node.status.conditions, "Ready")
     return ready is not None and ready.status == "True"
 
 
@@ -140,7 +140,7 @@ def _seconds(pod: Pod, key: str, otherwise: float) -> float:
 
 
 def _bound_at(pod: Pod) -> float:
-    scheduled = condition(pod.status.conditions, "PodScheduled")
+    scheduled = find_condition(pod.status.conditions, "PodScheduled")
     since = scheduled.last_transition_time if scheduled and scheduled.status == "True" else None
     return parse_time(since or pod.metadata.creation_timestamp or "1970-01-01T00:00:00Z")
 
@@ -219,7 +219,7 @@ def ready_conditions(pod: Pod, ready: bool, now: float, reason: str | None = Non
     entries: list[Document] = []
     for kind in ("ContainersReady", "Ready"):
         status = "True" if ready else "False"
-        before = condition(pod.status.conditions, kind)
+        before = find_condition(pod.status.conditions, kind)
         same = before is not None and before.status == status and before.last_transition_time
         why = reason or (None if ready else "ContainersNotReady")
         since = same or format_time(now)

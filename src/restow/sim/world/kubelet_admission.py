@@ -8,7 +8,7 @@ from __future__ import annotations
 from restow.model.affinity import node_constraint
 from restow.model.cluster.seen_versions import version_number
 from restow.model.objects import Node, Pod
-from restow.model.pods import condition, is_finished
+from restow.model.pods import find_condition, is_finished
 from restow.model.resources import PODS, amounts, shortages
 from restow.model.taints import NO_EXECUTE, untolerated
 from restow.sim.world.view import View
@@ -38,7 +38,7 @@ def _is_ahead(other: Pod, pod: Pod) -> bool:
 
 def _arrival(pod: Pod) -> tuple[str, int]:
     """When a pod came to its node, and in which order of those that came within the same second."""
-    bound = condition(pod.status.conditions, "PodScheduled")
+    bound = find_condition(pod.status.conditions, "PodScheduled")
     since = bound.last_transition_time if bound is not None and bound.status == "True" else None
     return since or pod.metadata.creation_timestamp or "", version_number(pod.metadata.resource_version or "") or 0
 

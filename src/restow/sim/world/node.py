@@ -12,7 +12,7 @@ from restow.client.cache import Change
 from restow.model.kinds import LEASE, NODE, POD, Kind
 from restow.model.object_key import Key, key_of
 from restow.model.objects import Document, Node, Pod, Taint
-from restow.model.pods import condition, is_finished, is_ready
+from restow.model.pods import find_condition, is_finished, is_ready
 from restow.model.taints import (
     DISK_PRESSURE,
     MEMORY_PRESSURE,
@@ -100,7 +100,7 @@ class Nodes(Rule):
 
     def _report(self, node: Node, view: View) -> tuple[Write | None, float | None]:
         """The node's Ready condition, if it should say something else."""
-        ready = condition(node.status.conditions, "Ready")
+        ready = find_condition(node.status.conditions, "Ready")
         silent_since = instruction(node, SILENT_SINCE)
         if silent_since is not None:
             wait = silent_since + self._settings.node_notice - view.now
@@ -164,13 +164,13 @@ def _taint(node: Node, now: float) -> list[Write]:
 
 def _wanted_taints(node: Node) -> list[tuple[str, str]]:
     wanted: list[tuple[str, str]] = []
-    ready = condition(node.status.conditions, "Ready")
+    ready = find_condition(node.status.conditions, "Ready")
     if ready is None or ready.status != "True":
         key = UNREACHABLE if ready is not None and ready.status == "Unknown" else NOT_READY
         wanted += [(key, "NoSchedule"), (key, "NoExecute")] if ready is not None else [(key, "NoSchedule")]
     for kind, (status, key) in _CONDITIONS.items():
-        found = condition(node.status.conditions, kind)
-        if found is not None and found.status == status:
+        condition = find_condition(node.status.conditions, kind)
+        if condition is not None and condition.status == status:
             wanted.append((key, "NoSchedule"))
     if node.spec.unschedulable:
         wanted.append((UNSCHEDULABLE.key, UNSCHEDULABLE.effect))
@@ -184,7 +184,7 @@ def _document(taint: Taint) -> Document:
 
 def _unready(node: Node, view: View) -> list[Write]:
     """Writes that make the pods of a node unready that is not ready itself."""
-    if is_node_ready(node) or condition(node.status.conditions, "Ready") is None:
+    if is_node_ready(node) or find_condition(node.status.conditions, "Ready") is None:
         return []
     return [
         Patch(

@@ -9,7 +9,7 @@ from restow.client.cache import Change
 from restow.model.kinds import NODE, POD, Kind
 from restow.model.object_key import Key, key_of
 from restow.model.objects import Pod
-from restow.model.pods import condition, is_finished
+from restow.model.pods import find_condition, is_finished
 from restow.model.times import format_time, parse_time
 from restow.ports import STRATEGIC_PATCH
 from restow.sim.world.rule import Rule
@@ -41,7 +41,7 @@ class PodGarbageCollector(Rule):
 
     def _lost(self, pod: Pod, now: float) -> Step:
         """First set DisruptionTarget, and remove the pod after the delay: the node might come back."""
-        target = condition(pod.status.conditions, "DisruptionTarget")
+        target = find_condition(pod.status.conditions, "DisruptionTarget")
         if target is None or target.status != "True":
             return Step((_disrupted(pod, now),))
         wait = parse_time(target.last_transition_time or "1970-01-01T00:00:00Z") + self._notice - now

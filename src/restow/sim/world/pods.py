@@ -74,16 +74,16 @@ def deletion_order(pods: Sequence[Pod], related: Iterable[Pod], now: float) -> l
             -doubled[pod.spec.node_name] if pod.spec.node_name else 0,
         )
 
-    def compare(one: Pod, other: Pod) -> int:
-        if plain(one) != plain(other):
-            return -1 if plain(one) < plain(other) else 1
-        if is_ready(one):
-            by_ready = _younger(_ready_since(one), _ready_since(other), one, other, now)
+    def compare(pod: Pod, other: Pod) -> int:
+        if plain(pod) != plain(other):
+            return -1 if plain(pod) < plain(other) else 1
+        if is_ready(pod):
+            by_ready = _younger(_ready_since(pod), _ready_since(other), pod, other, now)
             if by_ready:
                 return by_ready
-        if restarts(one) != restarts(other):
-            return restarts(other) - restarts(one)
-        return _younger(_created(one), _created(other), one, other, now)
+        if restarts(pod) != restarts(other):
+            return restarts(other) - restarts(pod)
+        return _younger(_created(pod), _created(other), pod, other, now)
 
     return sorted(pods, key=cmp_to_key(compare))
 
@@ -97,7 +97,7 @@ def _created(pod: Pod) -> float | None:
     return parse_time(pod.metadata.creation_timestamp) if pod.metadata.creation_timestamp else None
 
 
-def _younger(since: float | None, other_since: float | None, one: Pod, other: Pod, now: float) -> int:
+def _younger(since: float | None, other_since: float | None, pod: Pod, other: Pod, now: float) -> int:
     """Negative if `one` is younger; ages of the same magnitude are told apart by uid, so that neither is favoured."""
     if since == other_since:
         return 0
@@ -106,7 +106,7 @@ def _younger(since: float | None, other_since: float | None, one: Pod, other: Po
     difference = _magnitude(now - since) - _magnitude(now - other_since)
     if difference:
         return difference
-    return -1 if one.metadata.uid < other.metadata.uid else 1
+    return -1 if pod.metadata.uid < other.metadata.uid else 1
 
 
 def _magnitude(seconds: float) -> int:

@@ -39,7 +39,7 @@ def update_revisions(kind: Kind[Any], owner: RawObject, newest: str, used: Colle
         writes.append(_renumber(mine, latest + 1))
     idle = sorted((each for name, each in known.items() if name != newest and name not in used), key=_number)
     limit = int(owner.spec.get("revisionHistoryLimit", 10))
-    return [*writes, *(Delete.of(CONTROLLER_REVISION, one) for one in idle[: max(0, len(idle) - limit)])]
+    return [*writes, *(Delete.of(CONTROLLER_REVISION, revision) for revision in idle[: max(0, len(idle) - limit)])]
 
 
 def stored_template(namespace: str, name: str, view: View) -> Document | None:

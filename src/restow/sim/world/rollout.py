@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from restow.model.fractions import fraction
+from restow.model.int_or_percent import scaled_int_or_percent
 from restow.sim.world.raw_objects import RawObject
 
 
@@ -23,8 +23,8 @@ class Bounds(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, replicas: int, surge: int | str | None, unavailable: int | str | None) -> Bounds:
-        up = fraction(surge, replicas, up=True)
-        down = fraction(unavailable, replicas, up=False)
+        up = scaled_int_or_percent(surge, replicas, up=True)
+        down = scaled_int_or_percent(unavailable, replicas, up=False)
         # Rounding may leave no room to move at all; then one pod may be missing.
         return cls(replicas, up, max(down, 1) if not up else down)
 

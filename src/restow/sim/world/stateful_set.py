@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from restow.client.cache import Change
-from restow.model.fractions import fraction
+from restow.model.int_or_percent import scaled_int_or_percent
 from restow.model.kinds import PERSISTENT_VOLUME_CLAIM, POD, Kind
 from restow.model.object_key import Key
 from restow.model.objects import Document, Pod
@@ -65,7 +65,7 @@ class _Ordered:
         self.rolling = strategy.get("type", "RollingUpdate") == "RollingUpdate"
         limits = strategy.get("rollingUpdate") or {}
         self.partition = int(limits.get("partition") or 0)
-        self.max_unavailable = max(1, fraction(limits.get("maxUnavailable", 1), self.replicas, up=False))
+        self.max_unavailable = max(1, scaled_int_or_percent(limits.get("maxUnavailable", 1), self.replicas, up=False))
         self.update = revision_name(stateful_set.metadata.name, spec.get("template") or {})
         self.current = str(stateful_set.status.get("currentRevision") or self.update)
         self.pause = view.creation_pause(stateful_set.metadata.uid)

@@ -119,8 +119,8 @@ class View:
     def pods_selected(self, namespace: str, selector: LabelSelector, equal: Mapping[str, str]) -> list[Pod]:
         """The pods a selector selects; `equal` are the labels it demands, of which the rarest is looked up."""
         pods = self.all(POD)
-        found = [pods.find("label", f"{namespace}/{key}={value}") for key, value in equal.items()]
-        candidates = min(found, key=len) if found else self.inside(POD, namespace)
+        labelled = [pods.find("label", f"{namespace}/{key}={value}") for key, value in equal.items()]
+        candidates = min(labelled, key=len) if labelled else self.inside(POD, namespace)
         return [pod for pod in candidates if selector.matches(pod.metadata.labels)]
 
     def daemons(self, uid: str, node: str) -> list[Pod]:

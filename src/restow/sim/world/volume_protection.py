@@ -67,7 +67,7 @@ def _is_kept_by(item: PersistentVolumeClaim | PersistentVolume, finalizer: str) 
 
 def _remove_finalizer(kind: Kind[Any], item: PersistentVolumeClaim | PersistentVolume, finalizer: str) -> Step:
     meta = item.metadata
-    left = [one for one in meta.finalizers or () if one != finalizer]
+    left = [each for each in meta.finalizers or () if each != finalizer]
     changes = {"metadata": {"uid": meta.uid, "finalizers": left}}
     patch = Patch(kind=kind, namespace=meta.namespace, name=meta.name, changes=changes, version=meta.resource_version)
     return Step((patch,))

@@ -147,13 +147,13 @@ class World:
         meta = item.metadata
         with suppress(ApiError):
             try:
-                found = await self._client.get(kind, meta.name, meta.namespace)
+                current = await self._client.get(kind, meta.name, meta.namespace)
             except NotFound:
-                found = None
-            if found is None or found.metadata.uid != meta.uid:
+                current = None
+            if current is None or current.metadata.uid != meta.uid:
                 self._apply_change(kind, Change("DELETED", item))
             else:
-                self._apply_written(kind, found)
+                self._apply_written(kind, current)
 
     def _apply_written(self, kind: Kind[Any], item: Object) -> None:
         """Apply the server's answer to a write of ours."""

@@ -136,27 +136,27 @@ def _check_label_keys(term: Document, names: tuple[str, ...], field: str, errors
 
 
 def check_spread(constraints: list[Document], field: str, errors: FieldErrors) -> None:
-    pairs = [(one.get("topologyKey"), one.get("whenUnsatisfiable", "")) for one in constraints]
-    for index, one in enumerate(constraints):
+    pairs = [(each.get("topologyKey"), each.get("whenUnsatisfiable", "")) for each in constraints]
+    for index, constraint in enumerate(constraints):
         where = f"{field}[{index}]"
-        if one.get("maxSkew", 0) <= 0:
-            errors.invalid(f"{where}.maxSkew", one.get("maxSkew", 0), "must be greater than zero")
-        _check_topology_key(one, where, errors)
-        when = one.get("whenUnsatisfiable", "")
+        if constraint.get("maxSkew", 0) <= 0:
+            errors.invalid(f"{where}.maxSkew", constraint.get("maxSkew", 0), "must be greater than zero")
+        _check_topology_key(constraint, where, errors)
+        when = constraint.get("whenUnsatisfiable", "")
         if when not in _WHEN:
             errors.unsupported(f"{where}.whenUnsatisfiable", when, _WHEN)
         if pairs[index] in pairs[index + 1 :]:
             errors.duplicate(f"{where}.{{topologyKey, whenUnsatisfiable}}", f"{{{pairs[index][0]}, {when}}}")
-        _check_domains(one, when, where, errors)
+        _check_domains(constraint, when, where, errors)
         for name in ("nodeAffinityPolicy", "nodeTaintsPolicy"):
-            if name in one and one[name] not in _POLICIES:
-                errors.unsupported(f"{where}.{name}", one[name], _POLICIES)
-        check_selector(one.get("labelSelector"), f"{where}.labelSelector", errors)
-        _check_label_keys(one, ("matchLabelKeys",), where, errors)
+            if name in constraint and constraint[name] not in _POLICIES:
+                errors.unsupported(f"{where}.{name}", constraint[name], _POLICIES)
+        check_selector(constraint.get("labelSelector"), f"{where}.labelSelector", errors)
+        _check_label_keys(constraint, ("matchLabelKeys",), where, errors)
 
 
-def _check_domains(one: Document, when: str, field: str, errors: FieldErrors) -> None:
-    least = one.get("minDomains")
+def _check_domains(constraint: Document, when: str, field: str, errors: FieldErrors) -> None:
+    least = constraint.get("minDomains")
     if least is None:
         return
     if least <= 0:
@@ -168,15 +168,15 @@ def _check_domains(one: Document, when: str, field: str, errors: FieldErrors) ->
 
 
 def check_tolerations(tolerations: list[Document], field: str, errors: FieldErrors) -> None:
-    for index, one in enumerate(tolerations):
-        key, operator, value = one.get("key"), one.get("operator") or "Equal", one.get("value", "")
-        effect = one.get("effect")
+    for index, toleration in enumerate(tolerations):
+        key, operator, value = toleration.get("key"), toleration.get("operator") or "Equal", toleration.get("value", "")
+        effect = toleration.get("effect")
         if key and (problems := qualified_name_problems(key)):
             errors.all_invalid(f"{field}[{index}].key", key, problems)
         if not key and operator != "Exists":
             why = 'operator must be Exists when `key` is empty, which means "match all values and all keys"'
-            errors.invalid(f"{field}[{index}].operator", one.get("operator", ""), why)
-        if "tolerationSeconds" in one and effect != "NoExecute":
+            errors.invalid(f"{field}[{index}].operator", toleration.get("operator", ""), why)
+        if "tolerationSeconds" in toleration and effect != "NoExecute":
             why = "effect must be 'NoExecute' when `tolerationSeconds` is set"
             errors.invalid(f"{field}[{index}].effect", effect or "", why)
         if operator == "Equal":

@@ -57,31 +57,31 @@ def step_of(item: Any, types: MergeTypes) -> str:
         return "v:" + json.dumps(item, ensure_ascii=False, separators=(",", ":"))
     if not isinstance(item, dict):
         raise BadItem("associative list with keys may not have non-map elements")
-    found: list[tuple[str, Any]] = []
+    keys: list[tuple[str, Any]] = []
     for key in types.sorted_keys:
         value = item.get(key)
         if value is None:
             if key not in types.key_defaults:
                 continue
             value = types.key_defaults[key]
-        found.append((key, value))
-    if not found:
+        keys.append((key, value))
+    if not keys:
         wanted = ", ".join(f'"{key}"' for key in types.keys)
         raise BadItem(
             f"associative list with keys has an element that omits key field {wanted} (and doesn't have default value)"
         )
     try:
-        return _keys_step(*found)
+        return _keys_step(*keys)
     except TypeError:  # a key that is itself a list or a map
         raise BadItem("the keys of an associative list must be scalars") from None
 
 
 def _indexed(items: list[Any] | None, types: MergeTypes) -> dict[str, Any]:
     """List items by step; duplicates, which only updates may bring in, count as their first."""
-    found: dict[str, Any] = {}
+    by_step: dict[str, Any] = {}
     for item in items or ():
-        found.setdefault(step_of(item, types), item)
-    return found
+        by_step.setdefault(step_of(item, types), item)
+    return by_step
 
 
 def _item_type(types: MergeTypes) -> MergeTypes:

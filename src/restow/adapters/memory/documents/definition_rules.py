@@ -228,8 +228,8 @@ def _check_type(schema: Document, field: str, errors: FieldErrors) -> None:
     kind = schema.get("type")
     if not kind:
         if not (schema.get("x-kubernetes-int-or-string") or schema.get("x-kubernetes-preserve-unknown-fields")):
-            what = "array items" if field.endswith(".items") else "object fields"
-            errors.required(f"{field}.type", f"must not be empty for specified {what}")
+            subject = "array items" if field.endswith(".items") else "object fields"
+            errors.required(f"{field}.type", f"must not be empty for specified {subject}")
     elif kind not in TYPES:
         errors.unsupported(f"{field}.type", kind, TYPES)
     elif schema.get("x-kubernetes-int-or-string"):

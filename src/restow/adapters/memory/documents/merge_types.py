@@ -109,15 +109,15 @@ _ZEROS: dict[str, Any] = {"string": "", "int": 0, "int32": 0, "bool": False}  # 
 
 def _key_defaults(item: str, keys: tuple[str, ...]) -> dict[str, Any]:
     """Values a missing key of a list-map item stands for, e.g. protocol TCP."""
-    found: dict[str, Any] = {}
+    defaults: dict[str, Any] = {}
     for key in keys:
         written, *marks = _table().types[item][key].split(" ")
         if written in _ZEROS:
-            found[key] = _ZEROS[written]
+            defaults[key] = _ZEROS[written]
         for mark in marks:
             if mark.startswith("default="):
-                found[key] = msgspec.json.decode(mark.removeprefix("default="))
-    return found
+                defaults[key] = msgspec.json.decode(mark.removeprefix("default="))
+    return defaults
 
 
 @cache

@@ -77,13 +77,13 @@ def parse_json(body: bytes) -> Any:
 
 
 def _at_line(message: str, body: bytes) -> str:
-    found = re.search(r"\(byte (\d+)\)$", message)
-    if found is None:
+    match = re.search(r"\(byte (\d+)\)$", message)
+    if match is None:
         return message
-    before = body[: int(found[1])]
+    before = body[: int(match[1])]
     column = len(before) - (before.rfind(b"\n") + 1) + 1
     line = before.count(b"\n") + 1
-    return f"{message[: found.start()].rstrip()} at line {line} column {column}"
+    return f"{message[: match.start()].rstrip()} at line {line} column {column}"
 
 
 def parse_yaml(body: bytes) -> Any:

@@ -37,11 +37,11 @@ def default_pod(pod: Document) -> None:
 
 def _same_addresses(status: Document) -> None:
     """The one address and the list of them always agree; the list wins."""
-    for one, many in (("podIP", "podIPs"), ("hostIP", "hostIPs")):
-        if status.get(many):
-            status[one] = status[many][0].get("ip", "")
-        elif status.get(one):
-            status[many] = [{"ip": status[one]}]
+    for single, listed in (("podIP", "podIPs"), ("hostIP", "hostIPs")):
+        if status.get(listed):
+            status[single] = status[listed][0].get("ip", "")
+        elif status.get(single):
+            status[listed] = [{"ip": status[single]}]
 
 
 def default_template(holder: Document) -> None:

@@ -217,8 +217,8 @@ def _with_last_applied(result: dict[str, Any], applied: dict[str, Any]) -> dict[
     annotations = metadata.get("annotations") or {}
     if not annotations.get(LAST_APPLIED):
         return result
-    told = _without_annotation(applied)
-    text = json.dumps(told, ensure_ascii=False, separators=(",", ":")) + "\n"
+    content = _without_annotation(applied)
+    text = json.dumps(content, ensure_ascii=False, separators=(",", ":")) + "\n"
     return {**result, "metadata": {**metadata, "annotations": {**annotations, LAST_APPLIED: text}}}
 
 
@@ -242,8 +242,8 @@ def _check(applied: dict[str, Any], merge: MergeTypes) -> None:
     if problems:
         version = applied.get("apiVersion", "")
         place = f"{metadata.get('namespace', '')}/{metadata.get('name', '')}"
-        what = f"{place}; {version if '/' in version else '/' + version}, Kind={applied.get('kind')}"
-        raise bad_request(f"failed to create typed patch object ({what}): " + "; ".join(problems))
+        subject = f"{place}; {version if '/' in version else '/' + version}, Kind={applied.get('kind')}"
+        raise bad_request(f"failed to create typed patch object ({subject}): " + "; ".join(problems))
 
 
 _EXPECTED = {"struct": (dict, "map"), "map": (dict, "map"), "list": (list, "list")}

@@ -68,8 +68,8 @@ def _node_roles(item: Document) -> str:
 
 
 def _node_address(item: Document, kind: str) -> str:
-    found = [text(each, "address") for each in sequence(item, "status", "addresses") if text(each, "type") == kind]
-    return found[0] if found else NONE
+    addresses = [text(each, "address") for each in sequence(item, "status", "addresses") if text(each, "type") == kind]
+    return addresses[0] if addresses else NONE
 
 
 def _namespace(item: Document, now: float) -> Cells:

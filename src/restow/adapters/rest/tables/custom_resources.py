@@ -48,8 +48,8 @@ def _path(path: str) -> Path:
         return lambda document: []
 
 
-def _cell(column: Column, found: list[Any], now: float) -> Any:
-    value = found[0] if found else None
+def _cell(column: Column, values: list[Any], now: float) -> Any:
+    value = values[0] if values else None
     match column.type, value:
         case _, None:
             return None

@@ -37,23 +37,23 @@ def compile_path(path: str) -> Path:
     steps: list[Step] = []
     position = 0
     while position < len(path):
-        found = _TOKEN.match(path, position)
-        if found is None:
+        match = _TOKEN.match(path, position)
+        if match is None:
             raise PathError(f"{path!r}: cannot read {path[position:]!r} at position {position}")
-        steps.append(_step(found))
-        position = found.end()
+        steps.append(_step(match))
+        position = match.end()
     return lambda document: _follow(steps, document)
 
 
 def _follow(steps: list[Step], document: Any) -> list[Any]:
     values = [document]
     for step in steps:
-        values = [found for value in values for found in step(value)]
+        values = [result for value in values for result in step(value)]
     return values
 
 
-def _step(found: re.Match[str]) -> Step:
-    part = found.groupdict()
+def _step(match: re.Match[str]) -> Step:
+    part = match.groupdict()
     if part["member"] is not None:
         return _member(_unescape(part["member"]))
     if part["quoted"] is not None:
@@ -109,6 +109,6 @@ def _all(value: Any) -> Iterator[Any]:
 def _filter(path: Path, literal: Any, equal: bool) -> Step:
     def step(value: Any) -> Iterator[Any]:
         if isinstance(value, list):
-            yield from (item for item in value if any((found == literal) is equal for found in path(item)))
+            yield from (item for item in value if any((candidate == literal) is equal for candidate in path(item)))
 
     return step

@@ -47,13 +47,13 @@ def summary(pod: Document) -> Summary:
     total = len(sequence(pod, "spec", "containers")) + len(sidecars)
     init = _init(pod, sidecars)
     if init.reason is not None and not condition_is_true(pod, "Initialized"):
-        found = Summary(init.reason, init.ready, total, init.restarts, init.last_restart)
+        result = Summary(init.reason, init.ready, total, init.restarts, init.last_restart)
     else:
         main = _main(pod, init.reason or _base_reason(pod))
         restarts = init.sidecar_restarts + main.restarts
         last = max(init.sidecar_last_restart, main.last_restart)
-        found = Summary(main.reason, init.ready + main.ready, total, restarts, last)
-    return found._replace(reason=_unless_deleted(pod, found.reason))
+        result = Summary(main.reason, init.ready + main.ready, total, restarts, last)
+    return result._replace(reason=_unless_deleted(pod, result.reason))
 
 
 def _is_sidecar(container: Document) -> bool:
@@ -152,14 +152,14 @@ def _gates(pod: Document) -> str:
 
 
 def pod_cells(pod: Document, now: float) -> Cells:
-    found = summary(pod)
-    restarts = f"{found.restarts}"
-    if found.restarts and found.last_restart:
-        restarts += f" ({age_since(found.last_restart, now)} ago)"
+    pod_summary = summary(pod)
+    restarts = f"{pod_summary.restarts}"
+    if pod_summary.restarts and pod_summary.last_restart:
+        restarts += f" ({age_since(pod_summary.last_restart, now)} ago)"
     return [
         name_of(pod),
-        f"{found.ready}/{found.total}",
-        found.reason,
+        f"{pod_summary.ready}/{pod_summary.total}",
+        pod_summary.reason,
         restarts,
         age_of(pod, now),
         text(pod, "status", "podIP") or NONE,

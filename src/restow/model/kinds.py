@@ -311,7 +311,7 @@ class UnknownKind(ValueError):
 def kind_of(api_version: str, kind: str, known: Sequence[Kind[Any]] = ALL_KINDS) -> Kind[Any]:
     """The kind an object's apiVersion and kind name. Raises UnknownKind."""
     named = _BY_NAME.get((api_version, kind))
-    if named is not None and found in known:
+    if named is not None and named in known:
         return named
     close = sorted(str(other) for other in known if other.kind.lower() == kind.lower())
     hint = f"; known is {', '.join(close)}" if close else ""

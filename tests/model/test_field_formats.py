@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from restow.model.kinds import DEPLOYMENT, NODE, POD, RESERVATION, Kind
 from restow.model.field_formats import are_formatted_fields_readable
+from restow.model.kinds import DEPLOYMENT, NODE, POD, RESERVATION, Kind
 from restow.model.problems import find_problems
 
 CPU = {"containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]}

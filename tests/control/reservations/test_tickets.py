@@ -21,7 +21,8 @@ from restow.scheduling.queue.queued_pod import QueueState
 from restow.scheduling.queue.scheduling_queue import SchedulingQueue
 from restow.sim.loop import VirtualClock
 from tests.model.cluster.builders import placements_of
-from tests.scheduling.reservations.stage import PROFILE, booking
+from tests.model.reservations.builders import web_reservation
+from tests.scheduling.reservations.session_cluster import PROFILE
 from tests.sim.simulated_cluster import on_virtual_time
 
 
@@ -47,7 +48,7 @@ def parts() -> _Parts:
     api = MemoryApi(VirtualClock(), random.Random(1))
     cache = SchedulerCache(SharedInformers(Client(api, manager="test"), random.Random(1)), frozenset({"restow"}))
     queue, work = SchedulingQueue(), _RecordedWork()
-    observer = ReservationObserver(cache, PROFILE.engine, cache.snapshot.reservations.consumers, 50)
+    observer = ReservationObserver(cache, PROFILE.engine, 50)
     entries = ReservationQueueEntries(cache, queue, observer)
     return _Parts(cache.snapshot, queue, entries, ReservationUpdates(cache, queue, entries, work), work)
 
@@ -66,7 +67,7 @@ def entry(uid: str) -> Pod:
 async def test_a_recreated_reservation_has_none_of_the_seats_assumed_for_the_old_one() -> None:
     """The end of the earlier one was never shown."""
     snapshot, queue, entries, updates, _ = parts()
-    before = booking("r", version=1)
+    before = web_reservation("r", version=1)
     updates.upsert_reservation(before)
     snapshot.assume_placements(before, placements_of({0: "n1"}), at=1.0)
     updates.upsert_reservation(recreated(before, 2))
@@ -78,7 +79,7 @@ async def test_a_recreated_reservation_has_none_of_the_seats_assumed_for_the_old
 @on_virtual_time
 async def test_events_older_than_our_own_write_are_dropped() -> None:
     _, _, _, updates, work = parts()
-    held, consumed = booking("r", at={0: "n1"}, version=8), booking("r", phase="Succeeded", version=9)
+    held, consumed = web_reservation("r", at={0: "n1"}, version=8), web_reservation("r", phase="Succeeded", version=9)
     for reservation in (held, consumed, held, consumed):
         updates.upsert_reservation(reservation)
     updates.remove_reservation(held)
@@ -89,7 +90,7 @@ async def test_events_older_than_our_own_write_are_dropped() -> None:
 @on_virtual_time
 async def test_events_of_an_earlier_reservation_of_that_name_are_dropped() -> None:
     snapshot, _, entries, updates, work = parts()
-    before = booking("r", version=1)
+    before = web_reservation("r", version=1)
     now = recreated(before, 5)
     updates.upsert_reservation(now)
     snapshot.assume_placements(now, placements_of({0: "n1"}), at=1.0)
@@ -103,8 +104,8 @@ async def test_events_of_an_earlier_reservation_of_that_name_are_dropped() -> No
 @on_virtual_time
 async def test_a_reservation_with_an_invalid_spec_is_not_queued() -> None:
     _, queue, _, updates, _ = parts()
-    invalid = booking("r")
+    invalid = web_reservation("r")
     updates.upsert_reservation(replace(invalid, spec=replace(invalid.spec, tasks=[])))
     assert queue.pods(QueueState.ACTIVE) == []
-    updates.upsert_reservation(booking("valid"))
+    updates.upsert_reservation(web_reservation("valid"))
     assert [pod.metadata.name for pod in queue.pods(QueueState.ACTIVE)] == ["valid"]

@@ -46,7 +46,7 @@ ROOM: Quantities = {"cpu": "4", "memory": "8Gi", "pods": "10"}
 
 def node(
     name: str,
-    offers: Amounts | None = None,
+    allocatable: Amounts | None = None,
     *,
     labels: dict[str, str] | None = None,
     taints: list[Taint] | None = None,
@@ -56,7 +56,7 @@ def node(
     return Node(
         metadata=ObjectMeta(name=name, uid=f"node-{name}", labels=labels, resource_version=str(version)),
         spec=NodeSpec(taints=taints, unschedulable=unschedulable),
-        status=NodeStatus(allocatable=dict(ROOM if offers is None else offers)),
+        status=NodeStatus(allocatable=dict(ROOM if allocatable is None else allocatable)),
     )
 
 
@@ -72,13 +72,15 @@ def pod(
     on: str | None = None,
     labels: dict[str, str] | None = None,
     seat: str | None = None,
-    life: str | None = None,
+    reservation_uid: str | None = None,
     **fields: Any,
 ) -> Pod:
     """A pod with one container; `fields` are `phase`, keywords of `_pod_metadata` and members of its spec."""
     metadata = _pod_metadata(name, **{key: fields.pop(key) for key in _METADATA if key in fields})
     return Pod(
-        metadata=replace(metadata, labels=labels, annotations=named(seat, life) if seat else None),
+        metadata=replace(
+            metadata, labels=labels, annotations=seat_annotations(seat, reservation_uid) if seat else None
+        ),
         status=PodStatus(phase=fields.pop("phase", None)),
         spec=spec(requests, node_name=on, **fields),
     )
@@ -106,10 +108,10 @@ def _pod_metadata(
     )
 
 
-def named(seat: str, life: str | None = None) -> dict[str, str]:
+def seat_annotations(seat: str, reservation_uid: str | None = None) -> dict[str, str]:
     """What a Binding writes about a seat: of the reservation made here, unless it says of which one; "" does not."""
     _, of, *_ = [*seat.split("/"), ""]
-    uid = f"uid-{of}" if life is None else life
+    uid = f"uid-{of}" if reservation_uid is None else reservation_uid
     return {"restow.sh/reservation": seat, **({"restow.sh/reservation-uid": uid} if uid else {})}
 
 
@@ -140,10 +142,10 @@ def reservation(
     name: str,
     placements: dict[int, str] | None = None,
     *,
-    taken: dict[int, str] | None = None,
+    consumed: dict[int, str] | None = None,
     phase: str = "Available",
     owners: list[ReservationOwner] | None = None,
-    moves: str | None = None,
+    migrating: str | None = None,
     version: int | str = "",
     **fields: Any,
 ) -> Reservation:
@@ -155,25 +157,25 @@ def reservation(
             namespace="default",
             uid=f"uid-{name}",
             resource_version=str(version),
-            annotations={MIGRATING_ANNOTATION: moves} if moves else None,
+            annotations={MIGRATING_ANNOTATION: migrating} if migrating else None,
         ),
         spec=ReservationSpec(
             owners=[WEB] if owners is None else owners,
             tasks=[TaskSpec(name="t", replicas=3, template=PodTemplate(spec=spec(**fields)))],
         ),
         status=ReservationStatus(
-            state=ReservationState(phase=phase), placements=placements_of(placements or {}, taken or {})
+            state=ReservationState(phase=phase), placements=placements_of(placements or {}, consumed or {})
         ),
     )
 
 
-def placements_of(placements: dict[int, str], taken: dict[int, str] | None = None) -> list[Placement]:
+def placements_of(placements: dict[int, str], consumed: dict[int, str] | None = None) -> list[Placement]:
     return [
         Placement(
             task="t",
             index=index,
             node_name=where,
-            pod_ref=ObjectReference(uid=taken[index]) if taken and index in taken else None,
+            pod_ref=ObjectReference(uid=consumed[index]) if consumed and index in consumed else None,
         )
         for index, where in placements.items()
     ]

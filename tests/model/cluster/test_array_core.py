@@ -1,4 +1,4 @@
-"""Rows, changes, ledgers, undo and fresh vectors on their own."""
+"""Rows, row changes, ledgers, the undo log and incremental vectors on their own."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from restow.model.cluster.row_changes import RowChanges
 from restow.model.cluster.incremental_vector import IncrementalVector
 from restow.model.cluster.node_labels import NodeLabels
 from restow.model.cluster.room import LIMIT, Ledger, Room
+from restow.model.cluster.row_changes import RowChanges
 from restow.model.cluster.rows import Rows, Which
-from restow.model.cluster.undo_log import UndoLog
 from restow.model.cluster.seen_versions import SeenVersions, version_number
+from restow.model.cluster.undo_log import UndoLog
 from restow.model.selectors import Requirement
 
 
@@ -24,7 +24,7 @@ def rows_of(*names: str) -> Rows:
     return rows
 
 
-def test_a_row_is_stable_and_used_again_only_when_released() -> None:
+def test_row_is_stable_and_reused_only_when_released() -> None:
     rows = rows_of("a", "b", "c")
     rows.release("b")
     assert (rows.claim("d"), rows.claim("a"), rows.claim("e")) == (1, 0, 3)
@@ -33,7 +33,9 @@ def test_a_row_is_stable_and_used_again_only_when_released() -> None:
 
 @pytest.mark.parametrize("capacity", [16, 4096], ids=["few rows: by stamps", "many rows: by journal"])
 @given(touched=st.lists(st.integers(0, 9), max_size=60), look=st.integers(0, 60))
-def test_changes_since_a_generation_are_the_rows_touched_after_it(touched: list[int], look: int, capacity: int) -> None:
+def test_row_changes_since_a_generation_are_the_rows_touched_after_it(
+    touched: list[int], look: int, capacity: int
+) -> None:
     changes = RowChanges(Rows(UndoLog(), capacity))
     for row in touched:
         changes.touch(row)
@@ -42,7 +44,7 @@ def test_changes_since_a_generation_are_the_rows_touched_after_it(touched: list[
     assert sorted(few) == sorted(set(touched[look:])) if few is not None else len(touched[look:]) > 4
 
 
-def test_a_look_back_beyond_the_journal_reads_the_stamps() -> None:
+def test_row_changes_before_the_journal_are_read_from_the_stamps() -> None:
     changes = RowChanges(rows_of("a", "b", "c"))
     changes.touch(2)
     for _ in range(20_000):
@@ -51,7 +53,7 @@ def test_a_look_back_beyond_the_journal_reads_the_stamps() -> None:
     assert sorted(changes.since(1)) == [0]
 
 
-def test_labels_that_no_node_has_are_answered_without_a_column_until_one_has_them() -> None:
+def test_labels_that_no_node_has_get_no_column() -> None:
     rows = rows_of("a")
     labels = NodeLabels(rows)
     labels.write(0, {"zone": "z"})
@@ -67,7 +69,7 @@ def test_labels_that_no_node_has_are_answered_without_a_column_until_one_has_the
 
 
 @given(st.lists(st.integers(-(2**64), 2**64), max_size=20))
-def test_a_ledger_takes_away_exactly_what_was_added_and_never_wraps(amounts: list[int]) -> None:
+def test_ledger_subtracts_exactly_what_was_added_and_never_wraps(amounts: list[int]) -> None:
     ledger = Ledger(1, 1)
     for amount in amounts:
         ledger.add(0, ((0, amount),))
@@ -78,7 +80,7 @@ def test_a_ledger_takes_away_exactly_what_was_added_and_never_wraps(amounts: lis
     assert (ledger.exact(0, 0), int(ledger.cells[0, 0])) == (0, 0)
 
 
-def test_a_resource_offered_later_gets_a_contiguous_column_with_what_was_asked_of_it_before() -> None:
+def test_resource_offered_later_gets_a_column_with_earlier_requests() -> None:
     log = UndoLog()
     rows = Rows(log)
     room = Room(log, rows)
@@ -92,7 +94,7 @@ def test_a_resource_offered_later_gets_a_contiguous_column_with_what_was_asked_o
     assert gpu.flags.c_contiguous
 
 
-def test_marks_nest_and_an_outer_undo_takes_back_what_an_inner_mark_kept() -> None:
+def test_outer_undo_takes_back_what_an_inner_mark_kept() -> None:
     log, table = UndoLog(), {"a": 1}
     outer = log.mark()
     log.put(table, "b", 2)
@@ -104,7 +106,7 @@ def test_marks_nest_and_an_outer_undo_takes_back_what_an_inner_mark_kept() -> No
     assert table == {"a": 1}
 
 
-def test_an_ended_mark_cannot_be_undone() -> None:
+def test_ended_mark_cannot_be_undone() -> None:
     log = UndoLog()
     mark = log.mark()
     log.keep(mark)
@@ -112,7 +114,7 @@ def test_an_ended_mark_cannot_be_undone() -> None:
         log.undo_to(mark)
 
 
-def test_a_fresh_vector_computes_only_changed_rows() -> None:
+def test_incremental_vector_computes_only_changed_rows() -> None:
     rows = rows_of(*"abcdefgh")
     changes, source, asked = RowChanges(rows), np.arange(8), []
 
@@ -130,7 +132,7 @@ def test_a_fresh_vector_computes_only_changed_rows() -> None:
 
 
 @pytest.mark.parametrize(
-    ("events", "news"),
+    ("events", "is_new"),
     [
         pytest.param([("5", False), ("5", False)], [True, False], id="the same event twice"),
         pytest.param([("5", False), ("4", False)], [True, False], id="an older event comes late"),
@@ -141,12 +143,14 @@ def test_a_fresh_vector_computes_only_changed_rows() -> None:
         pytest.param([("", False), ("", False)], [True, True], id="no versions to compare"),
     ],
 )
-def test_what_counts_as_news(events: list[tuple[str, bool]], news: list[bool]) -> None:
+def test_seen_versions_tell_new_events_from_late_and_repeated_ones(
+    events: list[tuple[str, bool]], is_new: list[bool]
+) -> None:
     versions = SeenVersions(UndoLog())
-    assert [versions.is_news("x", version_number(version), gone=gone) for version, gone in events] == news
+    assert [versions.is_news("x", version_number(version), gone=gone) for version, gone in events] == is_new
 
 
-def test_the_least_and_the_most_that_any_row_offers_follow_every_change() -> None:
+def test_offered_range_follows_every_change() -> None:
     log = UndoLog()
     rows = Rows(log)
     room = Room(log, rows)
@@ -159,10 +163,10 @@ def test_the_least_and_the_most_that_any_row_offers_follow_every_change() -> Non
     assert room.offered_range() == ([0] * 4, [0] * 4)
     assert offer("a", 5) == (5, 5)
     assert offer("b", 7) == (5, 7)
-    rows.claim("nobody's")
+    rows.claim("offers nothing")
     assert offer("a", 5) == (0, 7)
     mark = log.mark()
-    assert offer("nobody's", 3) == (3, 7)
+    assert offer("offers nothing", 3) == (3, 7)
     assert offer("b", 4) == (3, 5)
     log.undo_to(mark)
     assert offer("a", 5) == (0, 7)
@@ -175,5 +179,5 @@ def test_the_least_and_the_most_that_any_row_offers_follow_every_change() -> Non
     [("7", 7), ("", None), ("x7", None), ("٧", None), ("9" * 5000, None)],
     ids=["a number", "none", "no number", "digits that servers do not use", "more digits than are ever read"],
 )
-def test_a_version_as_a_number(text: str, number: int | None) -> None:
+def test_resource_version_is_parsed_as_a_number(text: str, number: int | None) -> None:
     assert version_number(text) == number

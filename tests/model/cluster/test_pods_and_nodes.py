@@ -1,4 +1,4 @@
-"""The life of pods and nodes in a snapshot, told case by case."""
+"""Pods and nodes in a snapshot, case by case."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from restow.model.objects import Pod
 from restow.model.quantity import QuantityError
 from restow.model.snapshot import Snapshot, UnknownNode
 from tests.model.cluster.builders import node, pod
-from tests.model.cluster.reading import Fitting, amount, everything, free, ledgers
+from tests.model.cluster.snapshot_values import Fitting, amount, everything, free, ledgers
 
 
 @pytest.fixture
@@ -20,7 +20,7 @@ def snapshot() -> Snapshot:
     return snapshot
 
 
-def test_a_pod_before_its_node_is_counted_when_the_node_comes() -> None:
+def test_pod_seen_before_its_node_is_counted_when_the_node_comes() -> None:
     snapshot = Snapshot()
     snapshot.apply_pod(pod("p", {"cpu": "3"}, on="n1"))
     assert not Fitting(snapshot).feasible(snapshot.class_of(pod("q", {}))).any()
@@ -28,14 +28,14 @@ def test_a_pod_before_its_node_is_counted_when_the_node_comes() -> None:
     assert free(snapshot, "n1")["cpu"] == 1000
 
 
-def test_a_node_made_again_keeps_the_pods_that_are_still_on_it(snapshot: Snapshot) -> None:
+def test_recreated_node_keeps_the_pods_that_are_still_on_it(snapshot: Snapshot) -> None:
     snapshot.apply_pod(pod("p", {"cpu": "3"}, on="n1"))
     snapshot.remove_node(node("n1"))
     snapshot.apply_node(node("n1", {"cpu": "8", "pods": "5"}))
     assert (free(snapshot, "n1")["cpu"], free(snapshot, "n1")["pods"]) == (5000, 4)
 
 
-def test_a_node_of_which_nothing_is_left_gives_its_row_back(snapshot: Snapshot) -> None:
+def test_row_is_freed_when_nothing_of_the_node_is_left(snapshot: Snapshot) -> None:
     snapshot.apply_pod(pod("p", on="n1"))
     snapshot.remove_node(node("n1"))
     assert snapshot.rows.names() == ["n1"]
@@ -44,7 +44,7 @@ def test_a_node_of_which_nothing_is_left_gives_its_row_back(snapshot: Snapshot) 
     assert not any(ledgers(snapshot).values())
 
 
-def test_a_foreign_scheduler_may_overcommit_and_zero_requests_still_fit(snapshot: Snapshot) -> None:
+def test_zero_requests_fit_on_an_overcommitted_node(snapshot: Snapshot) -> None:
     snapshot.apply_pod(pod("p", {"cpu": "9"}, on="n1"))
     assert free(snapshot, "n1")["cpu"] == -5000
     asking = snapshot.shapes.of(pod("q", {"cpu": "1m"}))
@@ -52,7 +52,7 @@ def test_a_foreign_scheduler_may_overcommit_and_zero_requests_still_fit(snapshot
     assert fits(snapshot.room, snapshot.shapes.of(pod("r", {})).amounts).tolist() == [True]
 
 
-def test_a_terminating_pod_counts_and_its_room_is_known_to_come(snapshot: Snapshot) -> None:
+def test_terminating_pod_counts_as_requested_and_releasing(snapshot: Snapshot) -> None:
     snapshot.apply_pod(pod("p", {"cpu": "4"}, on="n1", leaving=True))
     asking = snapshot.shapes.of(pod("q", {"cpu": "2"}))
     assert (amount(snapshot, "requested", "n1"), amount(snapshot, "releasing", "n1")) == (4000, 4000)
@@ -71,7 +71,7 @@ def test_a_terminating_pod_counts_and_its_room_is_known_to_come(snapshot: Snapsh
         pytest.param(pod("p", {"cpu": "2"}), {"n1": 2000}, 1, id="resized while pending: counted as it now is"),
     ],
 )
-def test_what_the_watch_does_to_an_assumption(
+def test_watch_event_ends_an_assumption(
     snapshot: Snapshot, event: Pod, requested: dict[str, int], waiting: int
 ) -> None:
     snapshot.assume(pod("p"), "n1", at=10.0)
@@ -88,14 +88,14 @@ def test_forget_is_the_inverse_of_assume_and_harmless_otherwise(snapshot: Snapsh
     assert everything(snapshot) == before
 
 
-def test_a_bind_that_took_effect_after_all_is_not_forgotten(snapshot: Snapshot) -> None:
+def test_confirmed_assumption_is_not_forgotten(snapshot: Snapshot) -> None:
     snapshot.assume(pod("p"), "n1", at=1.0)
     snapshot.apply_pod(pod("p", on="n1"))
     assert not snapshot.forget(pod("p"))
     assert amount(snapshot, "requested", "n1") == 1000
 
 
-def test_assuming_twice_or_onto_nothing_is_a_broken_promise(snapshot: Snapshot) -> None:
+def test_assuming_a_pod_twice_or_on_an_unknown_node_raises(snapshot: Snapshot) -> None:
     snapshot.assume(pod("p"), "n1", at=1.0)
     with pytest.raises(AlreadyPlaced, match=r"default/p is on n1 already"):
         snapshot.assume(pod("p"), "n1", at=2.0)
@@ -112,13 +112,13 @@ def test_assumptions_are_listed_oldest_first_with_their_age(snapshot: Snapshot) 
     ]
 
 
-def test_a_bound_pod_never_becomes_unbound(snapshot: Snapshot) -> None:
+def test_bound_pod_never_becomes_unbound(snapshot: Snapshot) -> None:
     snapshot.apply_pod(pod("p", on="n1"))
     snapshot.apply_pod(pod("p"))
     assert amount(snapshot, "requested", "n1") == 1000
 
 
-def test_an_unreadable_request_changes_nothing(snapshot: Snapshot) -> None:
+def test_invalid_request_raises_and_changes_nothing(snapshot: Snapshot) -> None:
     snapshot.apply_pod(pod("p", on="n1", version=1))
     before = everything(snapshot)
     with pytest.raises(QuantityError, match="2c"):
@@ -128,7 +128,7 @@ def test_an_unreadable_request_changes_nothing(snapshot: Snapshot) -> None:
     assert everything(snapshot) == before
 
 
-def test_news_that_scheduling_does_not_read_touch_no_row(snapshot: Snapshot) -> None:
+def test_update_of_unread_fields_touches_no_row(snapshot: Snapshot) -> None:
     snapshot.apply_pod(pod("p", on="n1", version=1))
     generations = snapshot.room.changes.generation, snapshot.nodes.changes.generation
     snapshot.apply_pod(pod("p", on="n1", phase="Running", version=2))
@@ -136,7 +136,7 @@ def test_news_that_scheduling_does_not_read_touch_no_row(snapshot: Snapshot) -> 
     assert (snapshot.room.changes.generation, snapshot.nodes.changes.generation) == generations
 
 
-def test_undo_makes_masks_see_the_old_room_again(snapshot: Snapshot) -> None:
+def test_masks_are_right_after_undo(snapshot: Snapshot) -> None:
     fitting, asking = Fitting(snapshot), snapshot.class_of(pod("q", {"cpu": "2"}))
     mark = snapshot.mark()
     snapshot.assume(pod("p", {"cpu": "3"}), "n1", at=1.0)
@@ -145,7 +145,7 @@ def test_undo_makes_masks_see_the_old_room_again(snapshot: Snapshot) -> None:
     assert fitting.feasible(asking).all()
 
 
-def test_more_nodes_than_the_arrays_first_hold() -> None:
+def test_arrays_grow_with_the_number_of_nodes() -> None:
     snapshot = Snapshot()
     fitting, cls = Fitting(snapshot), snapshot.class_of(pod("p", node_selector={"zone": "a"}))
     for index in range(200):

@@ -61,7 +61,7 @@ def choices(snapshot: Snapshot, size: str = "5Gi", of: str = "local") -> list[st
     ],
     ids=lambda value: ", ".join(value) if isinstance(value, list) else "",
 )
-def test_late_and_repeated_events_change_nothing(events: list[str], left: str | None) -> None:
+def test_late_and_repeated_storage_events_change_nothing(events: list[str], left: str | None) -> None:
     snapshot = Snapshot()
     for event in events:
         act = snapshot.apply_storage if event[0] == "+" else snapshot.remove_storage
@@ -75,7 +75,7 @@ def test_late_and_repeated_events_change_nothing(events: list[str], left: str | 
     [volume("v", "lots"), claim("c", "lots"), capacity("c", "lots", {})],
     ids=["a volume", "a claim", "a capacity"],
 )
-def test_what_cannot_be_read_changes_nothing(item: StorageObject) -> None:
+def test_invalid_quantity_raises_and_changes_nothing(item: StorageObject) -> None:
     snapshot = Snapshot()
     with pytest.raises(QuantityError):
         snapshot.apply_storage(item)
@@ -85,7 +85,7 @@ def test_what_cannot_be_read_changes_nothing(item: StorageObject) -> None:
 # --- assumptions ------------------------------------------------------------------------------------------------------
 
 
-def test_an_assumed_volume_is_seen_as_taken_and_restored_as_shown() -> None:
+def test_assumed_volume_is_bound_until_it_is_forgotten() -> None:
     shown = volume("v")
     snapshot = cluster(NODES, shown)
     snapshot.storage.volumes.assume(after := taken(shown))
@@ -94,7 +94,7 @@ def test_an_assumed_volume_is_seen_as_taken_and_restored_as_shown() -> None:
     assert (choices(snapshot), snapshot.storage.volume("v")) == (["v", "v"], shown)
 
 
-def test_only_what_was_made_from_the_version_shown_can_be_assumed() -> None:
+def test_assume_requires_the_version_that_is_shown() -> None:
     snapshot = cluster(NODES, volume("v", version=2))
     with pytest.raises(OutOfSync, match=r"'v' is out of sync \(stored: 2, assume: 1\)"):
         snapshot.storage.volumes.assume(taken(volume("v", version=1)))
@@ -102,7 +102,7 @@ def test_only_what_was_made_from_the_version_shown_can_be_assumed() -> None:
         snapshot.storage.volumes.assume(taken(volume("other")))
 
 
-def test_a_newer_version_overrides_what_is_assumed_and_restore_then_does_nothing() -> None:
+def test_newer_version_ends_an_assumption_and_forget_then_does_nothing() -> None:
     snapshot = cluster(NODES, volume("v"))
     snapshot.storage.volumes.assume(after := taken(volume("v")))
     snapshot.apply_storage(newer := volume("v", "20Gi", version=2))
@@ -111,14 +111,14 @@ def test_a_newer_version_overrides_what_is_assumed_and_restore_then_does_nothing
     assert snapshot.storage.volume("v") is newer
 
 
-def test_a_repeated_event_does_not_end_an_assumption() -> None:
+def test_repeated_event_does_not_end_an_assumption() -> None:
     snapshot = cluster(NODES, volume("v"))
     snapshot.storage.volumes.assume(after := taken(volume("v")))
     snapshot.apply_storage(volume("v"))
     assert snapshot.storage.volume("v") is after
 
 
-def test_a_deletion_ends_an_assumption() -> None:
+def test_deletion_ends_an_assumption() -> None:
     snapshot = cluster(NODES, volume("v"))
     snapshot.storage.volumes.assume(taken(volume("v")))
     snapshot.remove_storage(volume("v", version=2))
@@ -126,7 +126,7 @@ def test_a_deletion_ends_an_assumption() -> None:
     assert snapshot.storage.volumes.assumed() == []
 
 
-def test_restoring_ones_own_assumption_leaves_anothers_alone() -> None:
+def test_forget_leaves_the_assumption_of_another_pod() -> None:
     snapshot = cluster(NODES, claim("c"))
     mine, theirs = claim("c", selected="n1"), claim("c", selected="n1")
     snapshot.storage.claims.assume(mine)
@@ -157,7 +157,7 @@ TRIALS: dict[str, Callable[[Snapshot], object]] = {
     "a driver changes its mind": lambda s: s.apply_storage(driver(tells_capacity=False)),
     "a capacity comes": lambda s: s.apply_storage(capacity("b", "50Gi", {"zone": "b"})),
     "a capacity shrinks": lambda s: s.apply_storage(capacity("a", "1Gi", {"zone": "a"})),
-    "a capacity for everybody goes": lambda s: s.remove_storage(capacity("all", "1Gi", {})),
+    "a capacity for all nodes is deleted": lambda s: s.remove_storage(capacity("all", "1Gi", {})),
     "a volume is attached": lambda s: s.apply_storage(attachment("n2", "held")),
     "a volume is detached": lambda s: s.remove_storage(attachment("n1", "held")),
     "a limit changes": lambda s: s.apply_storage(csi_node("n1", 9, version=2)),
@@ -211,7 +211,7 @@ def state(snapshot: Snapshot) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("trial", TRIALS.values(), ids=TRIALS.keys())
-def test_undo_restores_what_a_trial_changed(snapshot: Snapshot, trial: Callable[[Snapshot], object]) -> None:
+def test_undo_restores_every_value_after_a_try(snapshot: Snapshot, trial: Callable[[Snapshot], object]) -> None:
     before, mark = copy.deepcopy(state(snapshot)), snapshot.mark()
     trial(snapshot)
     assert copy.deepcopy(state(snapshot)) != before
@@ -219,7 +219,7 @@ def test_undo_restores_what_a_trial_changed(snapshot: Snapshot, trial: Callable[
     assert copy.deepcopy(state(snapshot)) == before
 
 
-def test_all_trials_in_a_row_are_undone_together(snapshot: Snapshot) -> None:
+def test_undo_restores_every_value_after_all_tries_together(snapshot: Snapshot) -> None:
     before, mark = copy.deepcopy(state(snapshot)), snapshot.mark()
     for name, trial in TRIALS.items():
         if "assumed" not in name:
@@ -231,7 +231,7 @@ def test_all_trials_in_a_row_are_undone_together(snapshot: Snapshot) -> None:
 # --- what is derived --------------------------------------------------------------------------------------------------
 
 
-def test_a_volume_that_comes_back_keeps_its_place_among_the_others(snapshot: Snapshot) -> None:
+def test_volume_that_becomes_available_again_keeps_its_number(snapshot: Snapshot) -> None:
     assert choices(snapshot) == ["here", "there"]
     shown: PersistentVolumeClaim | PersistentVolume | None = snapshot.storage.volume("here")
     assert isinstance(shown, PersistentVolume)
@@ -241,8 +241,8 @@ def test_a_volume_that_comes_back_keeps_its_place_among_the_others(snapshot: Sna
     assert choices(snapshot) == ["here", "there"]
 
 
-def test_capacities_of_one_label_and_of_everybody_are_compared(snapshot: Snapshot) -> None:
+def test_largest_provisionable_size_is_the_maximum_over_topologies(snapshot: Snapshot) -> None:
     largest = snapshot.storage.provisionable("made").largest_sizes
     assert largest(snapshot.rows.every).tolist() == [10 * 2**30, 2**30]
-    snapshot.apply_node(node("n3", labels={"zone": "nobody has heard of"}))
+    snapshot.apply_node(node("n3", labels={"zone": "unknown"}))
     assert largest(snapshot.rows.every).tolist() == [10 * 2**30, 2**30, 2**30]

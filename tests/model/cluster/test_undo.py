@@ -1,4 +1,4 @@
-"""Whatever was tried, undo restores every value, and what was computed meanwhile is computed again."""
+"""Undo restores every value, and what was computed during the try is computed again."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from restow.model.objects import ObjectMeta, OwnerReference, Pod, PodGroup, Tain
 from restow.model.reservations.seat_name import SeatName
 from restow.model.snapshot import Snapshot
 from tests.model.cluster.builders import node, placements_of, pod, queue, reservation
-from tests.model.cluster.reading import Fitting, everything
+from tests.model.cluster.snapshot_values import Fitting, everything
 
 WEB = {"app": "web"}
 SEAT = SeatName("default", "held", "t", 0)
@@ -20,10 +20,10 @@ GPU = [Taint(key="gpu", effect="NoSchedule")]
 
 def exchange(snapshot: Snapshot, labels: dict[str, str] | None = None) -> None:
     """A pod that takes just what a seat holds takes its place."""
-    taker = pod("new", labels=labels)
-    held = snapshot.reservations.states.exchangeable(SEAT, snapshot.shapes.of(taker))
+    assigned_pod = pod("new", labels=labels)
+    held = snapshot.reservations.states.exchangeable(SEAT, snapshot.shapes.of(assigned_pod))
     assert held is not None
-    snapshot.assume(taker, "n2", at=1.0, seat=SEAT, instead=held)
+    snapshot.assume(assigned_pod, "n2", at=1.0, seat=SEAT, instead=held)
 
 
 TRIALS: dict[str, Callable[[Snapshot], object]] = {
@@ -47,11 +47,11 @@ TRIALS: dict[str, Callable[[Snapshot], object]] = {
     "an assumption is forgotten": lambda s: s.forget(pod("assumed")),
     "pods are seen further": lambda s: s.pods_seen_through("99"),
     "a reservation is placed": lambda s: s.apply_reservation(reservation("new", {0: "n1", 1: "n2"})),
-    "a reservation is to move a pod": lambda s: s.apply_reservation(reservation("new", moves="uid-web")),
-    "a reservation moves nobody any more": lambda s: s.apply_reservation(reservation("mover", version=90)),
-    "a reservation that moves a pod goes": lambda s: s.remove_reservation(reservation("mover", version=90)),
+    "a reservation is to move a pod": lambda s: s.apply_reservation(reservation("new", migrating="uid-web")),
+    "a reservation migrates no pod any more": lambda s: s.apply_reservation(reservation("mover", version=90)),
+    "a reservation that migrates a pod is deleted": lambda s: s.remove_reservation(reservation("mover", version=90)),
     "a seat moves": lambda s: s.apply_reservation(reservation("held", {0: "n1"}, version=90)),
-    "a seat is consumed": lambda s: s.apply_reservation(reservation("held", {0: "n2"}, taken={0: "u"}, version=90)),
+    "a seat is consumed": lambda s: s.apply_reservation(reservation("held", {0: "n2"}, consumed={0: "u"}, version=90)),
     "a reservation fails": lambda s: s.apply_reservation(reservation("held", {0: "n2"}, phase="Failed", version=90)),
     "a reservation goes": lambda s: s.remove_reservation(reservation("held", version=90)),
     "placements are assumed": lambda s: s.assume_placements(reservation("idle"), placements_of({0: "n1"}), at=1.0),
@@ -72,15 +72,15 @@ def snapshot() -> Snapshot:
     snapshot.apply_pod(pod("leaver", on="n1", leaving=True, version=3))
     snapshot.assume(pod("assumed"), "n2", at=0.0)
     snapshot.apply_reservation(reservation("held", {0: "n2"}, version=4))
-    snapshot.apply_reservation(reservation("unseen", {0: "n2"}, taken={0: "uid-late"}, version=50))
+    snapshot.apply_reservation(reservation("unseen", {0: "n2"}, consumed={0: "uid-late"}, version=50))
     snapshot.apply_reservation(reservation("idle", phase="Pending"))
-    snapshot.apply_reservation(reservation("mover", moves="uid-web", version=51))
+    snapshot.apply_reservation(reservation("mover", migrating="uid-web", version=51))
     snapshot.apply_queue(queue("q", "n1", version=5))
     return snapshot
 
 
 @pytest.mark.parametrize("trial", TRIALS.values(), ids=TRIALS.keys())
-def test_undo_restores_what_a_trial_changed(snapshot: Snapshot, trial: Callable[[Snapshot], object]) -> None:
+def test_undo_restores_every_value_after_a_try(snapshot: Snapshot, trial: Callable[[Snapshot], object]) -> None:
     asking = [snapshot.class_of(pod("p", {"cpu": "2"})), snapshot.class_of(pod("p", node_selector={"zone": "a"}))]
     fitting = Fitting(snapshot)
     masks = [fitting.feasible(one).tolist() for one in asking]
@@ -93,7 +93,7 @@ def test_undo_restores_what_a_trial_changed(snapshot: Snapshot, trial: Callable[
     assert [fitting.feasible(one).tolist() for one in asking] == masks
 
 
-def test_all_trials_in_a_row_are_undone_together(snapshot: Snapshot) -> None:
+def test_undo_restores_every_value_after_all_tries_together(snapshot: Snapshot) -> None:
     before, mark = everything(snapshot), snapshot.mark()
     for name, trial in TRIALS.items():
         if "is assumed" not in name and "is exchanged" not in name:
@@ -104,7 +104,7 @@ def test_all_trials_in_a_row_are_undone_together(snapshot: Snapshot) -> None:
 
 
 @pytest.mark.parametrize("labels", [None, WEB, {"app": "x"}])
-def test_an_exchange_is_the_same_as_letting_go_and_sitting_down(snapshot: Snapshot, labels: dict[str, str]) -> None:
+def test_exchange_equals_vacate_and_assume(snapshot: Snapshot, labels: dict[str, str]) -> None:
     before, mark = everything(snapshot), snapshot.mark()
     snapshot.reservations.states.vacate(SEAT)
     snapshot.assume(pod("new", labels=labels), "n2", at=1.0, seat=SEAT)
@@ -117,18 +117,18 @@ def test_an_exchange_is_the_same_as_letting_go_and_sitting_down(snapshot: Snapsh
 
 
 @pytest.mark.parametrize(
-    "taker",
+    "assigned_pod",
     [
-        pytest.param(pod("new", {"cpu": "2"}), id="who is larger"),
-        pytest.param(pod("new", {"cpu": "500m"}), id="who is smaller"),
-        pytest.param(pod("new", node_selector={"zone": "b"}), id="who asks for more than room"),
+        pytest.param(pod("new", {"cpu": "2"}), id="a larger pod"),
+        pytest.param(pod("new", {"cpu": "500m"}), id="a smaller pod"),
+        pytest.param(pod("new", node_selector={"zone": "b"}), id="a pod with a node selector"),
     ],
 )
-def test_only_who_takes_just_that_is_exchanged(snapshot: Snapshot, taker: Pod) -> None:
-    assert snapshot.reservations.states.exchangeable(SEAT, snapshot.shapes.of(taker)) is None
+def test_only_pods_of_the_same_shape_are_exchangeable(snapshot: Snapshot, assigned_pod: Pod) -> None:
+    assert snapshot.reservations.states.exchangeable(SEAT, snapshot.shapes.of(assigned_pod)) is None
 
 
-def test_a_row_that_comes_back_as_another_is_looked_at_again(snapshot: Snapshot) -> None:
+def test_vector_is_right_after_a_row_was_reused_in_a_try(snapshot: Snapshot) -> None:
     fitting, asking = Fitting(snapshot), snapshot.class_of(pod("p", {}))
     mark = snapshot.mark()
     snapshot.apply_node(node("tried"))

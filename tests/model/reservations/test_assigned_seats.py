@@ -1,4 +1,4 @@
-"""Promises of seats: who is on its way, who has come, and what nobody takes back."""
+"""Assigned seats: which pods are on their way, which have arrived, and what outlasts their arrival."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from restow.model.reservations.seat_name import SeatName
 from restow.model.snapshot import Snapshot
 from tests.model.cluster.builders import node, pod, reservation
-from tests.model.cluster.reading import amount
+from tests.model.cluster.snapshot_values import amount
 
 SEAT = SeatName("default", "r", "t", 0)
 WEB = {"app": "web"}
@@ -41,12 +41,12 @@ def is_coming(snapshot: Snapshot) -> bool:
         pytest.param(lambda it: it.forget(pod("p")), id="it does not come"),
         pytest.param(lambda it: it.remove_pod(pod("p", version=9)), id="it is gone"),
         pytest.param(
-            lambda it: it.apply_reservation(reservation("r", {0: "n1", 1: "n2"}, taken={0: "uid-p"}, version=9)),
-            id="everybody can read who took the seat",
+            lambda it: it.apply_reservation(reservation("r", {0: "n1", 1: "n2"}, consumed={0: "uid-p"}, version=9)),
+            id="the status records its consumption",
         ),
     ],
 )
-def test_a_pod_is_on_its_way_until(snapshot: Snapshot, step: Step) -> None:
+def test_pod_is_on_its_way_until_it_arrives_or_is_forgotten(snapshot: Snapshot, step: Step) -> None:
     assert is_coming(snapshot)
     mark = snapshot.mark()
     step(snapshot)
@@ -55,7 +55,7 @@ def test_a_pod_is_on_its_way_until(snapshot: Snapshot, step: Step) -> None:
     assert is_coming(snapshot)
 
 
-def test_others_are_on_their_way_when_one_has_come(snapshot: Snapshot) -> None:
+def test_other_pods_stay_on_their_way_when_one_arrives(snapshot: Snapshot) -> None:
     snapshot.assume(pod("q", labels=WEB), "n2", at=1.0, seat=SeatName("default", "r", "t", 1))
     snapshot.apply_pod(pod("p", on="n1", labels=WEB, seat=str(SEAT)))
     assert is_coming(snapshot)
@@ -67,11 +67,13 @@ def test_others_are_on_their_way_when_one_has_come(snapshot: Snapshot) -> None:
     ("notes", "holds"),
     [
         pytest.param({"labels": WEB, "seat": str(SEAT)}, 0, id="where it came"),
-        pytest.param({"labels": {"app": "db"}, "seat": str(SEAT)}, 0, id="although it is somebody else's now"),
+        pytest.param({"labels": {"app": "db"}, "seat": str(SEAT)}, 0, id="although other owners have it now"),
         pytest.param({"labels": WEB, "seat": "default/r/t/1"}, 1000, id="unless it says otherwise"),
     ],
 )
-def test_who_came_into_its_seat_sits_there(snapshot: Snapshot, notes: dict[str, Any], holds: int) -> None:
+def test_pod_that_arrived_occupies_its_seat_after_owners_change(
+    snapshot: Snapshot, notes: dict[str, Any], holds: int
+) -> None:
     snapshot.apply_pod(pod("p", on="n1", labels=WEB, seat=str(SEAT), version=2))
     snapshot.apply_pod(pod("p", on="n1", version=3, **notes))
     assert amount(snapshot, "reserved", "n1") == holds

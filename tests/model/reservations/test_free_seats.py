@@ -1,4 +1,4 @@
-"""Vacancies and holdings: whose seats are free to take, in which order, and how much all of them hold."""
+"""Free seats: which pods find them, in which order; and how much all seats reserve."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from restow.model.snapshot import Snapshot
 from tests.model.cluster.builders import WEB, node, pod, reservation
 
 SEAT = SeatName("default", "r", "t", 0)
-TAKER = pod("p", labels={"app": "web"})
+POD = pod("p", labels={"app": "web"})
 
 
 @pytest.fixture
@@ -38,18 +38,18 @@ def snapshot() -> Snapshot:
     return snapshot
 
 
-def names(snapshot: Snapshot, one: Pod = TAKER) -> list[str]:
+def names(snapshot: Snapshot, one: Pod = POD) -> list[str]:
     return [found.metadata.name for found, _ in snapshot.reservations.with_free_seat(one)]
 
 
-def made(name: str, created: str = "", *, moves: str | None = None, **fields: Any) -> Reservation:
+def made(name: str, created: str = "", *, migrating: str | None = None, **fields: Any) -> Reservation:
     one = reservation(name, {0: "n1"}, requests={"cpu": "1m"}, **fields)
-    annotations = {MIGRATING_ANNOTATION: moves} if moves else None
+    annotations = {MIGRATING_ANNOTATION: migrating} if migrating else None
     return replace(one, metadata=replace(one.metadata, creation_timestamp=created, annotations=annotations))
 
 
-def test_migrations_first_then_the_oldest_then_by_name(snapshot: Snapshot) -> None:
-    for one in (made("b", "2"), made("a", "2"), made("old", "1"), made("moving", "3", moves="uid-x")):
+def test_reservations_are_tried_migrations_first_then_oldest_then_by_name(snapshot: Snapshot) -> None:
+    for one in (made("b", "2"), made("a", "2"), made("old", "1"), made("moving", "3", migrating="uid-x")):
         snapshot.apply_reservation(one)
     assert names(snapshot) == ["moving", "old", "a", "b"]
 
@@ -59,8 +59,8 @@ def test_migrations_first_then_the_oldest_then_by_name(snapshot: Snapshot) -> No
     [
         pytest.param(lambda s: s.apply_reservation(made("r", phase="Waiting")), id="it waits"),
         pytest.param(lambda s: s.apply_reservation(made("r", phase="Failed")), id="it failed"),
-        pytest.param(lambda s: s.apply_reservation(made("r", owners=[])), id="it is nobody's any more"),
-        pytest.param(lambda s: s.apply_reservation(made("r", taken={0: "uid-x"})), id="its seat was consumed"),
+        pytest.param(lambda s: s.apply_reservation(made("r", owners=[])), id="it has no owner any more"),
+        pytest.param(lambda s: s.apply_reservation(made("r", consumed={0: "uid-x"})), id="its seat was consumed"),
         pytest.param(lambda s: s.remove_reservation(made("r")), id="it is gone"),
         pytest.param(lambda s: s.assume(pod("q"), "n1", at=0.0, seat=SEAT), id="a pod is assumed in it"),
         pytest.param(
@@ -68,7 +68,7 @@ def test_migrations_first_then_the_oldest_then_by_name(snapshot: Snapshot) -> No
         ),
     ],
 )
-def test_a_seat_is_vacant_while_it_is_open_and_its_reservation_available(
+def test_seat_is_free_while_open_and_its_reservation_available(
     snapshot: Snapshot, closing: Callable[[Snapshot], None]
 ) -> None:
     snapshot.apply_reservation(made("r"))
@@ -80,52 +80,52 @@ def test_a_seat_is_vacant_while_it_is_open_and_its_reservation_available(
     assert names(snapshot) == ["r"]
 
 
-def test_seats_that_become_vacant_together_are_listed_at_once(snapshot: Snapshot) -> None:
+def test_seats_that_become_free_together_are_listed_together(snapshot: Snapshot) -> None:
     at = dict.fromkeys(range(300), "n1")
     snapshot.apply_reservation(reservation("r", at, requests={"cpu": "1m"}, phase="Waiting", version=1))
-    vacancies, mark = snapshot.reservations.free, snapshot.mark()
+    free, mark = snapshot.reservations.free, snapshot.mark()
     for version, phase in ((2, "Available"), (3, "Waiting"), (4, "Available")):
         one = reservation("r", at, requests={"cpu": "1m"}, phase=phase, version=version)
         snapshot.apply_reservation(one)
-    assert [seat.index for seat in vacancies.names("default", "r")] == [*range(300)]
-    written = [arguments for _, arguments in snapshot._log._inverses if arguments[0] is vacancies._seats]
+    assert [seat.index for seat in free.names("default", "r")] == [*range(300)]
+    written = [arguments for _, arguments in snapshot._log._inverses if arguments[0] is free._seats]
     assert len(written) == 3
     snapshot.undo_to(mark)
-    assert vacancies.names("default", "r") == ()
+    assert free.names("default", "r") == ()
 
 
-def test_seats_are_listed_in_order_however_they_come(snapshot: Snapshot) -> None:
-    vacancies, one = snapshot.reservations.free, made("r")
+def test_free_seats_are_listed_in_order(snapshot: Snapshot) -> None:
+    free, one = snapshot.reservations.free, made("r")
     seats = [replace(SEAT, index=index) for index in range(12)]
-    vacancies.add(seats[6:9], one, Owners.of([WEB]))
-    vacancies.add([seats[10], seats[7], seats[2]], one, Owners.of([WEB]))
-    assert [seat.index for seat in vacancies.names("default", "r")] == [2, 6, 7, 8, 10]
-    vacancies.discard(seats[7])
-    vacancies.discard(seats[7])
-    vacancies.discard_all(("default", "r"), [seats[2], seats[11]])
-    assert [seat.index for seat in vacancies.names("default", "r")] == [6, 8, 10]
-    vacancies.discard_all(("default", "r"), seats)
-    assert not vacancies.names("default", "r") and not vacancies.owner_index.has_reservations_in("default")
+    free.add(seats[6:9], one, Owners.of([WEB]))
+    free.add([seats[10], seats[7], seats[2]], one, Owners.of([WEB]))
+    assert [seat.index for seat in free.names("default", "r")] == [2, 6, 7, 8, 10]
+    free.discard(seats[7])
+    free.discard(seats[7])
+    free.discard_all(("default", "r"), [seats[2], seats[11]])
+    assert [seat.index for seat in free.names("default", "r")] == [6, 8, 10]
+    free.discard_all(("default", "r"), seats)
+    assert not free.names("default", "r") and not free.owner_index.has_reservations_in("default")
 
 
-def test_other_owners_are_found_once_the_spec_names_them(snapshot: Snapshot) -> None:
+def test_new_owner_finds_the_reservation(snapshot: Snapshot) -> None:
     snapshot.apply_reservation(made("r", owners=[ReservationOwner(object=ObjectReference(kind="Pod", name="q"))]))
     assert (names(snapshot), names(snapshot, pod("q"))) == ([], ["r"])
     snapshot.apply_reservation(made("r"))
     assert (names(snapshot), names(snapshot, pod("q"))) == (["r"], [])
 
 
-def test_a_seat_may_be_taken_while_others_are_looked_at(snapshot: Snapshot) -> None:
+def test_seat_may_be_assigned_while_free_seats_are_iterated(snapshot: Snapshot) -> None:
     for name in "abc":
         snapshot.apply_reservation(made(name))
     seen = []
-    for found, seat in snapshot.reservations.with_free_seat(TAKER):
+    for found, seat in snapshot.reservations.with_free_seat(POD):
         seen.append(found.metadata.name)
         snapshot.assume(pod(f"p-{found.metadata.name}"), "n1", at=0.0, seat=seat.name)
     assert seen == ["a", "b", "c"]
 
 
-def test_a_vacated_seat_is_held_again(snapshot: Snapshot) -> None:
+def test_vacated_seat_is_held_again(snapshot: Snapshot) -> None:
     snapshot.apply_reservation(made("r"))
     snapshot.reservations.states.vacate(SEAT)
     assert SEAT not in snapshot.reservations.reserved_pods
@@ -133,7 +133,7 @@ def test_a_vacated_seat_is_held_again(snapshot: Snapshot) -> None:
     assert SEAT in snapshot.reservations.reserved_pods
 
 
-def test_holdings_are_summed_by_namespace_and_queue(snapshot: Snapshot) -> None:
+def test_reserved_usage_is_summed_by_namespace_and_queue(snapshot: Snapshot) -> None:
     one = reservation("a", {0: "n1", 1: "n1"})
     snapshot.apply_reservation(replace(one, spec=replace(one.spec, queue="q")))
     snapshot.apply_reservation(reservation("b", {0: "n1"}))
@@ -144,14 +144,14 @@ def test_holdings_are_summed_by_namespace_and_queue(snapshot: Snapshot) -> None:
     assert (holdings.of_namespace("default"), holdings.of_namespace("other")) == ({"cpu": 1000, "pods": 1}, {})
 
 
-def test_a_change_of_queue_moves_what_is_held(snapshot: Snapshot) -> None:
+def test_change_of_queue_moves_reserved_usage(snapshot: Snapshot) -> None:
     one = reservation("a", {0: "n1"})
     snapshot.apply_reservation(one)
     snapshot.apply_reservation(replace(one, spec=replace(one.spec, queue="q")))
     assert snapshot.reservations.reserved_pods.usage.by_queue() == {"q": {"cpu": 1000, "pods": 1}}
 
 
-# --- whoever matches is found -----------------------------------------------------------------------------------------
+# --- every pod that matches finds the reservation ---------------------------------------------------------------------
 
 references = st.builds(
     ObjectReference,
@@ -182,7 +182,7 @@ owners = st.lists(
 
 
 @given(owners, st.booleans(), st.booleans(), st.sampled_from([None, {"app": "web"}, {"app": "db"}, {"other": "1"}]))
-def test_every_pod_that_an_owner_speaks_of_has_one_of_its_traits(
+def test_every_pod_that_matches_an_owner_has_one_of_its_lookup_keys(
     written: list[ReservationOwner], grouped: bool, owned: bool, labels: dict[str, str] | None
 ) -> None:
     snapshot = Snapshot()
@@ -200,5 +200,5 @@ def test_every_pod_that_an_owner_speaks_of_has_one_of_its_traits(
         assert any(value in lookup_values(one, facet, snapshot.owner_chains) for facet, value in found.lookup_keys())
 
 
-def test_the_builders_owner_is_found(snapshot: Snapshot) -> None:
+def test_reservation_of_the_builder_is_found_by_its_owner(snapshot: Snapshot) -> None:
     assert [*Owners.of([WEB]).lookup_keys()] == [(("label", "app"), "web")]

@@ -1,4 +1,4 @@
-"""A seat that somebody was given is not placed again, wherever that pod is; and who may have taken one is believed."""
+"""A seat that a pod was given is not placed again, wherever that pod is; and which pods are believed."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def observing(one: Reservation, *owners: ReservationOwner) -> Reservation:
     return replace(one, status=replace(one.status, observed_owners=list(owners)))
 
 
-def named(life: str | None = "uid-r", on: str = "n2", app: str = "web", **fields: Any) -> Pod:
-    return pod("p", on=on, labels={"app": app}, seat=str(SEAT), life=life or "", **fields)
+def named(reservation_uid: str | None = "uid-r", on: str = "n2", app: str = "web", **fields: Any) -> Pod:
+    return pod("p", on=on, labels={"app": app}, seat=str(SEAT), reservation_uid=reservation_uid or "", **fields)
 
 
 @pytest.mark.parametrize(
@@ -39,19 +39,19 @@ def named(life: str | None = "uid-r", on: str = "n2", app: str = "web", **fields
         pytest.param(named(leaving=True), True, id="it is leaving"),
         pytest.param(named(app="old"), False, id="a forger says so"),
         pytest.param(named(app="other"), True, id="a pod of the last owner says so"),
-        pytest.param(named("another life"), False, id="it took one of an earlier reservation"),
+        pytest.param(named("uid-earlier"), False, id="it consumed one of an earlier reservation"),
         pytest.param(named(None), False, id="it does not say of which reservation"),
         pytest.param(named(namespace="elsewhere"), False, id="it is from elsewhere"),
     ],
 )
-def test_an_index_without_a_place_is_given_if_a_pod_has_it(snapshot: Snapshot, one: Pod, given: bool) -> None:
+def test_unplaced_index_is_given_if_a_pod_consumed_it(snapshot: Snapshot, one: Pod, given: bool) -> None:
     snapshot.apply_reservation(observing(reservation("r"), WEB, OTHER))
     assert not snapshot.reservations.consumers.is_given(SEAT)
     snapshot.apply_pod(one)
     assert snapshot.reservations.consumers.is_given(SEAT) is given
 
 
-def test_an_index_is_given_while_a_pod_is_on_its_way_to_the_seat_that_it_was(snapshot: Snapshot) -> None:
+def test_index_is_given_while_a_pod_is_on_its_way_to_its_former_seat(snapshot: Snapshot) -> None:
     snapshot.apply_reservation(reservation("r", {0: "n1"}, version=1))
     snapshot.assume(pod("p", labels={"app": "web"}), "n1", at=0.0, seat=SEAT)
     snapshot.apply_reservation(reservation("r", version=2))
@@ -60,7 +60,7 @@ def test_an_index_is_given_while_a_pod_is_on_its_way_to_the_seat_that_it_was(sna
     assert not snapshot.reservations.consumers.is_given(SEAT)
 
 
-def test_an_index_stays_given_when_its_pod_is_gone_and_that_was_noted_until_the_reservation_is(
+def test_closed_index_stays_given_until_the_reservation_is_gone(
     snapshot: Snapshot,
 ) -> None:
     snapshot.apply_reservation(reservation("r", {0: "n1"}, version=1))
@@ -76,26 +76,29 @@ def test_an_index_stays_given_when_its_pod_is_gone_and_that_was_noted_until_the_
     ("one", "sits"),
     [
         pytest.param(named(on="n1", app="other"), True, id="one of the last owner"),
-        pytest.param(named(on="n1", app="old"), False, id="one of nobody"),
+        pytest.param(named(on="n1", app="old"), False, id="no owner matches it"),
         pytest.param(named(on="n2"), False, id="one on another node"),
     ],
 )
-def test_who_may_have_taken_a_seat_sits_there(snapshot: Snapshot, one: Pod, sits: bool) -> None:
+def test_pod_of_a_possible_consumer_occupies_its_seat(snapshot: Snapshot, one: Pod, sits: bool) -> None:
     snapshot.apply_reservation(observing(reservation("r", {0: "n1"}), WEB, OTHER))
     snapshot.apply_pod(one)
-    assert (snapshot.reservations.consumers.occupant_of(SEAT) is not None, SEAT in snapshot.reservations.reserved_pods) == (sits, not sits)
+    assert (
+        snapshot.reservations.consumers.occupant_of(SEAT) is not None,
+        SEAT in snapshot.reservations.reserved_pods,
+    ) == (sits, not sits)
 
 
 @pytest.mark.parametrize(
     ("observed", "vacant"),
     [
         pytest.param(None, True, id="it never said"),
-        pytest.param([], False, id="it was for nobody"),
+        pytest.param([], False, id="it had no owner"),
         pytest.param([OTHER], False, id="it says another one"),
         pytest.param([OTHER, WEB], True, id="it says this one, too"),
     ],
 )
-def test_a_seat_is_vacant_for_whom_its_status_says(
+def test_seat_is_free_only_while_the_status_names_all_owners(
     snapshot: Snapshot, observed: list[ReservationOwner] | None, vacant: bool
 ) -> None:
     one = reservation("r", {0: "n1"})
@@ -104,9 +107,9 @@ def test_a_seat_is_vacant_for_whom_its_status_says(
     assert found == (["r"] if vacant else [])
 
 
-def test_the_seat_of_a_move_is_taken_by_nobody_before_the_pod_has_left(snapshot: Snapshot) -> None:
+def test_seat_of_a_migration_is_not_occupied_before_the_migrating_pod_has_left(snapshot: Snapshot) -> None:
     """Whichever of them is heard of first."""
-    snapshot.apply_reservation(reservation("r", {0: "n2"}, moves="uid-mover"))
+    snapshot.apply_reservation(reservation("r", {0: "n2"}, migrating="uid-mover"))
     for mover in (pod("mover", on="n1", version=1), pod("mover", on="n1", version=2, leaving=True)):
         snapshot.apply_pod(mover)
         snapshot.apply_pod(named())
@@ -118,8 +121,8 @@ def test_the_seat_of_a_move_is_taken_by_nobody_before_the_pod_has_left(snapshot:
     assert SEAT not in snapshot.reservations.reserved_pods
 
 
-def test_who_was_given_the_seat_of_a_move_has_it_whatever_became_of_the_pod(snapshot: Snapshot) -> None:
-    snapshot.apply_reservation(reservation("r", {0: "n2"}, moves="uid-mover"))
+def test_assigned_seat_of_a_migration_is_occupied_whatever_becomes_of_the_migrating_pod(snapshot: Snapshot) -> None:
+    snapshot.apply_reservation(reservation("r", {0: "n2"}, migrating="uid-mover"))
     snapshot.assume(pod("p", labels={"app": "web"}), "n2", at=0.0, seat=SEAT)
     snapshot.apply_pod(named())
     snapshot.apply_pod(pod("mover", on="n1"))

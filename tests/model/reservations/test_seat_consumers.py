@@ -1,4 +1,4 @@
-"""Who took which seat, as far as only this scheduler knows."""
+"""The consumers of seats that only this scheduler remembers."""
 
 from __future__ import annotations
 
@@ -6,15 +6,14 @@ import pytest
 
 from restow.model.objects import OwnerReference, Pod
 from restow.model.reservations.pod_references import workload_reference
-from restow.model.reservations.seat_consumers import SeatConsumers
 from restow.model.reservations.seat_name import SeatName
 from restow.model.snapshot import Snapshot
 from tests.model.cluster.builders import pod, reservation
-from tests.scheduling.reservations.stage import user
+from tests.model.reservations.builders import web_pod
 
 
 @pytest.mark.parametrize("renewed", [False, True], ids=["the same", "the next one of that name"])
-def test_who_is_gone_before_anything_showed_it_has_taken_a_seat_of_its_own_reservation(renewed: bool) -> None:
+def test_pod_bound_here_and_gone_unseen_consumed_its_seat_of_that_reservation_only(renewed: bool) -> None:
     snapshot, gone = Snapshot(), pod("p")
     snapshot.apply_reservation(reservation("r", {0: "n1"}))
     seat = snapshot.reservations.seat(SeatName("default", "r", "t", 0))
@@ -22,13 +21,13 @@ def test_who_is_gone_before_anything_showed_it_has_taken_a_seat_of_its_own_reser
     assert seat is not None
     consumers.bound(gone, "n1", seat.name, "that of another one of this name" if renewed else seat.reservation_uid)
     consumers.pod_gone(gone)
-    took = consumers.consumer_of(seat.name)
-    assert (took and took.metadata.uid) == (None if renewed else gone.metadata.uid)
+    consumer = consumers.consumer_of(seat.name)
+    assert (consumer and consumer.metadata.uid) == (None if renewed else gone.metadata.uid)
     consumers.reservation_gone("default", "r")
     assert consumers.consumer_of(seat.name) is None
 
 
-def test_of_a_reservation_that_is_gone_nothing_is_kept_when_its_pods_go_unseen() -> None:
+def test_evidence_of_a_deleted_reservation_is_dropped() -> None:
     snapshot, gone = Snapshot(), pod("p")
     snapshot.apply_reservation(reservation("r", {0: "n1"}, version=1))
     seat = snapshot.reservations.seat(SeatName("default", "r", "t", 0))
@@ -42,7 +41,7 @@ def test_of_a_reservation_that_is_gone_nothing_is_kept_when_its_pods_go_unseen()
 
 
 @pytest.mark.parametrize("bound", ["p", "q"])
-def test_of_two_that_name_a_seat_the_one_that_was_bound_into_it_has_taken_it(bound: str) -> None:
+def test_of_two_pods_that_name_a_seat_the_one_bound_here_consumed_it(bound: str) -> None:
     snapshot = Snapshot()
     snapshot.apply_reservation(reservation("r", {0: "n1"}))
     seat = snapshot.reservations.seat(SeatName("default", "r", "t", 0))
@@ -56,28 +55,30 @@ def test_of_two_that_name_a_seat_the_one_that_was_bound_into_it_has_taken_it(bou
 
 
 @pytest.mark.parametrize(
-    ("on", "took"), [pytest.param("n1", True, id="there"), pytest.param(None, False, id="on its way")]
+    ("on", "consumer"), [pytest.param("n1", True, id="there"), pytest.param(None, False, id="on its way")]
 )
-def test_who_is_heard_of_only_when_it_is_gone_has_taken_a_seat_if_it_was_there(on: str | None, took: bool) -> None:
+def test_pod_first_seen_when_deleted_consumed_its_seat_if_it_was_bound(on: str | None, consumer: bool) -> None:
     snapshot, name = Snapshot(), SeatName("default", "r", "t", 0)
     snapshot.apply_reservation(reservation("r", {0: "n1"}))
     consumers = snapshot.reservations.consumers
     consumers.pod_gone(pod("p", on=on, labels={"app": "web"}, seat=str(name)))
-    assert (consumers.consumer_of(name) is not None) is took
+    assert (consumers.consumer_of(name) is not None) is consumer
 
 
 SET = OwnerReference(api_version="apps/v1", kind="ReplicaSet", name="web-1", uid="uid-1", controller=True)
-FRIEND = OwnerReference(api_version="v1", kind="ConfigMap", name="c", uid="uid-c")
+NO_CONTROLLER = OwnerReference(api_version="v1", kind="ConfigMap", name="c", uid="uid-c")
 
 
 @pytest.mark.parametrize(
-    ("one", "whom"),
+    ("one", "workload"),
     [
-        pytest.param(user("p", owner=SET, group="g"), ("PodGroup", "g"), id="its gang"),
-        pytest.param(user("p", owner=SET), ("ReplicaSet", "web-1"), id="its controller"),
-        pytest.param(user("p", owner=FRIEND), ("Pod", "p"), id="itself, whoever else has a hand in it"),
+        pytest.param(web_pod("p", owner=SET, group="g"), ("PodGroup", "g"), id="its gang"),
+        pytest.param(web_pod("p", owner=SET), ("ReplicaSet", "web-1"), id="its controller"),
+        pytest.param(
+            web_pod("p", owner=NO_CONTROLLER), ("Pod", "p"), id="itself, beside an owner that is no controller"
+        ),
     ],
 )
-def test_for_whom_a_pod_works(one: Pod, whom: tuple[str, str]) -> None:
+def test_workload_of_a_pod(one: Pod, workload: tuple[str, str]) -> None:
     found = workload_reference(one)
-    assert (found.kind, found.name, found.namespace) == (*whom, "default")
+    assert (found.kind, found.name, found.namespace) == (*workload, "default")

@@ -1,4 +1,4 @@
-"""Seats: who holds room, and when a pod is believed to sit in one."""
+"""Seats in the snapshot: which take room, and which pods are believed to occupy them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from restow.model.selectors import label_selector
 from restow.model.snapshot import Snapshot
 from restow.model.times import format_time
 from tests.model.cluster.builders import node, placements_of, pod, reservation, spec
-from tests.model.cluster.reading import amount
+from tests.model.cluster.snapshot_values import amount
 from tests.narrowing import present
 
 SEAT = SeatName("default", "r", "t", 0)
@@ -53,7 +53,7 @@ def held(snapshot: Snapshot) -> int:
     ("phase", "holds"),
     [("Pending", True), ("Waiting", True), ("Available", True), ("Succeeded", False), ("Failed", False)],
 )
-def test_an_open_seat_holds_until_the_reservation_ends(snapshot: Snapshot, phase: str, holds: bool) -> None:
+def test_open_seat_takes_room_until_the_reservation_ends(snapshot: Snapshot, phase: str, holds: bool) -> None:
     snapshot.apply_reservation(reservation("r", {0: "n1"}, phase=phase))
     assert held(snapshot) == (1000 if holds else 0)
 
@@ -72,12 +72,16 @@ def test_an_open_seat_holds_until_the_reservation_ends(snapshot: Snapshot, phase
             pod("p", on="n1", labels=WEB, seat="default/r/t/0", namespace="other"), True, id="of another namespace"
         ),
         pytest.param(
-            pod("p", on="n1", labels=WEB, seat="default/r/t/0", phase="Succeeded"), True, id="over before it was marked"
+            pod("p", on="n1", labels=WEB, seat="default/r/t/0", phase="Succeeded"),
+            True,
+            id="over before it was recorded",
         ),
     ],
 )
 @pytest.mark.parametrize("pod_first", [True, False], ids=["pod first", "reservation first"])
-def test_which_pods_take_an_open_seat(snapshot: Snapshot, taker: Pod, holds: bool, pod_first: bool) -> None:
+def test_pod_occupies_an_open_seat_only_by_the_rules(
+    snapshot: Snapshot, taker: Pod, holds: bool, pod_first: bool
+) -> None:
     if pod_first:
         snapshot.apply_pod(taker)
     snapshot.apply_reservation(reservation("r", {0: "n1"}))
@@ -86,47 +90,47 @@ def test_which_pods_take_an_open_seat(snapshot: Snapshot, taker: Pod, holds: boo
     assert held(snapshot) == (1000 if holds else 0)
 
 
-def test_a_consumed_seat_holds_until_its_pod_is_seen_and_never_again(snapshot: Snapshot) -> None:
-    snapshot.apply_reservation(reservation("r", {0: "n1"}, taken={0: "uid-p"}, version=20))
+def test_recorded_seat_takes_room_until_its_pod_is_seen_and_never_again(snapshot: Snapshot) -> None:
+    snapshot.apply_reservation(reservation("r", {0: "n1"}, consumed={0: "uid-p"}, version=20))
     assert held(snapshot) == 1000
     snapshot.apply_pod(pod("p", on="n1", version=10))
     assert (held(snapshot), amount(snapshot, "requested", "n1")) == (0, 1000)
     snapshot.remove_pod(pod("p", on="n1", version=30))
-    snapshot.apply_reservation(reservation("r", {0: "n1"}, taken={0: "uid-p"}, version=40))
+    snapshot.apply_reservation(reservation("r", {0: "n1"}, consumed={0: "uid-p"}, version=40))
     assert held(snapshot) == 0
 
 
 @pytest.mark.parametrize(("seen", "holds"), [("19", True), ("20", False)])
-def test_a_consumer_that_no_list_shows_is_gone(snapshot: Snapshot, seen: str, holds: bool) -> None:
-    snapshot.apply_reservation(reservation("r", {0: "n1"}, taken={0: "uid-p"}, version=20))
+def test_recorded_consumer_that_no_list_shows_is_over(snapshot: Snapshot, seen: str, holds: bool) -> None:
+    snapshot.apply_reservation(reservation("r", {0: "n1"}, consumed={0: "uid-p"}, version=20))
     snapshot.pods_seen_through(seen)
     assert held(snapshot) == (1000 if holds else 0)
 
 
-def test_later_versions_of_the_reservation_do_not_make_its_consumer_unseen_again(snapshot: Snapshot) -> None:
-    snapshot.apply_reservation(reservation("r", {0: "n1"}, taken={0: "uid-p"}, version=20))
+def test_later_version_of_the_reservation_does_not_make_its_consumer_unseen(snapshot: Snapshot) -> None:
+    snapshot.apply_reservation(reservation("r", {0: "n1"}, consumed={0: "uid-p"}, version=20))
     snapshot.pods_seen_through("25")
-    snapshot.apply_reservation(reservation("r", {0: "n1"}, taken={0: "uid-p"}, version=40))
+    snapshot.apply_reservation(reservation("r", {0: "n1"}, consumed={0: "uid-p"}, version=40))
     assert held(snapshot) == 0
 
 
-def test_a_pending_view_of_the_consumer_is_not_seeing_it_there(snapshot: Snapshot) -> None:
+def test_pending_event_of_the_consumer_does_not_count_as_seen(snapshot: Snapshot) -> None:
     snapshot.apply_pod(pod("p", version=10))
-    snapshot.apply_reservation(reservation("r", {0: "n1"}, taken={0: "uid-p"}, version=20))
+    snapshot.apply_reservation(reservation("r", {0: "n1"}, consumed={0: "uid-p"}, version=20))
     assert held(snapshot) == 1000
 
 
-def test_a_seat_marked_for_an_assumed_pod_holds_again_when_that_is_forgotten(snapshot: Snapshot) -> None:
+def test_recorded_seat_takes_room_again_when_its_assumed_pod_is_forgotten(snapshot: Snapshot) -> None:
     snapshot.assume(pod("p", version=10), "n1", at=1.0)
-    snapshot.apply_reservation(reservation("r", {0: "n1"}, taken={0: "uid-p"}, version=20))
+    snapshot.apply_reservation(reservation("r", {0: "n1"}, consumed={0: "uid-p"}, version=20))
     assert held(snapshot) == 0
     snapshot.forget(pod("p"))
     assert held(snapshot) == 1000
 
 
-def test_a_marked_seat_ignores_other_pods_that_name_it(snapshot: Snapshot) -> None:
+def test_recorded_seat_ignores_other_pods_that_name_it(snapshot: Snapshot) -> None:
     snapshot.apply_pod(pod("thief", on="n1", labels=WEB, seat="default/r/t/0", version=5))
-    snapshot.apply_reservation(reservation("r", {0: "n1"}, taken={0: "uid-p"}, version=20))
+    snapshot.apply_reservation(reservation("r", {0: "n1"}, consumed={0: "uid-p"}, version=20))
     assert held(snapshot) == 1000
 
 
@@ -134,12 +138,14 @@ def test_a_marked_seat_ignores_other_pods_that_name_it(snapshot: Snapshot) -> No
     ("shown", "holds"),
     [
         pytest.param(pod("p", on="n1", labels=WEB, seat="default/r/t/0"), 0, id="where it was assumed"),
-        pytest.param(pod("p", on="n1", labels={"app": "db"}, seat="default/r/t/0"), 0, id="as somebody else's by now"),
+        pytest.param(
+            pod("p", on="n1", labels={"app": "db"}, seat="default/r/t/0"), 0, id="with the label of other owners by now"
+        ),
         pytest.param(pod("p", on="n2", labels=WEB, seat="default/r/t/0"), 1000, id="on another node"),
         pytest.param(pod("p", on="n1", labels=WEB), 1000, id="without its seat"),
     ],
 )
-def test_a_pod_that_was_assumed_in_a_seat_is_shown(snapshot: Snapshot, shown: Pod, holds: int) -> None:
+def test_pod_assumed_in_a_seat_is_shown_there_or_elsewhere(snapshot: Snapshot, shown: Pod, holds: int) -> None:
     snapshot.apply_reservation(reservation("r", {0: "n1"}))
     snapshot.assume(pod("p", labels=WEB), "n1", at=1.0, seat=SEAT)
     assert held(snapshot) == 0
@@ -147,7 +153,7 @@ def test_a_pod_that_was_assumed_in_a_seat_is_shown(snapshot: Snapshot, shown: Po
     assert held(snapshot) == holds
 
 
-def test_assuming_a_pod_into_a_seat_takes_no_extra_room_and_forgetting_gives_it_back(snapshot: Snapshot) -> None:
+def test_assuming_a_pod_in_a_seat_takes_no_extra_room_and_forget_restores_it(snapshot: Snapshot) -> None:
     snapshot.apply_reservation(reservation("r", {0: "n1"}))
     snapshot.assume(pod("p", labels=WEB), "n1", at=1.0, seat=SEAT)
     assert (held(snapshot), amount(snapshot, "requested", "n1")) == (0, 1000)
@@ -155,7 +161,7 @@ def test_assuming_a_pod_into_a_seat_takes_no_extra_room_and_forgetting_gives_it_
     assert (held(snapshot), amount(snapshot, "requested", "n1")) == (1000, 0)
 
 
-def test_assumed_placements_hold_until_the_status_shows_its_own(snapshot: Snapshot) -> None:
+def test_assumed_placements_take_room_until_the_status_shows_its_own(snapshot: Snapshot) -> None:
     pending = reservation("r", phase="Pending", version=1)
     snapshot.apply_reservation(pending)
     snapshot.assume_placements(pending, placements_of({0: "n1", 1: "n2"}), at=1.0)
@@ -184,7 +190,7 @@ def test_placements_may_be_assumed_one_by_one(snapshot: Snapshot) -> None:
         pytest.param([TaskSpec(name="u", replicas=2, template=PodTemplate(spec=spec()))], id="another task"),
     ],
 )
-def test_assumed_placements_that_are_asked_for_no_more_are_forgotten(snapshot: Snapshot, tasks: list[TaskSpec]) -> None:
+def test_assumed_placements_that_the_spec_drops_are_forgotten(snapshot: Snapshot, tasks: list[TaskSpec]) -> None:
     pending = reservation("r", phase="Pending", version=1)
     snapshot.apply_reservation(pending)
     snapshot.assume_placements(pending, placements_of({1: "n1"}), at=1.0)
@@ -195,7 +201,7 @@ def test_assumed_placements_that_are_asked_for_no_more_are_forgotten(snapshot: S
     assert held(snapshot) == 0
 
 
-def test_forgotten_placements_hold_nothing(snapshot: Snapshot) -> None:
+def test_forgotten_placements_take_no_room(snapshot: Snapshot) -> None:
     pending = reservation("r", phase="Pending")
     snapshot.apply_reservation(pending)
     snapshot.assume_placements(pending, placements_of({0: "n1"}), at=1.0)
@@ -203,7 +209,7 @@ def test_forgotten_placements_hold_nothing(snapshot: Snapshot) -> None:
     assert held(snapshot) == 0
 
 
-def test_a_deleted_reservation_holds_nothing(snapshot: Snapshot) -> None:
+def test_deleted_reservation_takes_no_room(snapshot: Snapshot) -> None:
     snapshot.apply_reservation(reservation("r", {0: "n1"}))
     snapshot.remove_reservation(reservation("r"))
     assert (held(snapshot), snapshot.reservations.names()) == (0, [])
@@ -212,17 +218,17 @@ def test_a_deleted_reservation_holds_nothing(snapshot: Snapshot) -> None:
 @pytest.mark.parametrize(
     "broken",
     [
-        pytest.param(reservation("r", {0: "n1"}, requests={"cpu": "2c"}), id="a quantity nobody can read"),
+        pytest.param(reservation("r", {0: "n1"}, requests={"cpu": "2c"}), id="an invalid quantity"),
         pytest.param(reservation("r", {0: "n1"}, requests={"cpu": "-2"}), id="less than nothing"),
         pytest.param(msgspec.structs.replace(reservation("r", {0: "n1"}), spec=ReservationSpec()), id="no such task"),
     ],
 )
-def test_a_seat_of_a_broken_template_holds_nothing(snapshot: Snapshot, broken: Reservation) -> None:
+def test_seat_of_an_invalid_template_takes_no_room(snapshot: Snapshot, broken: Reservation) -> None:
     snapshot.apply_reservation(broken)
     assert (held(snapshot), snapshot.reservations.seats("default", "r")) == (0, [])
 
 
-def test_a_held_seat_stands_on_its_node_as_the_pod_it_will_become(snapshot: Snapshot) -> None:
+def test_held_seat_is_on_its_node_as_its_reserved_pod(snapshot: Snapshot) -> None:
     snapshot.apply_reservation(reservation("r", {0: "n1"}, requests={"cpu": "2"}, priority=7))
     (occupant,) = snapshot.occupants("n1")
     assert (occupant.key, occupant.ledger, occupant.pod.spec.priority) == ("default/r/t/0", "reserved", 7)
@@ -241,7 +247,7 @@ UNREADABLE = SelectorSpec(match_expressions=[SelectorRequirement(key="app", oper
         pytest.param(ReservationOwner(controller=ObjectReference(kind="Job", name="web")), False, id="another kind"),
         pytest.param(ReservationOwner(controller=ObjectReference(kind="Deployment")), False, id="no name"),
         pytest.param(ReservationOwner(object=ObjectReference(kind="Pod", name="p")), True, id="the pod itself"),
-        pytest.param(ReservationOwner(object=ObjectReference(name="p", uid="other")), False, id="another life of it"),
+        pytest.param(ReservationOwner(object=ObjectReference(name="p", uid="other")), False, id="another UID"),
         pytest.param(ReservationOwner(object=ObjectReference(kind="PodGroup", name="gang")), True, id="its PodGroup"),
         pytest.param(
             ReservationOwner(label_selector=SelectorSpec(match_labels={"team": "x"})), True, id="labels of its PodGroup"
@@ -252,10 +258,10 @@ UNREADABLE = SelectorSpec(match_expressions=[SelectorRequirement(key="app", oper
             id="fields are ORed",
         ),
         pytest.param(ReservationOwner(), False, id="an empty entry"),
-        pytest.param(ReservationOwner(label_selector=UNREADABLE), False, id="a selector that nobody can read"),
+        pytest.param(ReservationOwner(label_selector=UNREADABLE), False, id="an invalid selector"),
     ],
 )
-def test_who_owns_a_seat(snapshot: Snapshot, owner: ReservationOwner, matches: bool) -> None:
+def test_owner_entry_matches_a_pod(snapshot: Snapshot, owner: ReservationOwner, matches: bool) -> None:
     taker = pod("p", on="n1", labels=WEB, seat="default/r/t/0", owner=REPLICA_SET)
     present(taker.metadata.annotations)["scheduling.k8s.io/group-name"] = "gang"
     snapshot.apply_reservation(reservation("r", {0: "n1"}, owners=[owner]))
@@ -277,22 +283,22 @@ def test_match_label_keys_of_a_template_are_written_into_its_selectors() -> None
 
 
 @pytest.mark.parametrize(
-    ("life", "holds"),
+    ("reservation_uid", "holds"),
     [
         pytest.param("uid-r", False, id="its own"),
         pytest.param("uid-before", True, id="a namesake's"),
         pytest.param("", True, id="it does not say"),
     ],
 )
-def test_a_seat_is_not_taken_by_who_took_that_of_an_earlier_reservation_of_the_name(
-    snapshot: Snapshot, life: str, holds: bool
+def test_seat_is_not_consumed_by_the_consumer_of_an_earlier_reservation_of_the_name(
+    snapshot: Snapshot, reservation_uid: str, holds: bool
 ) -> None:
-    snapshot.apply_pod(pod("p", on="n1", labels=WEB, seat="default/r/t/0", life=life))
+    snapshot.apply_pod(pod("p", on="n1", labels=WEB, seat="default/r/t/0", reservation_uid=reservation_uid))
     snapshot.apply_reservation(reservation("r", {0: "n1"}))
     assert held(snapshot) == (1000 if holds else 0)
 
 
-def test_what_was_seen_is_seen_anew_for_a_reservation_that_only_has_the_name_of_an_earlier_one(
+def test_recreated_reservation_waits_anew_for_its_consumer_to_be_seen(
     snapshot: Snapshot,
 ) -> None:
     before = reservation("r", {0: "n1"}, version=5)
@@ -303,7 +309,7 @@ def test_what_was_seen_is_seen_anew_for_a_reservation_that_only_has_the_name_of_
     assert seat is not None and (seat.reservation_uid, seat.version) == ("uid-next", 9)
 
 
-def test_what_a_seat_holds_beyond_the_pod_in_it_stays_held_until_that_is_marked(snapshot: Snapshot) -> None:
+def test_remainder_of_a_seat_is_reserved_until_the_consumption_is_recorded(snapshot: Snapshot) -> None:
     snapshot.apply_reservation(reservation("r", {0: "n1"}, requests={"cpu": "3"}, version=1))
     small = pod("p", {"cpu": "1"}, labels=WEB)
     snapshot.assume(small, "n1", at=1.0, seat=SEAT)
@@ -320,14 +326,14 @@ def test_what_a_seat_holds_beyond_the_pod_in_it_stays_held_until_that_is_marked(
     snapshot.remove_pod(there)
     assert held(snapshot) == 3000
     snapshot.undo_to(mark)
-    snapshot.apply_reservation(reservation("r", {0: "n1"}, taken={0: "uid-p"}, requests={"cpu": "3"}, version=6))
+    snapshot.apply_reservation(reservation("r", {0: "n1"}, consumed={0: "uid-p"}, requests={"cpu": "3"}, version=6))
     assert (held(snapshot), amount(snapshot, "requested", "n1")) == (0, 1000)
 
 
-def test_a_reservation_that_is_being_deleted_holds_nothing(snapshot: Snapshot) -> None:
+def test_reservation_being_deleted_takes_no_room(snapshot: Snapshot) -> None:
     one = reservation("r", {0: "n1"}, version=1)
     snapshot.apply_reservation(one)
-    for version in ("2", "3"):  # those who keep it write to it, too
+    for version in ("2", "3"):  # the holder of a finalizer writes to it, too
         meta = msgspec.structs.replace(
             one.metadata, resource_version=version, deletion_timestamp="2026-01-01T00:00:00Z"
         )
@@ -339,7 +345,7 @@ def test_a_reservation_that_is_being_deleted_holds_nothing(snapshot: Snapshot) -
     assert held(snapshot) == 1000
 
 
-def test_seats_that_are_nobodys_come_and_go_beside_those_that_are_somebodys(snapshot: Snapshot) -> None:
+def test_unguaranteed_seats_are_left_out_beside_guaranteed_ones(snapshot: Snapshot) -> None:
     snapshot.apply_reservation(reservation("nobodys", {0: "n1"}, owners=[], version=1))
     snapshot.apply_reservation(reservation("r", {0: "n1"}, version=1))
     for name in ("r", "nobodys"):
@@ -347,7 +353,7 @@ def test_seats_that_are_nobodys_come_and_go_beside_those_that_are_somebodys(snap
     assert held(snapshot) == 0
 
 
-def test_a_seat_that_is_only_assumed_is_not_vacant_until_the_status_shows_it(snapshot: Snapshot) -> None:
+def test_assumed_seat_is_not_free_until_the_status_shows_it(snapshot: Snapshot) -> None:
     def vacant() -> list[int]:
         return [seat.name.index for seat in snapshot.reservations.free_seats("default", "r")]
 
@@ -359,14 +365,16 @@ def test_a_seat_that_is_only_assumed_is_not_vacant_until_the_status_shows_it(sna
     assert vacant() == [0, 1]
 
 
-@pytest.mark.parametrize(("own", "whose"), [(None, "restow"), ("other", "other")], ids=["names none", "names its own"])
-def test_the_scheduler_of_a_reservation_is_that_of_its_tasks(own: str | None, whose: str) -> None:
+@pytest.mark.parametrize(
+    ("own", "scheduler"), [(None, "restow"), ("other", "other")], ids=["names none", "names its own"]
+)
+def test_reserved_pod_has_the_scheduler_of_the_reservation(own: str | None, scheduler: str) -> None:
     task = TaskSpec(name="t", template=PodTemplate(spec=spec(scheduler_name=own)))
     one = reserved_pod_of(SEAT, task, "restow")
-    assert (one.spec.scheduler_name, is_reserved_pod(one), is_reserved_pod(pod("p"))) == (whose, True, False)
+    assert (one.spec.scheduler_name, is_reserved_pod(one), is_reserved_pod(pod("p"))) == (scheduler, True, False)
 
 
-def test_a_spent_seat_is_held_for_nobody_until_it_is_marked(snapshot: Snapshot) -> None:
+def test_closed_seat_is_held_and_not_free_until_recorded(snapshot: Snapshot) -> None:
     snapshot.apply_reservation(reservation("r", {0: "n1"}, phase="Available"))
     book = snapshot.reservations
     book.states.close(SEAT)
@@ -380,24 +388,26 @@ def test_a_spent_seat_is_held_for_nobody_until_it_is_marked(snapshot: Snapshot) 
 @pytest.mark.parametrize(
     ("until", "ttl"), [pytest.param(90.0, "1m30s", id="to come"), pytest.param(-5.0, "1s", id="over: not for ever")]
 )
-def test_a_reservation_is_extended_until_a_time(until: float, ttl: str) -> None:
+def test_ttl_extends_a_reservation_until_a_time(until: float, ttl: str) -> None:
     one = Reservation(metadata=ObjectMeta(name="r", creation_timestamp=format_time(1000.0)))
     assert ttl_until(one, 1000.0 + until) == ttl
 
 
-def test_which_reservations_were_made_to_move_a_pod() -> None:
+def test_reservations_made_to_migrate_a_pod() -> None:
     snapshot, made = Snapshot(), []
     book = snapshot.reservations
     shown = [
-        reservation("b", moves="uid-p", version=1),
-        reservation("a", moves="uid-p", version=2),
-        reservation("other", moves="uid-q", version=3),
-        reservation("b", moves="uid-q", version=4),
+        reservation("b", migrating="uid-p", version=1),
+        reservation("a", migrating="uid-p", version=2),
+        reservation("other", migrating="uid-q", version=3),
+        reservation("b", migrating="uid-q", version=4),
         reservation("b", version=5),
     ]
     for one in shown:
         snapshot.apply_reservation(one)
-        made.append([[each.metadata.name for each in book.placements.made_to_migrate(uid)] for uid in ("uid-p", "uid-q")])
+        made.append(
+            [[each.metadata.name for each in book.placements.made_to_migrate(uid)] for uid in ("uid-p", "uid-q")]
+        )
     assert made == [[["b"], []], [["a", "b"], []], [["a", "b"], ["other"]], [["a"], ["b", "other"]], [["a"], ["other"]]]
     for name in ("a", "b", "other"):
         snapshot.remove_reservation(reservation(name, version=9))

@@ -21,7 +21,7 @@ from restow.model.wire import WireError
         ),
     ],
 )
-def test_what_is_written_is_read(section: dict[str, Any], read: ReservationSettings) -> None:
+def test_settings_are_parsed(section: dict[str, Any], read: ReservationSettings) -> None:
     assert read_reservation_settings(section) == read
 
 
@@ -34,7 +34,7 @@ def test_what_is_written_is_read(section: dict[str, Any], read: ReservationSetti
         ({"gcDuration": "a day"}, "gcDuration: duration 'a day': expected numbers with units"),
     ],
 )
-def test_every_mistake_is_told_with_its_path(section: dict[str, Any], told: str) -> None:
+def test_every_mistake_in_the_settings_is_reported_with_its_path(section: dict[str, Any], told: str) -> None:
     with pytest.raises(WireError) as error:
         read_reservation_settings(section)
     assert told in str(error.value)

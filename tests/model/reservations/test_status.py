@@ -1,4 +1,4 @@
-"""The life of a reservation, sentence by sentence."""
+"""The next status of a reservation: phases, messages, counts, owners and conditions."""
 
 from __future__ import annotations
 
@@ -84,9 +84,10 @@ HELD = (seat(0), seat(1))
             (
                 "Available",
                 "Reserved",
-                "2 of 2 seats are held or consumed: cpu 1, memory 2Gi; spec.owners is empty, so no pod may consume a seat",
+                "2 of 2 seats are held or consumed: cpu 1, memory 2Gi; "
+                "spec.owners is empty, so no pod may consume a seat",
             ),
-            id="placed, for nobody",
+            id="placed, without owners",
         ),
         pytest.param(
             reservation("Pending"),
@@ -214,7 +215,7 @@ HELD = (seat(0), seat(1))
         pytest.param(reservation(), (), None, (None, None, None), id="nothing is said before something is decided"),
     ],
 )
-def test_phases(
+def test_next_phase(
     before: Reservation, seats: tuple[SeatObservation, ...], refusal: str | None, expected: tuple[str, ...]
 ) -> None:
     assert told(after(before, *seats, refusal=refusal)) == expected
@@ -223,15 +224,15 @@ def test_phases(
 @pytest.mark.parametrize(
     ("other", "notes", "kept"),
     [
-        pytest.param(seat(1, troubled=LEAVING), {}, [0], id="one whose room is being left is given up"),
+        pytest.param(seat(1, troubled=LEAVING), {}, [0], id="a seat with room being left is released"),
         pytest.param(
             seat(1, troubled=LEAVING), {"restow.sh/awaits": "uid-x"}, [0, 1], id="not if the room is made for it"
         ),
-        pytest.param(seat(1, "a", LEAVING), {}, [0, 1], id="nor if somebody sits there"),
+        pytest.param(seat(1, "a", LEAVING), {}, [0, 1], id="nor if a pod consumed it"),
         pytest.param(seat(1, troubled=UNFIT), {}, [0, 1], id="nor if only its node is unfit"),
     ],
 )
-def test_what_becomes_of_another_seat_when_enough_can_be_relied_on(
+def test_seat_with_a_fault_is_kept_or_released_when_enough_are_ready(
     other: SeatObservation, notes: dict[str, str], kept: list[int]
 ) -> None:
     waiting = reservation("Waiting", minAvailable=1)
@@ -241,7 +242,7 @@ def test_what_becomes_of_another_seat_when_enough_can_be_relied_on(
 
 
 @pytest.mark.parametrize("phase", ["", "Pending", "Waiting", "Available"])
-def test_an_invalid_spec_fails_with_every_path(phase: str) -> None:
+def test_invalid_spec_fails_with_every_path(phase: str) -> None:
     broken = reservation(phase, ttl="soon", minAvailable=9)
     assert told(after(broken, *HELD))[:2] == ("Failed", "Invalid")
     assert [part.split(":")[0] for part in (after(broken).state.message or "").split("; ")] == [
@@ -267,7 +268,7 @@ def test_an_invalid_spec_fails_with_every_path(phase: str) -> None:
     ],
 )
 @pytest.mark.parametrize("phase", ["", "Pending", "Waiting", "Available"])
-def test_when_it_expires(terms: dict[str, Any], end: int | None, phase: str) -> None:
+def test_reservation_expires(terms: dict[str, Any], end: int | None, phase: str) -> None:
     one, begun = reservation(phase, **terms), parse_time(CREATED)
     seats = HELD if phase == "Available" else ()
     if end is None:
@@ -279,7 +280,7 @@ def test_when_it_expires(terms: dict[str, Any], end: int | None, phase: str) -> 
     assert status.state.message == f"it expired at {format_time(begun + end)}; 0 of 2 seats are consumed"
 
 
-def test_what_was_taken_stays_taken_when_it_expires() -> None:
+def test_consumed_seat_stays_consumed_when_the_reservation_expires() -> None:
     status = after(reservation("Available", ttl="30s"), seat(0, "a"), seat(1))
     assert told(status) == ("Failed", "Expired", "it expired at 2026-01-01T00:00:30Z; 1 of 2 seats are consumed")
     assert (status.succeeded, status.failed, status.available, status.pending) == (1, 1, 0, 0)
@@ -287,12 +288,12 @@ def test_what_was_taken_stays_taken_when_it_expires() -> None:
     assert [one.pod_ref and one.pod_ref.name for one in status.placements or ()] == ["a", None]
 
 
-def test_the_last_seat_taken_in_time_counts_even_if_it_is_seen_late() -> None:
+def test_last_seat_consumed_in_time_counts_when_seen_late() -> None:
     assert told(after(reservation("Available", ttl="30s"), seat(0, "a"), seat(1, "b")))[0] == "Succeeded"
 
 
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
-def test_an_end_is_final_but_who_came_just_before_is_written_down(phase: str) -> None:
+def test_end_is_final_but_an_earlier_consumption_is_recorded(phase: str) -> None:
     one = reservation(phase, ttl="30s", status={"placements": [{"task": "web", "index": 0, "nodeName": "n1"}]})
     status = after(one, seat(0, "a"))
     assert told(status) == (phase, "Before", "as it was")
@@ -303,18 +304,18 @@ def test_an_end_is_final_but_who_came_just_before_is_written_down(phase: str) ->
 # --- changes ----------------------------------------------------------------------------------------------------------
 
 
-def test_the_queue_that_its_seats_are_charged_to_is_written_down() -> None:
+def test_observed_queue_is_recorded() -> None:
     assert after(reservation("Available", queue="q"), *HELD).observed_queue == "q"
 
 
-def test_fewer_replicas_release_seats_and_keep_what_was_taken() -> None:
+def test_fewer_replicas_release_open_seats_and_keep_consumed_ones() -> None:
     one = reservation("Available", replicas=1)
     status = after(one, seat(0), seat(1), seat(2, "a"), seat(0, task="gone"), seat(1, "b", task="gone"))
     assert [(each.task, each.index) for each in status.placements or ()] == [("gone", 1), ("web", 0), ("web", 2)]
     assert (status.state.phase, status.available, status.succeeded) == ("Available", 1, 0)
 
 
-def test_it_goes_on_without_a_seat_that_was_lost() -> None:
+def test_reservation_goes_on_without_a_lost_seat() -> None:
     status = after(reservation("Available", minAvailable=1), seat(0, troubled=TAKEN), seat(1))
     assert [one.index for one in status.placements or ()] == [1]
     assert (status.available, status.pending, status.failed) == (1, 1, 0)
@@ -323,7 +324,7 @@ def test_it_goes_on_without_a_seat_that_was_lost() -> None:
 # --- how it is written ------------------------------------------------------------------------------------------------
 
 
-def test_counts_amounts_and_owners() -> None:
+def test_status_counts_seats_requests_and_owners() -> None:
     status = after(reservation(replicas=4, minAvailable=2), seat(0, "a"), seat(1), seat(2, troubled=UNFIT))
     assert (status.min_available, after(reservation(replicas=3), refusal="no cpu").min_available) == (2, 3)
     assert (status.pending, status.available, status.succeeded, status.failed) == (2, 1, 1, 0)
@@ -337,20 +338,20 @@ def test_counts_amounts_and_owners() -> None:
     assert status.observed_generation == 1
 
 
-def test_whoever_came_first_is_the_current_owner_and_nobody_is_forgotten() -> None:
+def test_first_consumer_is_the_current_owner_and_all_are_listed() -> None:
     one = reservation("Available", status={"currentOwners": [{"kind": "Job", "name": "earlier"}]})
     status = after(one, seat(0, "a"))
     assert [owner.name for owner in status.current_owners or ()] == ["earlier", "etl"]
     assert status.current_owner == ObjectReference(kind="Job", name="earlier")
 
 
-def test_two_owners_of_the_same_name_are_told_apart_by_their_lives() -> None:
+def test_owners_of_the_same_name_are_told_apart_by_uid() -> None:
     jobs = [ObjectReference(kind="Job", name="etl", uid=uid) for uid in ("monday", "tuesday")]
     seats = [replace(seat(index, f"p{index}"), owner=job) for index, job in enumerate(jobs)]
     assert after(reservation("Available", replicas=3), *seats).current_owners == jobs
 
 
-def test_of_very_many_owners_the_first_are_told() -> None:
+def test_current_owners_are_limited() -> None:
     pods = [
         replace(seat(index, f"p{index}"), owner=ObjectReference(kind="Pod", name=f"p{index}")) for index in range(300)
     ]
@@ -362,16 +363,19 @@ def test_of_very_many_owners_the_first_are_told() -> None:
 
 @pytest.mark.parametrize(
     ("coming", "named"),
-    [pytest.param(False, ["new"], id="all are marked"), pytest.param(True, ["new", "old"], id="pods are on their way")],
+    [
+        pytest.param(False, ["new"], id="all are recorded"),
+        pytest.param(True, ["new", "old"], id="pods are on their way"),
+    ],
 )
-def test_it_says_who_may_have_taken_a_seat_that_is_not_marked(coming: bool, named: list[str]) -> None:
+def test_observed_owners_keep_former_owners_while_pods_are_on_the_way(coming: bool, named: list[str]) -> None:
     old, new = ({"object": {"kind": "Job", "name": name}} for name in ("old", "new"))
     one = reservation("Available", status={"observedOwners": [old]}, owners=[new])
     status = next_status(one, ReservationObservation(seats=HELD, has_pods_on_the_way=coming), NOW)
     assert [each.object and each.object.name for each in (status and status.observed_owners) or ()] == named
 
 
-def test_one_condition_per_phase_updated_in_place() -> None:
+def test_one_condition_per_phase_is_updated_in_place() -> None:
     one = reservation()
     for refusal, seats, at in (("no cpu", (), 0), ("no memory", (), 5), (None, HELD, 9), (None, HELD[:1], 20)):
         one = replace(one, status=after(one, *seats, refusal=refusal, at=NOW + at))
@@ -404,10 +408,10 @@ phases = st.sampled_from(["", "Pending", "Waiting", "Available", "Succeeded", "F
 
 
 @given(phases, found, st.integers(0, 4), st.integers(1, 4), st.none() | st.just("no room"), st.integers(0, 120))
-def test_it_is_at_rest_after_one_step(
+def test_status_is_stable_after_one_step(
     phase: str, seats: list[SeatObservation], replicas: int, needed: int, refusal: str | None, at: int
 ) -> None:
-    """What is left after a step, found again, changes nothing; nobody taken is ever dropped; the sums add up."""
+    """What a step leaves, observed again, changes nothing; no consumed seat is ever dropped; the sums add up."""
     one = reservation(phase, replicas=replicas, minAvailable=needed, ttl="60s")
     begun = parse_time(CREATED) + at
     once = after(one, *seats, refusal=refusal, at=begun)

@@ -1,4 +1,4 @@
-"""What makes a pod the one that a template describes."""
+"""Which pods equal a template, and how differences are described."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from restow.model.objects import (
     Toleration,
     Volume,
 )
-from restow.model.reservations.template_comparison import FIELDS, canonical_form, differing_fields, describe_differences
+from restow.model.reservations.template_comparison import FIELDS, canonical_form, describe_differences, differing_fields
 
 
 def made(**fields: Any) -> Pod:
@@ -127,7 +127,7 @@ A, B = (
         pytest.param({"init_containers": []}, {}, id="no init containers"),
     ],
 )
-def test_alike(one: dict[str, Any], other: dict[str, Any]) -> None:
+def test_pods_that_mean_the_same_have_no_differing_fields(one: dict[str, Any], other: dict[str, Any]) -> None:
     assert differing_fields(made(**one), made(**other)) == ()
 
 
@@ -200,16 +200,16 @@ def test_alike(one: dict[str, Any], other: dict[str, Any]) -> None:
         ),
     ],
 )
-def test_different(one: dict[str, Any], other: dict[str, Any], field: str) -> None:
+def test_differing_fields_are_named(one: dict[str, Any], other: dict[str, Any], field: str) -> None:
     assert differing_fields(made(**one), made(**other)) == (field,) == differing_fields(made(**other), made(**one))
 
 
-def test_a_seat_that_names_no_scheduler_is_for_pods_of_any() -> None:
+def test_seat_without_scheduler_name_matches_pods_of_any_scheduler() -> None:
     assert differing_fields(made(scheduler_name="restow"), made()) == ()
     assert differing_fields(made(), made(scheduler_name="restow")) == ("schedulerName",)
 
 
-def test_the_class_of_pods_that_name_none_is_theirs() -> None:
+def test_default_priority_class_counts_for_pods_that_name_none() -> None:
     assert differing_fields(made(priority_class_name="usual"), made(), "usual") == ()
     assert differing_fields(made(priority_class_name="usual"), made(priority_class_name="gold"), "usual") == (
         "priorityClassName",
@@ -228,12 +228,12 @@ def test_the_class_of_pods_that_name_none_is_theirs() -> None:
         ),
     ],
 )
-def test_containers_that_differ_are_told_one_by_one(one: list[Any], other: list[Any], told: str) -> None:
+def test_differing_containers_are_described_one_by_one(one: list[Any], other: list[Any], told: str) -> None:
     pod, seat = made(containers=one), made(containers=other)
     assert describe_differences(pod, seat, differing_fields(pod, seat)) == told
 
 
-def test_an_order_that_matters_is_told() -> None:
+def test_order_of_init_containers_is_described() -> None:
     first, second = container("a", "x"), container("b", "y")
     pod, seat = made(init_containers=[first, second]), made(init_containers=[second, first])
     assert describe_differences(pod, seat, differing_fields(pod, seat)) == "initContainers (their order)"
@@ -253,7 +253,7 @@ SPECS = st.builds(
 
 
 @given(SPECS, st.randoms(use_true_random=False))
-def test_no_order_means_anything(one: Pod, random: Random) -> None:
+def test_order_of_unordered_lists_does_not_matter(one: Pod, random: Random) -> None:
     spec = one.spec
     tolerations, containers = list(spec.tolerations or ()), list(spec.containers or ())
     random.shuffle(tolerations)
@@ -263,7 +263,7 @@ def test_no_order_means_anything(one: Pod, random: Random) -> None:
 
 
 @given(SPECS, SPECS)
-def test_equal_where_nothing_differs_and_only_there(one: Pod, other: Pod) -> None:
+def test_canonical_forms_are_equal_exactly_where_no_field_differs(one: Pod, other: Pod) -> None:
     found = differing_fields(one, other)
     assert set(found) <= set(FIELDS)
     assert (canonical_form(one) == canonical_form(other)) == (not found)

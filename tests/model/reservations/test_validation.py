@@ -1,4 +1,4 @@
-"""What a reservation asks for, and every path of what is wrong with it."""
+"""Validation of the spec of a reservation: every problem with its path."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def task(name: str = "web", replicas: int | None = 2, cpu: str = "1", **spec: An
         pytest.param({"tasks": [task("a"), task("b", 1)]}, {"a": 2, "b": 1}, 3, id="the sum of tasks"),
     ],
 )
-def test_what_it_asks_for(spec: dict[str, Any], seats: dict[str, int], at_once: int) -> None:
+def test_seats_per_task_and_seats_needed(spec: dict[str, Any], seats: dict[str, int], at_once: int) -> None:
     asked = reservation(**spec)
     assert (seats_per_task(asked), seats_needed(asked), spec_problems(asked)) == (seats, at_once, [])
 
@@ -51,7 +51,7 @@ def test_what_it_asks_for(spec: dict[str, Any], seats: dict[str, int], at_once: 
         pytest.param({"tasks": [task(), task("b", schedulerName="other")]}, False, id="a template names another"),
     ],
 )
-def test_whose_it_is(spec: dict[str, Any], ours: bool) -> None:
+def test_scheduler_of_a_reservation(spec: dict[str, Any], ours: bool) -> None:
     assert is_for_scheduler(reservation(**spec), frozenset({"restow", "volcano"})) is ours
 
 
@@ -175,7 +175,7 @@ def test_whose_it_is(spec: dict[str, Any], ours: bool) -> None:
                 "spec.owners[1].object: name or uid is required",
                 "spec.owners[2].controller: name or uid is required",
             ],
-            id="owners that are nobody",
+            id="owners without a reference",
         ),
         pytest.param(
             {"tasks": [task()], "owners": [{"controller": {"name": "web", "namespace": "elsewhere"}}]},
@@ -197,11 +197,11 @@ def test_whose_it_is(spec: dict[str, Any], ours: bool) -> None:
         ),
     ],
 )
-def test_every_problem_with_its_path(spec: dict[str, Any], told: list[str]) -> None:
+def test_every_problem_of_a_spec_has_its_path(spec: dict[str, Any], told: list[str]) -> None:
     assert [str(one) for one in spec_problems(reservation(**spec))] == told
 
 
-def test_a_selector_and_a_quantity_nobody_can_read_are_told_together() -> None:
+def test_invalid_selector_and_quantity_are_reported_together() -> None:
     selector = {"matchExpressions": [{"key": "app", "operator": "Like", "values": ["web"]}]}
     asked = reservation(tasks=[task(cpu="2c")], owners=[{"object": {"name": "web-0"}}, {"labelSelector": selector}])
     assert [one.path for one in spec_problems(asked)] == [

@@ -111,7 +111,7 @@ def test_node_excluded_by_name_is_counted_before_the_filters_run() -> None:
 
 def test_each_reason_of_a_plugin_is_counted() -> None:
     result = refused(
-        place(Engine([RoomFit()]), cluster(*nodes(2, offers={"cpu": "1", "memory": "1Gi"})), pod("p", {"cpu": "2"}))
+        place(Engine([RoomFit()]), cluster(*nodes(2, allocatable={"cpu": "1", "memory": "1Gi"})), pod("p", {"cpu": "2"}))
     )
     assert result.message == "0/2 nodes are available: 2 Insufficient cpu, 2 Too many pods."
 

@@ -20,9 +20,10 @@ from restow.scheduling.engine import Engine
 from restow.scheduling.framework import Cycle, FilterPlugin, Reach, Refusal
 from restow.scheduling.registry import read_profile
 from tests.model.cluster.builders import node, of_queue, pod, queue
-from tests.model.cluster.reading import everything
+from tests.model.cluster.snapshot_values import everything
+from tests.model.reservations.builders import pod_group, task, web_pod, web_reservation
 from tests.scheduling.core.sample_plugins import cluster
-from tests.scheduling.reservations.stage import Stage, booking, gang, rooms, task, user
+from tests.scheduling.reservations.session_cluster import SessionCluster, named_nodes
 
 SEEDS = range(int(os.environ.get("RESTOW_SEEDS", "12")))
 DAEMONS = OwnerReference(kind="DaemonSet", name="d", uid="d", controller=True)
@@ -30,7 +31,7 @@ LOCKED = "node(s) were locked for queue q"
 
 
 def member(name: str, group: str) -> Any:
-    return user(name, group=group, labels={})
+    return web_pod(name, group=group, labels={})
 
 
 @pytest.mark.parametrize(
@@ -43,15 +44,15 @@ def member(name: str, group: str) -> Any:
     ],
 )
 def test_pod_goes_to_nodes_that_are_not_locked_for_other_queues(one: Any, where: str) -> None:
-    of_gang = replace(gang("g", 1), spec=replace(gang("g", 1).spec, queue="q"))
-    stage = Stage(*rooms("n1", "n2"), pod("r", on="n2"), queue("q", "n1"), of_gang)
+    of_gang = replace(pod_group("g", 1), spec=replace(pod_group("g", 1).spec, queue="q"))
+    stage = SessionCluster(*named_nodes("n1", "n2"), pod("r", on="n2"), queue("q", "n1"), of_gang)
     assert stage.session(one).nodes == {"p": where}
 
 
 def test_pod_on_a_node_stays_when_the_node_is_locked() -> None:
-    stage = Stage(*rooms("n1"), pod("r", on="n1"), queue("q", "n1"))
+    stage = SessionCluster(*named_nodes("n1"), pod("r", on="n1"), queue("q", "n1"))
     assert [one.key for one in stage.snapshot.occupants("n1")] == ["uid-r"]
-    assert stage.session(pod("p")).refused == {"p": f"0/1 nodes are available: 1 {LOCKED}."}
+    assert stage.session(pod("p")).refused_pods == {"p": f"0/1 nodes are available: 1 {LOCKED}."}
 
 
 # --- seats ------------------------------------------------------------------------------------------------------------
@@ -62,20 +63,20 @@ def test_pod_on_a_node_stays_when_the_node_is_locked() -> None:
     [pytest.param("q", ["n1"], id="of the queue"), pytest.param("r", ["n2"], id="of another"), (None, ["n2"])],
 )
 def test_reservation_goes_where_pods_of_its_queue_may(whose: str | None, held: list[str]) -> None:
-    stage = Stage(*rooms("n1", "n2"), pod("x", on="n2"), queue("q", "n1"), queue("r"))
-    assert stage.session(booking("seat", queue=whose)).held == {"seat": held}
+    stage = SessionCluster(*named_nodes("n1", "n2"), pod("x", on="n2"), queue("q", "n1"), queue("r"))
+    assert stage.session(web_reservation("seat", queue=whose)).held == {"seat": held}
 
 
 def test_seat_of_a_migration_keeps_off_nodes_locked_for_other_queues() -> None:
-    stage = Stage(*rooms("n1", "n2"), user("m", on="n2"), queue("q", "n1"))
-    told = stage.session(booking("pinned", migrating="uid-m", tasks=[task(requests={"cpu": "4"})])).declined
+    stage = SessionCluster(*named_nodes("n1", "n2"), web_pod("m", on="n2"), queue("q", "n1"))
+    told = stage.session(web_reservation("pinned", migrating="uid-m", tasks=[task(requests={"cpu": "4"})])).refused_reservations
     assert told["pinned"] == f"0/2 nodes are available: 1 Insufficient cpu, 1 {LOCKED}."
 
 
 def test_move_inside_a_full_queue_is_not_refused_by_its_capability() -> None:
     full = queue("q", capability={"cpu": "1"})
-    moving, seat = of_queue(user("m", on="n2"), "q"), booking("seat", migrating="uid-m", queue="q")
-    assert Stage(*rooms("n1", "n2"), full, moving).session(seat).held == {"seat": ["n1"]}
+    moving, seat = of_queue(web_pod("m", on="n2"), "q"), web_reservation("seat", migrating="uid-m", queue="q")
+    assert SessionCluster(*named_nodes("n1", "n2"), full, moving).session(seat).held == {"seat": ["n1"]}
 
 
 @pytest.mark.parametrize(
@@ -88,15 +89,15 @@ def test_move_inside_a_full_queue_is_not_refused_by_its_capability() -> None:
 def test_seat_on_a_node_locked_since_refuses_pods_of_other_queues(
     pods_queue: str | None, outcome: dict[str, str]
 ) -> None:
-    stage = Stage(*rooms("n1"), booking("seat", at={0: "n1"}), queue("q", "n1"), queue("r"))
-    assert stage.session(of_queue(user("p"), pods_queue)).seats == outcome
+    stage = SessionCluster(*named_nodes("n1"), web_reservation("seat", at={0: "n1"}), queue("q", "n1"), queue("r"))
+    assert stage.session(of_queue(web_pod("p"), pods_queue)).seats == outcome
 
 
 def test_seat_on_a_locked_node_is_no_way_in_for_other_queues() -> None:
-    stage = Stage(*rooms("n1"), queue("q", "n1"), booking("seat", at={0: "n1"}, queue="q"))
-    found = stage.session(user("p"))
+    stage = SessionCluster(*named_nodes("n1"), queue("q", "n1"), web_reservation("seat", at={0: "n1"}, queue="q"))
+    found = stage.session(web_pod("p"))
     assert found.seats == {}
-    assert LOCKED in found.refused["p"]
+    assert LOCKED in found.refused_pods["p"]
 
 
 # --- whatever happens -------------------------------------------------------------------------------------------------
@@ -115,7 +116,7 @@ def shown(locked: dict[str, str], version: int) -> list[Any]:
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.tuples(locks, pods_of), min_size=1, max_size=3))
 def test_no_pod_of_another_queue_is_placed_on_a_locked_node(rounds: list[Any]) -> None:
-    stage = Stage(*rooms(*NODES, labels={"zone": "a"}))
+    stage = SessionCluster(*named_nodes(*NODES, labels={"zone": "a"}))
     for number, (locked, asked) in enumerate(rounds, 1):
         for one in shown(locked, number):
             stage.show(one)
@@ -123,7 +124,7 @@ def test_no_pod_of_another_queue_is_placed_on_a_locked_node(rounds: list[Any]) -
         for place, (whose, cpu, as_seat) in enumerate(asked):
             name = f"p{number}-{place}"
             if as_seat:
-                seats.append(booking(name, task(requests={"cpu": cpu}), queue=whose))
+                seats.append(web_reservation(name, task(requests={"cpu": cpu}), queue=whose))
             else:
                 pods.append(of_queue(pod(name, {"cpu": cpu}), whose))
         before, mark = everything(stage.snapshot), stage.snapshot.mark()
@@ -132,7 +133,7 @@ def test_no_pod_of_another_queue_is_placed_on_a_locked_node(rounds: list[Any]) -
         assert everything(stage.snapshot) == before
         for decision in stage.session(*pods, *seats).decisions:
             if isinstance(decision, Assign):
-                assert locked.get(decision.node) in (None, stage.roster.queue_of(decision.pod))
+                assert locked.get(decision.node) in (None, stage.pod_groups.queue_of(decision.pod))
             elif isinstance(decision, HoldSeats):
                 whose = decision.reservation.spec.queue
                 assert all(locked.get(one.node_name) in (None, whose) for one in decision.placements)

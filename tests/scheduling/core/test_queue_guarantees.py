@@ -159,7 +159,7 @@ def test_guarantees_that_fit_can_always_be_used_up(
     if sum(promised.values()) > 12:
         promised = {}
     queues = [guaranteed(name, cpu=str(promised[name])) if promised.get(name) else queue(name) for name in "abc"]
-    fixture, number = SessionFixture(*nodes(12, offers={"cpu": "1", "pods": "99"}), queues=queues), 0
+    fixture, number = SessionFixture(*nodes(12, allocatable={"cpu": "1", "pods": "99"}), queues=queues), 0
     for asked in rounds:
         pods = [task(f"{name}{number + place}", queue=name) for place, (name, n) in enumerate(asked) for _ in range(n)]
         pods = [replace(one, metadata=replace(one.metadata, uid=f"u{number + k}")) for k, one in enumerate(pods)]

@@ -50,14 +50,14 @@ def leaving(one: Queue) -> Queue:
 
 def test_queues_share_the_cluster_by_weight() -> None:
     fixture = SessionFixture(
-        *nodes(1, offers={"cpu": "4", "pods": "99"}), queues=[queue("a", weight=3), queue("b", weight=1)]
+        *nodes(1, allocatable={"cpu": "4", "pods": "99"}), queues=[queue("a", weight=3), queue("b", weight=1)]
     )
     pods = [task(f"{name}{n}", queue=name) for name in "ab" for n in range(4)]
     assert Counter(name[0] for name in fixture.run(*pods).placed) == {"a": 3, "b": 1}
 
 
 def test_jobs_behind_a_truncated_queue_are_postponed() -> None:
-    fixture = SessionFixture(*nodes(1, offers={"cpu": "9", "pods": "99"}), queues=[queue("a"), queue("b")])
+    fixture = SessionFixture(*nodes(1, allocatable={"cpu": "9", "pods": "99"}), queues=[queue("a"), queue("b")])
     fixture.run(task("a0", queue="a"), *(task(f"b{n}", queue="b") for n in range(3)), truncated_queues=["a"])
     assert (set(fixture.placed), fixture.postponed, fixture.refused) == ({"a0", "b0"}, ["b1", "b2"], {})
 
@@ -88,7 +88,7 @@ def test_queues_share_the_same_in_one_session_and_in_batches(
 ) -> None:
     def fixture() -> SessionFixture:
         queues = [queue(name, weight=weight) for name, weight in zip("abc", weights, strict=True)]
-        return SessionFixture(*nodes(2, offers={"cpu": "5", "pods": "99"}), queues=queues)
+        return SessionFixture(*nodes(2, allocatable={"cpu": "5", "pods": "99"}), queues=queues)
 
     pods = [task(f"{name}{n:02}", queue=name, requests={"cpu": cpu}) for n, (name, cpu) in enumerate(sizes)]
     assert _in_batches(fixture(), pods, size) == fixture().run(*pods).placed

@@ -17,7 +17,7 @@ from restow.model.objects import Node, ObjectMeta, Pod, PodGroup, PodStatus, Pri
 from restow.scheduling.decisions import RefusePod
 from restow.scheduling.framework import SUCCESS, Code, Cycle, Reach, Verdict, error, unschedulable
 from tests.model.cluster.builders import node, pod
-from tests.model.cluster.reading import everything, ledgers
+from tests.model.cluster.snapshot_values import everything, ledgers
 from tests.narrowing import present
 from tests.scheduling.core.sample_plugins import AnswersAsTold, OnePodPerNode, PostFilterAsTold, RecordsCalls, nodes
 from tests.scheduling.core.session_fixture import SessionFixture, gang, queue, task
@@ -162,7 +162,7 @@ def test_gang_starts_with_the_minimum_of_every_role() -> None:
     fixture = SessionFixture(*nodes(1), groups=groups).run(*pods)
     assert fixture.placed == {}
     assert set(fixture.refused.values()) == {"pod group default/g lacks pods of a role that it needs"}
-    fixture = SessionFixture(*nodes(1, offers={"cpu": "2", "pods": "9"}), groups=groups)
+    fixture = SessionFixture(*nodes(1, allocatable={"cpu": "2", "pods": "9"}), groups=groups)
     assert set(fixture.run(*pods, task("z", "g", {"cpu": "1"}, role="chief")).placed) == {"w0", "z"}
 
 
@@ -182,7 +182,7 @@ class Beside(AnswersAsTold):
 
 def test_needed_roles_are_placed_before_pods_that_are_not_needed() -> None:
     groups = [gang("g", 3, min_task_member={"chief": 1, "worker": 2})]
-    fixture = SessionFixture(*nodes(1, offers={"cpu": "3", "pods": "9"}), groups=groups, plugins=[Beside()])
+    fixture = SessionFixture(*nodes(1, allocatable={"cpu": "3", "pods": "9"}), groups=groups, plugins=[Beside()])
     workers = [task(f"w{number}", "g", role="worker") for number in range(4)]
     assert set(fixture.run(task("chief", "g", role="chief"), *workers).placed) == {"chief", "w0", "w1"}
 

@@ -1,19 +1,22 @@
-"""What one namespace may hold by reservations: a part of everything there is."""
+"""The share of the cluster that one namespace may hold by reservations."""
 
 from __future__ import annotations
 
 import pytest
 
 from tests.model.cluster.builders import node
-from tests.scheduling.reservations.stage import Stage, booking, rooms, task
+from tests.model.reservations.builders import task, web_reservation
+from tests.scheduling.reservations.session_cluster import SessionCluster, named_nodes
 
 GPU = "nvidia.com/gpu"
 ONE, TWO = {GPU: "1"}, {GPU: "2"}
 
 
-def test_what_no_node_has_is_refused_by_those_who_look_for_a_node() -> None:
-    outcome = Stage(*rooms("n1", "n2", "n3")).session(booking("r", task(1, ONE)), namespace_share=50)
-    assert outcome.declined == {"r": f"0/3 nodes are available: 3 Insufficient {GPU}."}
+def test_unknown_resource_is_refused_by_the_node_filters_not_by_the_share() -> None:
+    outcome = SessionCluster(*named_nodes("n1", "n2", "n3")).session(
+        web_reservation("r", task(1, ONE)), namespace_share=50
+    )
+    assert outcome.refused_reservations == {"r": f"0/3 nodes are available: 3 Insufficient {GPU}."}
 
 
 @pytest.mark.parametrize(
@@ -25,9 +28,9 @@ def test_what_no_node_has_is_refused_by_those_who_look_for_a_node() -> None:
         pytest.param("1", ONE, 0, "0", id="nothing of one is nothing"),
     ],
 )
-def test_a_share_is_rounded_up(there: str, asked: dict[str, str], share: int, limit: str | None) -> None:
-    stage = Stage(node("n1", {"cpu": "4", "pods": "110", GPU: there}))
-    outcome = stage.session(booking("r", task(1, asked)), namespace_share=share)
+def test_namespace_share_is_rounded_up(there: str, asked: dict[str, str], share: int, limit: str | None) -> None:
+    cluster = SessionCluster(node("n1", {"cpu": "4", "pods": "110", GPU: there}))
+    outcome = cluster.session(web_reservation("r", task(1, asked)), namespace_share=share)
     told = f"{GPU} (limit {limit}, held 0, requested {asked[GPU]})"
     assert bool(outcome.held) is (limit is None)
-    assert limit is None or told in outcome.declined["r"]
+    assert limit is None or told in outcome.refused_reservations["r"]

@@ -1,4 +1,4 @@
-"""What holds in whatever order reservations and pods come, are placed, taken, refused, forgotten and shown."""
+"""Properties that hold in any order in which reservations and pods are shown, placed, assigned and forgotten."""
 
 from __future__ import annotations
 
@@ -29,8 +29,9 @@ from restow.scheduling.decisions import Assign, Decision, HoldSeats
 from restow.scheduling.framework import Cycle
 from restow.scheduling.statement import Statement
 from tests.model.cluster.builders import node, pod
-from tests.model.cluster.reading import everything
-from tests.scheduling.reservations.stage import Stage, booking, gang, task, user
+from tests.model.cluster.snapshot_values import everything
+from tests.model.reservations.builders import pod_group, task, web_pod, web_reservation
+from tests.scheduling.reservations.session_cluster import SessionCluster
 
 NODES = ("n1", "n2", "n3")
 APPS = ("web", "db")
@@ -54,7 +55,7 @@ class Cluster(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.stage = Stage(*(node(name, OFFERS) for name in NODES), gang("g", 2))
+        self.cluster = SessionCluster(*(node(name, OFFERS) for name in NODES), pod_group("g", 2))
         self.numbers = count(1)
         self.reservations: dict[str, Reservation] = {}
         self.pending: dict[str, Pod] = {}
@@ -62,12 +63,12 @@ class Cluster(RuleBasedStateMachine):
         self.bound: dict[str, Pod] = {}
         self.consumers: dict[tuple[str, str, int], str] = {}
 
-    # --- who comes ----------------------------------------------------------------------------------------------------
+    # --- events -------------------------------------------------------------------------------------------------------
 
     @rule(app=apps, size=sizes, replicas=st.integers(1, 3), least=st.integers(1, 3), fits=st.booleans())
     def reserve(self, app: str, size: str, replicas: int, least: int, fits: bool) -> None:
         name = f"r{next(self.numbers)}"
-        asked = booking(
+        asked = web_reservation(
             name,
             task(replicas, {"cpu": size}, labels={"app": app}),
             min_available=min(least, replicas),
@@ -77,12 +78,12 @@ class Cluster(RuleBasedStateMachine):
             **for_app(app),
         )
         self.reservations[name] = asked
-        self.stage.show(asked)
+        self.cluster.show(asked)
 
     @rule(app=apps, size=sizes, together=st.booleans(), data=st.data())
     def create(self, app: str, size: str, together: bool, data: st.DataObject) -> None:
         uses = data.draw(st.sampled_from([None, *self.reservations]))
-        one = user(
+        one = web_pod(
             f"p{next(self.numbers)}",
             {"cpu": size},
             labels={"app": app},
@@ -91,11 +92,11 @@ class Cluster(RuleBasedStateMachine):
             version=next(self.numbers),
         )
         self.pending[one.metadata.uid] = one
-        self.stage.show(one)
+        self.cluster.show(one)
 
     @rule(where=st.sampled_from(NODES), size=sizes)
     def forge(self, where: str, size: str) -> None:
-        """A pending pod of nobody's says that it has a seat."""
+        """The annotation of a pending pod without an owner names a seat."""
         claim = next((f"default/{name}/t/0" for name in self.reservations), "default/r/t/0")
         one = pod(f"f{next(self.numbers)}", {"cpu": size}, seat=claim, version=next(self.numbers))
         self.pending[one.metadata.uid] = one
@@ -105,7 +106,7 @@ class Cluster(RuleBasedStateMachine):
     @rule()
     def decide(self) -> None:
         before = self.room()
-        decisions = self.stage.session(*self.pending.values(), *self.unfinished()).decisions
+        decisions = self.cluster.session(*self.pending.values(), *self.unfinished()).decisions
         self.carry_out(decisions)
         assert all(free >= 0 for free in self.room().values()), before
 
@@ -123,7 +124,9 @@ class Cluster(RuleBasedStateMachine):
                     place = (one.seat.reservation, one.seat.task, one.seat.index)
                     assert place not in self.consumers, "a consumed seat was given out again"
                     owners = Owners.of(self.reservations[one.seat.reservation].spec.owners or ())
-                    assert owners.matches(one.pod, self.stage.snapshot.owner_chains), "a seat was given to somebody else"
+                    assert owners.matches(one.pod, self.cluster.snapshot.owner_chains), (
+                        "a seat was given to another pod"
+                    )
             elif isinstance(one, HoldSeats):
                 self.hold(one)
 
@@ -137,7 +140,7 @@ class Cluster(RuleBasedStateMachine):
         status = replace(known.status, placements=placements, state=ReservationState(phase=phase))
         metadata = replace(known.metadata, resource_version=str(next(self.numbers)))
         self.reservations[known.metadata.name] = replace(known, metadata=metadata, status=status)
-        self.stage.show(self.reservations[known.metadata.name])
+        self.cluster.show(self.reservations[known.metadata.name])
 
     # --- what becomes of it -------------------------------------------------------------------------------------------
 
@@ -151,7 +154,7 @@ class Cluster(RuleBasedStateMachine):
             annotations[RESERVATION_ANNOTATION] = str(assign.seat)
         metadata = replace(assign.pod.metadata, annotations=annotations, resource_version=str(next(self.numbers)))
         self.bound[uid] = replace(assign.pod, metadata=metadata, spec=replace(assign.pod.spec, node_name=assign.node))
-        self.stage.show(self.bound[uid])
+        self.cluster.show(self.bound[uid])
         if assign.seat is not None:
             self.mark(assign)
 
@@ -175,9 +178,9 @@ class Cluster(RuleBasedStateMachine):
     def fail_to_bind(self, data: st.DataObject) -> None:
         uid = data.draw(st.sampled_from(sorted(self.assigned)))
         assign = self.assigned.pop(uid)
-        self.stage.profile.engine.unreserve(assign.cycle, assign.node)
-        assert self.stage.snapshot.forget(assign.pod)
-        self.stage.roster.forget(assign.pod)
+        self.cluster.profile.engine.unreserve(assign.cycle, assign.node)
+        assert self.cluster.snapshot.forget(assign.pod)
+        self.cluster.pod_groups.forget(assign.pod)
         self.pending[uid] = assign.pod
 
     @precondition(lambda self: self.bound)
@@ -186,8 +189,8 @@ class Cluster(RuleBasedStateMachine):
         uid = data.draw(st.sampled_from(sorted(self.bound)))
         gone = self.bound.pop(uid)
         metadata = replace(gone.metadata, resource_version=str(next(self.numbers)))
-        self.stage.snapshot.remove_pod(replace(gone, metadata=metadata))
-        self.stage.roster.remove_pod(gone)
+        self.cluster.snapshot.remove_pod(replace(gone, metadata=metadata))
+        self.cluster.pod_groups.remove_pod(gone)
 
     @precondition(lambda self: self.reservations)
     @rule(data=st.data())
@@ -195,12 +198,12 @@ class Cluster(RuleBasedStateMachine):
         name = data.draw(st.sampled_from(sorted(self.reservations)))
         gone = self.reservations.pop(name)
         metadata = replace(gone.metadata, resource_version=str(next(self.numbers)))
-        self.stage.snapshot.remove_reservation(replace(gone, metadata=metadata))
+        self.cluster.snapshot.remove_reservation(replace(gone, metadata=metadata))
 
     @rule()
     def think_better_of_it(self) -> None:
         """Whatever a statement did to seats, discarding it leaves no trace."""
-        snapshot, engine = self.stage.snapshot, self.stage.profile.engine
+        snapshot, engine = self.cluster.snapshot, self.cluster.profile.engine
         for one in self.pending.values():  # what is interned stays
             snapshot.class_of(one)
         before = everything(snapshot)
@@ -215,7 +218,7 @@ class Cluster(RuleBasedStateMachine):
     # --- what always holds --------------------------------------------------------------------------------------------
 
     def room(self) -> dict[tuple[str, str], int]:
-        room, rows = self.stage.snapshot.room, self.stage.snapshot.rows
+        room, rows = self.cluster.snapshot.room, self.cluster.snapshot.rows
         return {
             (name, room.resources.names[column]): int(cells[rows.find(name) or 0])
             for name in NODES
@@ -228,7 +231,7 @@ class Cluster(RuleBasedStateMachine):
 
     @invariant()
     def no_consumed_seat_is_vacant(self) -> None:
-        book = self.stage.snapshot.reservations
+        book = self.cluster.snapshot.reservations
         for reservation, name, index in self.consumers:
             vacant = {(seat.name.task, seat.name.index) for seat in book.free_seats("default", reservation)}
             assert (name, index) not in vacant
@@ -256,33 +259,33 @@ def build(things: list[tuple[str, str, str, int]]) -> list[Pod | Reservation]:
     made: list[Pod | Reservation] = []
     for number, (kind, app, size, replicas) in enumerate(things):
         if kind == "pod":
-            made.append(user(f"p{number}", {"cpu": size}, labels={"app": app}))
+            made.append(web_pod(f"p{number}", {"cpu": size}, labels={"app": app}))
         else:
             seats = task(replicas, {"cpu": size}, labels={"app": app})
-            made.append(booking(f"r{number}", seats, match_policy="Fits", **for_app(app)))
+            made.append(web_reservation(f"r{number}", seats, match_policy="Fits", **for_app(app)))
     return made
 
 
 def decided(things: list[Pod | Reservation], at: dict[str, str]) -> list[str]:
-    stage = Stage(*(node(name, OFFERS) for name in NODES))
+    cluster = SessionCluster(*(node(name, OFFERS) for name in NODES))
     held = [
-        replace(booking(f"held-{name}", task(1, {"cpu": "2"}), at={0: name}, **for_app(app)))
+        replace(web_reservation(f"held-{name}", task(1, {"cpu": "2"}), at={0: name}, **for_app(app)))
         for name, app in at.items()
     ]
     for one in held:
-        stage.show(one)
-    outcome = stage.session(*things)
+        cluster.show(one)
+    outcome = cluster.session(*things)
     return sorted(
         [f"{name} on {where}" for name, where in outcome.nodes.items()]
         + [f"{name} in {seat}" for name, seat in outcome.seats.items()]
         + [f"{name} held {where}" for name, where in outcome.held.items()]
-        + [f"{name}: {why}" for name, why in {**outcome.refused, **outcome.declined}.items()]
+        + [f"{name}: {why}" for name, why in {**outcome.refused_pods, **outcome.refused_reservations}.items()]
     )
 
 
 @settings(deadline=None, max_examples=60)
 @given(items, st.dictionaries(st.sampled_from(NODES), apps), st.randoms(use_true_random=False))
-def test_the_same_cluster_gives_the_same_decisions_in_whatever_order_it_is_told(
+def test_decisions_do_not_depend_on_the_order_of_events(
     things: list[tuple[str, str, str, int]], at: dict[str, str], random: Random
 ) -> None:
     made = build(things)
@@ -302,20 +305,20 @@ def test_the_same_cluster_gives_the_same_decisions_in_whatever_order_it_is_told(
     ),
     st.lists(st.tuples(apps, sizes), min_size=2, max_size=10),
 )
-def test_pods_that_come_in_swarms_get_the_seats_they_would_get_alone(
+def test_pods_in_one_session_get_the_seats_they_would_get_one_by_one(
     held: list[tuple[str, str, int, str]], swarm: list[tuple[str, str]]
 ) -> None:
     def seats(follows: bool) -> dict[str, str]:
-        stage = Stage(*(node(name, {"cpu": "20", "pods": "20"}) for name in NODES))
+        cluster = SessionCluster(*(node(name, {"cpu": "20", "pods": "20"}) for name in NODES))
         for number, (owner, size, mover, policy) in enumerate(held):
             seat = task(2, {"cpu": size}, labels={"app": owner})
             placed = {0: NODES[number % 3], 1: NODES[(number + 1) % 3]}
             terms: dict[str, Any] = {"match_policy": policy, "migrating": f"uid-m{mover}" if mover else None}
-            stage.show(booking(f"r{number}", seat, at=placed, **terms, **for_app_or_pod(owner)))
-        pods = [user(f"p{number}", {"cpu": size}, labels={"app": app}) for number, (app, size) in enumerate(swarm)]
+            cluster.show(web_reservation(f"r{number}", seat, at=placed, **terms, **for_app_or_pod(owner)))
+        pods = [web_pod(f"p{number}", {"cpu": size}, labels={"app": app}) for number, (app, size) in enumerate(swarm)]
         with pytest.MonkeyPatch.context() as patched:
             if not follows:
                 patched.setattr(LastSeat, "next_seat", lambda self, pod: None)
-            return stage.session(*pods).seats
+            return cluster.session(*pods).seats
 
     assert seats(follows=True) == seats(follows=False)

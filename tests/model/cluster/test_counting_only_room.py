@@ -1,4 +1,4 @@
-"""A pod that is to move is overlooked: it counts for nothing but the room it takes."""
+"""In a try, a migrating pod counts for nothing but the room that it takes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from restow.model.objects import ContainerPort, PodAffinityTerm, SelectorSpec
 from restow.model.snapshot import Snapshot
 from tests.model.cluster.builders import node, pod
 
-WEB = selector_group_of_term(PodAffinityTerm(topology_key="zone", label_selector=SelectorSpec(match_labels={"app": "web"})), "default")
+WEB = selector_group_of_term(
+    PodAffinityTerm(topology_key="zone", label_selector=SelectorSpec(match_labels={"app": "web"})), "default"
+)
 PORT = ("0.0.0.0", "TCP", 80)
 
 
@@ -26,25 +28,25 @@ def snapshot() -> Snapshot:
 
 
 def facts(snapshot: Snapshot) -> tuple[int, bool, int]:
-    """How many of the audience are there, whether the port is vacant, how much cpu is free."""
-    headcount = snapshot.affinity.pod_count((WEB,)).by_row.get(0, 0)
+    """How many pods of the selector group are there, whether the port is free, how much cpu is free."""
+    count = snapshot.affinity.pod_count((WEB,)).by_row.get(0, 0)
     vacant = bool(snapshot.ports.vacant([PORT], snapshot.rows.every)[0])
-    return headcount, vacant, int(snapshot.room.free[snapshot.room.resources.column("cpu"), 0])
+    return count, vacant, int(snapshot.room.free[snapshot.room.resources.column("cpu"), 0])
 
 
-def test_crowd_and_ports_forget_it_and_room_does_not(snapshot: Snapshot) -> None:
+def test_migrating_pod_counts_for_room_but_not_for_affinity_and_ports(snapshot: Snapshot) -> None:
     assert facts(snapshot) == (1, False, 3000)
     with snapshot.counting_only_room_of("uid-p"):
         assert facts(snapshot) == (0, True, 3000)
     assert facts(snapshot) == (1, False, 3000)
 
 
-def test_whoever_looked_meanwhile_looks_again(snapshot: Snapshot) -> None:
+def test_mask_made_during_the_try_is_made_again_after_it(snapshot: Snapshot) -> None:
     with snapshot.counting_only_room_of("uid-p"):
         seen = snapshot.room.changes.generation
     assert snapshot.room.changes.since(seen).tolist() == [0]
 
 
-def test_nobody_is_overlooked_where_nobody_is_known(snapshot: Snapshot) -> None:
+def test_unknown_uid_is_ignored(snapshot: Snapshot) -> None:
     with snapshot.counting_only_room_of("nobody"):
         assert facts(snapshot) == (1, False, 3000)

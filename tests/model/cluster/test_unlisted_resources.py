@@ -1,4 +1,4 @@
-"""Resources that no node has ever offered: they cost nobody anything, and are like any other once a node has some."""
+"""Resources that no node has ever offered: they get no column, and are like any other once a node offers some."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from restow.model.cluster import node_filters
 from restow.model.cluster.resource_columns import UNLISTED
 from restow.model.snapshot import Snapshot
 from tests.model.cluster.builders import node, pod
-from tests.model.cluster.reading import Fitting, amount, everything, free
+from tests.model.cluster.snapshot_values import Fitting, amount, everything, free
 
 THING = "example.com/thing"
 
@@ -27,7 +27,7 @@ def snapshot() -> Snapshot:
     return snapshot
 
 
-def test_names_that_only_waiting_pods_know_take_no_column(snapshot: Snapshot) -> None:
+def test_resource_requested_by_pending_pods_only_gets_no_column(snapshot: Snapshot) -> None:
     columns = len(snapshot.room.free)
     classes = [snapshot.class_of(pod(f"p{number}", {odd(number): "1"})) for number in range(50)]
     fitting = Fitting(snapshot)
@@ -35,7 +35,7 @@ def test_names_that_only_waiting_pods_know_take_no_column(snapshot: Snapshot) ->
     assert len(snapshot.room.resources) == len(snapshot.room.free) == columns
 
 
-def test_names_that_only_foreign_pods_on_nodes_know_take_no_column_and_are_counted(snapshot: Snapshot) -> None:
+def test_resource_requested_by_foreign_pods_only_is_counted_without_a_column(snapshot: Snapshot) -> None:
     columns = len(snapshot.room.free)
     for number in range(50):
         snapshot.apply_pod(pod(f"p{number}", {odd(number): "3"}, on="n1"))
@@ -44,7 +44,7 @@ def test_names_that_only_foreign_pods_on_nodes_know_take_no_column_and_are_count
     assert snapshot.room.is_overdrawn(0) and not snapshot.room.is_overdrawn(1)
 
 
-def test_names_that_nobody_asks_for_any_more_are_forgotten(snapshot: Snapshot) -> None:
+def test_unlisted_resource_without_requests_is_dropped(snapshot: Snapshot) -> None:
     asking = snapshot.class_of(pod("p", {THING: "1"})).shape
     number = asking.amounts[-1][0]
     assert (number >= UNLISTED, snapshot.room.resources.name(number)) == (True, THING)
@@ -55,7 +55,7 @@ def test_names_that_nobody_asks_for_any_more_are_forgotten(snapshot: Snapshot) -
         snapshot.room.resources.name(number)
 
 
-def test_the_first_node_that_offers_some_is_found_by_pods_that_waited_for_it(snapshot: Snapshot) -> None:
+def test_first_node_that_offers_a_resource_accepts_pods_that_requested_it_before(snapshot: Snapshot) -> None:
     fitting, waiting = Fitting(snapshot), snapshot.class_of(pod("p", {THING: "2"}))
     assert fitting.feasible(waiting).tolist() == [False, False]
     snapshot.apply_node(node("n2", {"cpu": "8", "memory": "32Gi", "pods": "9", THING: "2"}, version=90))
@@ -65,20 +65,22 @@ def test_the_first_node_that_offers_some_is_found_by_pods_that_waited_for_it(sna
     assert fitting.feasible(waiting).tolist() == [False, False]
 
 
-def test_what_pods_took_of_it_before_counts_once_a_node_offers_some(snapshot: Snapshot) -> None:
+def test_earlier_requests_of_a_resource_count_once_a_node_offers_it(snapshot: Snapshot) -> None:
     snapshot.apply_pod(pod("there", {THING: "3"}, on="n1"))
     snapshot.apply_pod(pod("leaver", {THING: "1"}, on="n1", leaving=True))
     snapshot.apply_node(node("n1", {"cpu": "8", "pods": "9", THING: "5"}, version=90))
     column = snapshot.room.resources.find(THING)
     assert column is not None and snapshot.room.free[column, 0] == 1
     assert (free(snapshot, "n1")[THING], amount(snapshot, "releasing", "n1", THING)) == (1, 1)
-    assert node_filters.fits_row(snapshot.room, ((column, 1),), 0) and not node_filters.fits_row(snapshot.room, ((column, 2),), 0)
+    assert node_filters.fits_row(snapshot.room, ((column, 1),), 0) and not node_filters.fits_row(
+        snapshot.room, ((column, 2),), 0
+    )
     snapshot.remove_pod(pod("there", on="n1", version=91))
     snapshot.remove_pod(pod("leaver", on="n1", version=91))
     assert (free(snapshot, "n1")[THING], amount(snapshot, "requested", "n1", THING)) == (5, 0)
 
 
-def test_a_name_that_got_its_column_meanwhile_is_taken_back_by_the_same_amounts(snapshot: Snapshot) -> None:
+def test_undo_after_a_resource_got_its_column_restores_the_amounts(snapshot: Snapshot) -> None:
     snapshot.apply_pod(pod("there", {THING: "3"}, on="n1"))
     before, mark = everything(snapshot), snapshot.mark()
     snapshot.assume(pod("new", {THING: "2"}), "n1", at=0.0)
@@ -89,7 +91,7 @@ def test_a_name_that_got_its_column_meanwhile_is_taken_back_by_the_same_amounts(
 
 
 @pytest.mark.parametrize("offered", [False, True])
-def test_a_row_lacks_what_is_listed_and_taken_twice(snapshot: Snapshot, offered: bool) -> None:
+def test_row_lacks_an_overcommitted_listed_resource(snapshot: Snapshot, offered: bool) -> None:
     if offered:
         snapshot.apply_node(node("n2", {"cpu": "8", "pods": "9", THING: "1"}, version=90))
     snapshot.apply_pod(pod("there", {THING: "3"}, on="n1"))

@@ -1,4 +1,4 @@
-"""States: rows have one number exactly while all their cells are equal, however often numbers are given anew."""
+"""Row states: rows have one number exactly while all their cells are equal, also after renumbering."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def happen(room: Room, log: UndoLog, event: str, row: int, amount: int) -> None:
 
 @pytest.mark.parametrize("spare", [8, 1024], ids=["numbers run out", "there are enough"])
 @given(events=EVENTS)
-def test_rows_are_in_one_state_exactly_while_they_have_the_same_room(spare: int, events: list[Any]) -> None:
+def test_rows_share_a_state_exactly_while_they_have_equal_room(spare: int, events: list[Any]) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(row_states, "_SPARE", spare)
         log = UndoLog()
@@ -54,12 +54,12 @@ def test_rows_are_in_one_state_exactly_while_they_have_the_same_room(spare: int,
             ledgers = (room.allocatable.cells, room.free, room.nonzero.cells)
             cells = [tuple(tuple(one[:, row].tolist()) for one in ledgers) for row in range(rows.size)]
             numbers = room.states.of_row[: rows.size].tolist()
-            told = len(set(zip(cells, numbers, strict=True))) == len(set(cells)) == len(set(numbers))
-            assert told or not room.states.shared
+            is_told_apart = len(set(zip(cells, numbers, strict=True))) == len(set(cells)) == len(set(numbers))
+            assert is_told_apart or not room.states.shared
             assert max(numbers) < room.states.most
 
 
-def test_a_state_that_comes_again_has_its_number_again_until_numbers_are_given_anew(
+def test_recurring_state_keeps_its_number_until_renumbering(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(row_states, "_SPARE", 6)
@@ -77,7 +77,7 @@ def test_a_state_that_comes_again_has_its_number_again_until_numbers_are_given_a
     assert room.states.epoch > epoch
 
 
-def test_where_every_row_is_another_nothing_is_shared_until_they_are_alike_again(
+def test_states_are_not_shared_while_every_row_differs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(row_states, "_SPARE", 6)

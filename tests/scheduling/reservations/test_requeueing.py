@@ -1,4 +1,4 @@
-"""Who is tried again when something happens to reservations."""
+"""Which pods are requeued when something happens to reservations."""
 
 from __future__ import annotations
 
@@ -7,41 +7,41 @@ import pytest
 from restow.model.objects import ObjectReference, OwnerReference, Pod, ReservationOwner
 from restow.scheduling.cluster_events import RESERVATION, ActionType, ClusterEvent, EventResource, QueueingHints
 from tests.model.cluster.builders import node, pod
-from tests.scheduling.reservations.stage import booking, user
+from tests.model.reservations.builders import web_pod, web_reservation
 
-PENDING, AVAILABLE = booking("r", phase="Pending"), booking("r", at={0: "n1"})
+PENDING, AVAILABLE = web_reservation("r", phase="Pending"), web_reservation("r", at={0: "n1"})
 OPENED = ClusterEvent(EventResource.RESERVATION, ActionType.UPDATED, old=PENDING, new=AVAILABLE)
 SET = OwnerReference(api_version="apps/v1", kind="ReplicaSet", name="web-1", uid="uid-1")
-BY_CONTROLLER = booking("r", at={0: "n1"}, owners=[ReservationOwner(controller=ObjectReference(name="web"))])
+BY_CONTROLLER = web_reservation("r", at={0: "n1"}, owners=[ReservationOwner(controller=ObjectReference(name="web"))])
 
 
 @pytest.mark.parametrize(
     ("waiting", "news", "woken"),
     [
-        pytest.param(user("p"), OPENED, True, id="the owner's pod, whatever refused it"),
-        pytest.param(user("p", labels={}), OPENED, False, id="another's"),
-        pytest.param(user("p", namespace="other"), OPENED, False, id="of another namespace"),
+        pytest.param(web_pod("p"), OPENED, True, id="the owner's pod, whatever refused it"),
+        pytest.param(web_pod("p", labels={}), OPENED, False, id="another's"),
+        pytest.param(web_pod("p", namespace="other"), OPENED, False, id="of another namespace"),
         pytest.param(
-            user("p", labels={}, owner=SET),
+            web_pod("p", labels={}, owner=SET),
             ClusterEvent(EventResource.RESERVATION, ActionType.ADDED, new=BY_CONTROLLER),
             True,
             id="its owner's owner may be meant",
         ),
         pytest.param(
-            user("p"),
+            web_pod("p"),
             ClusterEvent(EventResource.RESERVATION, ActionType.UPDATED, old=AVAILABLE, new=AVAILABLE),
             False,
             id="it was available already",
         ),
         pytest.param(
-            user("p"),
+            web_pod("p"),
             ClusterEvent(EventResource.RESERVATION, ActionType.ADDED, new=PENDING),
             False,
             id="not available yet",
         ),
     ],
 )
-def test_a_seat_that_opens_wakes_those_who_may_take_it(waiting: Pod, news: ClusterEvent, woken: bool) -> None:
+def test_seat_that_opens_requeues_pods_of_its_owners(waiting: Pod, news: ClusterEvent, woken: bool) -> None:
     wakeups = QueueingHints()
     plugins = frozenset(["NodeResourcesFit"])
     assert (wakeups.may_help_any(plugins, news) and wakeups.is_worth_requeuing(waiting, plugins, news)) == woken
@@ -72,5 +72,5 @@ def test_a_seat_that_opens_wakes_those_who_may_take_it(waiting: Pod, news: Clust
         ),
     ],
 )
-def test_who_waits_for_a_reservation_is_woken_by_what_may_open_it(news: ClusterEvent, woken: bool) -> None:
-    assert QueueingHints().is_worth_requeuing(user("p", uses="r"), [RESERVATION], news) == woken
+def test_pod_waiting_for_a_reservation_is_requeued_by_events_that_may_open_it(news: ClusterEvent, woken: bool) -> None:
+    assert QueueingHints().is_worth_requeuing(web_pod("p", uses="r"), [RESERVATION], news) == woken

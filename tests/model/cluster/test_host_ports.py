@@ -1,4 +1,4 @@
-"""Host ports: any sequence of comings, goings and undone tries against a look at every occupant."""
+"""Host ports: any sequence of pods that come, go and are undone, compared with a look at every occupant."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _collide(one: ContainerPort, other: ContainerPort) -> bool:
 
 @settings(max_examples=200, deadline=None)
 @given(st.lists(STEP, max_size=12), PORTS)
-def test_ports_are_vacant_where_nobody_holds_them(
+def test_host_ports_are_free_where_no_occupant_uses_them(
     steps: list[tuple[str, int, str, list[ContainerPort]]], wanted: list[ContainerPort]
 ) -> None:
     snapshot = Snapshot()

@@ -1,4 +1,4 @@
-"""What a snapshot holds, as plain values that tests can compare."""
+"""The contents of a snapshot as plain values that tests can compare."""
 
 from __future__ import annotations
 
@@ -7,12 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from restow.model.cluster import (PodClass)
-from restow.model.cluster import node_filters
+from restow.model.cluster import PodClass, node_filters
 from restow.model.cluster.incremental_vector import IncrementalVector
+from restow.model.cluster.pod_shapes import Shape
 from restow.model.cluster.room import Ledger
 from restow.model.cluster.rows import Mask
-from restow.model.cluster.pod_shapes import Shape
 from restow.model.snapshot import Snapshot
 
 LEDGERS = ("allocatable", "requested", "reserved", "releasing", "nonzero")
@@ -43,7 +42,9 @@ class Fitting:
     def of(self, shape: Shape) -> Mask:
         room = self._snapshot.room
         if shape not in self._kept:
-            self._kept[shape] = IncrementalVector(room.rows, (room.changes,), lambda rows: node_filters.fits(room, shape.amounts, rows))
+            self._kept[shape] = IncrementalVector(
+                room.rows, (room.changes,), lambda rows: node_filters.fits(room, shape.amounts, rows)
+            )
         return self._kept[shape].read()
 
     def feasible(self, pod_class: PodClass) -> Mask:
@@ -52,7 +53,8 @@ class Fitting:
 
 
 def everything(snapshot: Snapshot) -> dict[str, Any]:
-    """Every value that undo must restore, down to which row is whose; generations and interned names apart."""
+    """Every value that undo must restore, also which row belongs to which node; but not generations and interned
+    names."""
     rows, room, nodes, pods, reservations = (
         snapshot.rows,
         snapshot.room,
@@ -95,7 +97,7 @@ def everything(snapshot: Snapshot) -> dict[str, Any]:
         "namespaces": dict(snapshot.namespaces._labels),
         "locks": (dict(snapshot.locks._nodes_of), dict(snapshot.locks._holders_of)),
         "locked rows": [snapshot.locks.holders[number] for number in snapshot.locks.of_row[:size].tolist()],
-        "kinship": (dict(snapshot.owner_chains._owners), dict(snapshot.owner_chains._groups)),
+        "owner chains": (dict(snapshot.owner_chains._owners), dict(snapshot.owner_chains._groups)),
     }
 
 
@@ -115,5 +117,5 @@ def _table(snapshot: Snapshot, ledger: Ledger) -> Table:
         amounts |= {resources.name(number): sums.get(ledger, 0) for number, sums in apart.items()}
         present = {name: value for name, value in amounts.items() if value}
         if present:
-            table[snapshot.rows.name(row) or f"vacant row {row}"] = present
+            table[snapshot.rows.name(row) or f"free row {row}"] = present
     return table

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from msgspec.structs import replace
 
-from restow.model.cluster.topology_domains import domain_sums
 from restow.model.cluster.node_filters import shortages
 from restow.model.cluster.selector_group import SelectorGroup
+from restow.model.cluster.topology_domains import domain_sums
 from restow.model.objects import (
     Affinity,
     NodeAffinity,
@@ -28,9 +28,9 @@ from restow.model.reservations.seat_name import SeatName
 from restow.model.resources import fits
 from restow.model.selectors import parse_label_selector
 from restow.model.snapshot import Snapshot
-from tests.model.cluster.builders import named, node, placements_of, pod, reservation
-from tests.model.cluster.by_definition import Reference, accepts, is_huge, left, need
-from tests.model.cluster.reading import Fitting, everything, ledgers
+from tests.model.cluster.builders import node, placements_of, pod, reservation, seat_annotations
+from tests.model.cluster.reference_cluster import Reference, accepts, is_huge, left, need
+from tests.model.cluster.snapshot_values import Fitting, everything, ledgers
 
 NODES = ["n0", "n1", "n2", "n3"]
 OFFERS = [
@@ -142,7 +142,7 @@ class SnapshotMachine(RuleBasedStateMachine):
     def create_pod(self, requests: Any, on: str | None, labels: Any, seat: str | None, life: str | None) -> None:
         self.created += 1
         name, version = f"p{self.created}", self._next()
-        self._write_pod(pod(name, requests, on=on, labels=labels, seat=seat, life=life, version=version))
+        self._write_pod(pod(name, requests, on=on, labels=labels, seat=seat, reservation_uid=life, version=version))
 
     @precondition(lambda self: self.pods)
     @rule(data=st.data(), change=st.sampled_from(["bind", "leave", "label", "finish", "delete"]))
@@ -152,7 +152,7 @@ class SnapshotMachine(RuleBasedStateMachine):
         meta = replace(one.metadata, resource_version=str(self._next()))
         written = replace(one, metadata=meta)
         if change == "bind" and not one.spec.node_name:
-            annotations = named(seat) if seat else meta.annotations
+            annotations = seat_annotations(seat) if seat else meta.annotations
             spec = replace(one.spec, node_name=data.draw(st.sampled_from(NODES)))
             written = replace(written, spec=spec, metadata=replace(meta, annotations=annotations))
         elif change == "leave":
@@ -173,7 +173,7 @@ class SnapshotMachine(RuleBasedStateMachine):
     def write_reservation(self, name: str, where: Any, phase: str, requests: Any, data: st.DataObject) -> None:
         consumers = st.sampled_from(["uid-never", *sorted(self.pods)])
         taken = data.draw(st.dictionaries(st.sampled_from(sorted(where)), consumers)) if where else {}
-        written = reservation(name, where, taken=taken, phase=phase, requests=requests, version=self._next())
+        written = reservation(name, where, consumed=taken, phase=phase, requests=requests, version=self._next())
         self.queues["reservation"].append((False, written))
 
     @rule(name=st.sampled_from(RESERVATIONS))

@@ -1,4 +1,4 @@
-"""The cluster by definition: the objects that were delivered, and what follows from them, slowly and plainly."""
+"""A slow reference of the snapshot: it keeps the objects that were delivered and works everything out from them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from restow.model.cluster.room import LIMIT
 from restow.model.objects import Node, Placement, Pod, Reservation
 from restow.model.resources import add, amounts, pod_requests, scored_requests, subtract
 from restow.model.taints import UNSCHEDULABLE, untolerated
-from tests.model.cluster.reading import LEDGERS, Table
+from tests.model.cluster.snapshot_values import LEDGERS, Table
 from tests.narrowing import present
 
 
@@ -98,31 +98,36 @@ class Reference:
             return not visible and consumer not in self.over and version > self.seen
         if one.status.state.phase in ("Succeeded", "Failed"):
             return False
-        return not self._takers(name, placement)
+        return not self._occupants(name, placement)
 
-    def _takers(self, name: str, placement: Any) -> list[tuple[str, Pod, bool]]:
-        """(UID, pod, whether we assumed it) of those who may be in an open seat; the first of them is. A pod that does
-        not say of which life of the reservation it speaks means another one."""
+    def _occupants(self, name: str, placement: Any) -> list[tuple[str, Pod, bool]]:
+        """(UID, pod, whether it is assumed) of the pods that may occupy an open seat; the first of them does. A pod
+        that does not name the UID of the reservation means another one."""
         seat = f"default/{name}/t/{placement.index}"
-        takers = [
+        occupants = [
             (other.metadata.uid, other, ours)
             for other, where, named, ours in self.placed()
             if (named, where) == (seat, placement.node_name)
-            and (ours or (_life(other) == f"uid-{name}" and (other.metadata.labels or {}).get("app") == "web"))
+            and (
+                ours
+                or (
+                    _named_reservation_uid(other) == f"uid-{name}" and (other.metadata.labels or {}).get("app") == "web"
+                )
+            )
         ]
-        return sorted(takers, key=lambda taker: taker[0])
+        return sorted(occupants, key=lambda occupant: occupant[0])
 
     def aside(self) -> list[tuple[str, dict[str, int]]]:
-        """(node, amounts) of what seats hold beyond the pods in them, or on their way there."""
+        """(node, amounts) of what seats hold remainder the pods in them, or on their way there."""
         found = []
         for name, one in self.reservations.items():
             size = pod_requests(Pod(spec=present(one.spec.tasks)[0].template.spec))
             for placement in (*(one.status.placements or ()), *self.assumed_placements.get(name, {}).values()):
                 is_open = placement.pod_ref is None and one.status.state.phase not in ("Succeeded", "Failed")
-                takers = self._takers(name, placement) if is_open else []
-                if takers:
-                    beyond = subtract(size, pod_requests(takers[0][1]))
-                    found.append((placement.node_name, {what: more for what, more in beyond.items() if more > 0}))
+                occupants = self._occupants(name, placement) if is_open else []
+                if occupants:
+                    remainder = subtract(size, pod_requests(occupants[0][1]))
+                    found.append((placement.node_name, {what: more for what, more in remainder.items() if more > 0}))
         return found
 
     def ledgers(self) -> dict[str, Table]:
@@ -138,11 +143,11 @@ class Reference:
             count("nonzero", where, scored_requests(one))
             if one.metadata.deletion_timestamp and one.spec.node_name:
                 count("releasing", where, {**pod_requests(one), "pods": 1})
-        for _, where, stand_in in self.held():
-            count("reserved", where, {**pod_requests(stand_in), "pods": 1})
-            count("nonzero", where, scored_requests(stand_in))
-        for where, beyond in self.aside():
-            count("reserved", where, beyond)
+        for _, where, reserved_pod in self.held():
+            count("reserved", where, {**pod_requests(reserved_pod), "pods": 1})
+            count("nonzero", where, scored_requests(reserved_pod))
+        for where, remainder in self.aside():
+            count("reserved", where, remainder)
         return {name: _without_zeros(table) for name, table in tables.items()}
 
 
@@ -175,5 +180,5 @@ def is_huge(tables: dict[str, Table], name: str) -> bool:
     return any(value > LIMIT for table in tables.values() for value in table.get(name, {}).values())
 
 
-def _life(one: Pod) -> str | None:
+def _named_reservation_uid(one: Pod) -> str | None:
     return (one.metadata.annotations or {}).get("restow.sh/reservation-uid")

@@ -1,4 +1,4 @@
-"""Locks: whose a node is, what pods are told apart by while there are some, and what changes with them."""
+"""Queue locks: the queues of a node, the lock class of a pod, and what changes with them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def snapshot_of(*queues: Any) -> Snapshot:
 
 
 def locked(snapshot: Snapshot) -> dict[str, tuple[str, ...]]:
-    """Every locked node that exists, and for whom."""
+    """Every locked node that exists, with the queues it is locked for."""
     locks, rows = snapshot.locks, snapshot.rows
     found = {name: locks.holders[locks.of_row[rows.find(name)]] for name in rows.names()}
     return {name: holders for name, holders in found.items() if holders}
@@ -45,7 +45,7 @@ def member(name: str) -> Any:
         pytest.param(
             lambda s: s.apply_queue(queue("q", "n2", "n3", version=5)), {"n2": ("q",), "n3": ("q",)}, id="moved"
         ),
-        pytest.param(lambda s: s.apply_queue(queue("q", "n2", version=1)), {"n1": ("q",)}, id="late news"),
+        pytest.param(lambda s: s.apply_queue(queue("q", "n2", version=1)), {"n1": ("q",)}, id="a late event"),
         pytest.param(lambda s: s.apply_queue(queue("r", "n1")), {"n1": ("q", "r")}, id="claimed by two"),
         pytest.param(lambda s: s.remove_queue(queue("q", version=5)), {}, id="queue gone"),
         pytest.param(lambda s: s.remove_node(node("n1", version=5)), {}, id="node gone"),
@@ -53,19 +53,21 @@ def member(name: str) -> Any:
         pytest.param(lambda s: s.apply_node(node("n4")), {"n1": ("q",), "n4": ("q",)}, id="a node that was awaited"),
     ],
 )
-def test_who_a_node_is_locked_for(after: Callable[[Snapshot], Any], holders: dict[str, tuple[str, ...]]) -> None:
+def test_node_is_locked_for_the_queues_that_show_it(
+    after: Callable[[Snapshot], Any], holders: dict[str, tuple[str, ...]]
+) -> None:
     snapshot = snapshot_of(queue("q", "n1", "n4", version=2))
     after(snapshot)
     assert locked(snapshot) == holders
 
 
-def test_a_queue_that_is_being_deleted_locks_nothing() -> None:
+def test_queue_being_deleted_locks_no_node() -> None:
     going = queue("q", "n1")
     going = replace(going, metadata=replace(going.metadata, deletion_timestamp="2026-01-01T00:00:00Z"))
     assert locked(snapshot_of(going)) == {}
 
 
-def test_a_row_that_is_used_again_is_not_locked_for_the_queue_of_the_node_before() -> None:
+def test_reused_row_does_not_keep_the_lock_of_the_node_before() -> None:
     snapshot = snapshot_of(queue("q", "n1"))
     snapshot.remove_node(node("n1", version=5))
     snapshot.apply_node(node("other"))
@@ -73,7 +75,7 @@ def test_a_row_that_is_used_again_is_not_locked_for_the_queue_of_the_node_before
 
 
 @pytest.mark.parametrize(
-    ("one", "tenancy"),
+    ("one", "lock_class"),
     [
         pytest.param(of_queue(pod("p"), "q"), "q", id="of the queue, by annotation"),
         pytest.param(member("g"), "q", id="of the queue, by its gang"),
@@ -83,14 +85,14 @@ def test_a_row_that_is_used_again_is_not_locked_for_the_queue_of_the_node_before
         pytest.param(of_queue(pod("p", owner=DAEMONS), "r"), None, id="of a DaemonSet"),
     ],
 )
-def test_what_locks_know_of_a_pod(one: Any, tenancy: str | None) -> None:
+def test_lock_class_of_a_pod(one: Any, lock_class: str | None) -> None:
     snapshot = snapshot_of(queue("q", "n1"), queue("r"))
     snapshot.apply_group(GANG)
-    assert snapshot.class_of(one).queue_lock_class == tenancy
+    assert snapshot.class_of(one).queue_lock_class == lock_class
     assert snapshot_of(queue("q")).class_of(one).queue_lock_class is None
 
 
-def test_pods_are_told_apart_by_their_queues_only_while_there_are_locks() -> None:
+def test_pods_of_different_queues_have_different_classes_only_while_nodes_are_locked() -> None:
     snapshot = snapshot_of(queue("q", version=1), queue("r"))
     ours, theirs, others = (of_queue(pod(name), name) for name in ("q", "r", "s"))
     assert snapshot.class_of(ours) is snapshot.class_of(theirs)
@@ -103,7 +105,7 @@ def test_pods_are_told_apart_by_their_queues_only_while_there_are_locks() -> Non
     assert snapshot.class_of(ours) is snapshot.class_of(theirs)
 
 
-def test_queues_that_came_and_went_take_no_memory() -> None:
+def test_unused_sets_of_queues_are_dropped() -> None:
     snapshot = snapshot_of(queue("q", "n1", version=1))
     for number in range(1, 1000):
         snapshot.apply_queue(queue(f"q{number}", "n1", "n2", version=2 * number))
@@ -114,7 +116,7 @@ def test_queues_that_came_and_went_take_no_memory() -> None:
     assert snapshot.locks.rows_of("r").tolist() == [snapshot.rows.find("n3")]
 
 
-def test_what_is_only_tried_is_taken_back_however_many_queues_there_were() -> None:
+def test_undo_restores_locks_beyond_the_limit_of_sets() -> None:
     snapshot = snapshot_of(queue("q", "n1", version=1))
     mark = snapshot.mark()
     for number in range(1, 600):
@@ -124,7 +126,7 @@ def test_what_is_only_tried_is_taken_back_however_many_queues_there_were() -> No
     assert locked(snapshot) == {"n1": ("q",)}
 
 
-def test_a_lock_touches_the_rows_of_its_nodes_alone() -> None:
+def test_lock_touches_only_the_rows_of_its_nodes() -> None:
     snapshot = snapshot_of(queue("q", "n1", version=1))
     seen = snapshot.nodes.changes.generation
     snapshot.apply_queue(queue("q", "n1", "n3", version=2))
@@ -133,7 +135,7 @@ def test_a_lock_touches_the_rows_of_its_nodes_alone() -> None:
 
 
 @pytest.mark.parametrize("written", ["q", ""], ids=["a queue", "none, so the default one"])
-def test_a_seat_belongs_to_the_queue_of_its_reservation_whatever_its_template_says(written: str) -> None:
+def test_reserved_pod_has_the_lock_class_of_the_reservation_queue(written: str) -> None:
     snapshot = snapshot_of(queue(written or "default", "n1"))
     held = reservation("r", {0: "n2"})
     (only,) = present(held.spec.tasks)

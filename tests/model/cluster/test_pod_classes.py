@@ -1,4 +1,4 @@
-"""Equivalence classes: what makes two pods alike to scheduling, and what does not."""
+"""Equivalence classes: which differences between two pods matter to scheduling."""
 
 from __future__ import annotations
 
@@ -98,8 +98,10 @@ EPHEMERAL: dict[str, Any] = {"volumes": [Volume(name="data", ephemeral=Ephemeral
     [
         pytest.param(pod("a"), pod("b", uid="other"), id="names and UIDs"),
         pytest.param(pod("a", {"cpu": "1"}), pod("b", {"cpu": "1000m"}), id="how an amount is written"),
-        pytest.param(pod("a", labels={"index": "0"}), pod("b", labels={"index": "1"}), id="labels nobody reads"),
-        pytest.param(pod("a"), pod("b", namespace="other"), id="namespaces nobody reads"),
+        pytest.param(
+            pod("a", labels={"index": "0"}), pod("b", labels={"index": "1"}), id="labels that no selector reads"
+        ),
+        pytest.param(pod("a"), pod("b", namespace="other"), id="namespaces that no selector reads"),
         pytest.param(pod("a", hostname="a"), pod("b", hostname="b"), id="host names"),
         pytest.param(pod("a", on="n1"), pod("b"), id="where it runs"),
         pytest.param(pod("a", tolerations=TOLERANT), pod("b", tolerations=SPELLED_OUT), id="spelling of tolerations"),
@@ -114,7 +116,7 @@ EPHEMERAL: dict[str, Any] = {"volumes": [Volume(name="data", ephemeral=Ephemeral
         pytest.param(pod("a"), reporting(RUNNING), id="a report of having what was asked for"),
     ],
 )
-def test_what_does_not_split_a_class(one: Pod, other: Pod) -> None:
+def test_pods_that_differ_in_unread_fields_share_a_class(one: Pod, other: Pod) -> None:
     snapshot = Snapshot()
     first = snapshot.class_of(one)
     assert snapshot.class_of(other) is first
@@ -141,7 +143,7 @@ def test_what_does_not_split_a_class(one: Pod, other: Pod) -> None:
         pytest.param(pod("a"), reporting(GROWN), id="a report of having more than is asked for"),
     ],
 )
-def test_what_splits_a_class(one: Pod, other: Pod) -> None:
+def test_pods_that_differ_in_read_fields_have_different_classes(one: Pod, other: Pod) -> None:
     snapshot = Snapshot()
     first = snapshot.class_of(one)
     assert snapshot.class_of(other) is not first
@@ -159,13 +161,13 @@ def test_what_splits_a_class(one: Pod, other: Pod) -> None:
         pytest.param(pod("any"), reporting(RUNNING), False, id="a report of resources"),
     ],
 )
-def test_what_the_quick_look_sees(one: Pod, other: Pod, seen: bool) -> None:
+def test_quick_comparison_of_pods_is_never_wrong(one: Pod, other: Pod, seen: bool) -> None:
     snapshot = Snapshot()
     assert are_surely_alike(one, other) == are_surely_alike(other, one) == seen
     assert not seen or snapshot.shapes.of(one) is snapshot.shapes.of(other)
 
 
-def test_a_label_splits_classes_from_when_a_selector_reads_it() -> None:
+def test_label_splits_classes_once_a_selector_reads_it() -> None:
     snapshot = Snapshot()
     one, other = pod("a", labels={"app": "x", "i": "0"}), pod("b", labels={"app": "y", "i": "1"})
     before, version = snapshot.class_of(one), snapshot.classes.version
@@ -186,7 +188,7 @@ def test_a_label_splits_classes_from_when_a_selector_reads_it() -> None:
         pytest.param(repels(namespace_selector=SelectorSpec()), True, True, id="a namespace selector"),
     ],
 )
-def test_a_selector_reads_only_where_it_looks(reader: dict[str, Any], here: bool, elsewhere: bool) -> None:
+def test_selector_splits_classes_only_in_its_namespaces(reader: dict[str, Any], here: bool, elsewhere: bool) -> None:
     snapshot = Snapshot()
     snapshot.apply_pod(pod("reader", on="n1", **reader))
 
@@ -197,14 +199,14 @@ def test_a_selector_reads_only_where_it_looks(reader: dict[str, Any], here: bool
     assert (split("default"), split("other")) == (here, elsewhere)
 
 
-def test_the_pod_to_place_reads_too() -> None:
+def test_selector_of_the_pod_to_place_splits_classes() -> None:
     snapshot = Snapshot()
     keys = SelectorSpec(match_expressions=[SelectorRequirement(key="app", operator="Exists")])
     one, other = (pod("p", labels={"app": value}, **spread(selector=keys)) for value in "xy")
     assert snapshot.class_of(one) is not snapshot.class_of(other)
 
 
-def test_a_seat_reads_as_the_pod_it_will_become() -> None:
+def test_selector_of_a_reserved_pod_splits_classes() -> None:
     snapshot = Snapshot()
     snapshot.apply_node(node("n1"))
     snapshot.apply_reservation(reservation("r", {0: "n1"}, **spread("app")))
@@ -212,7 +214,7 @@ def test_a_seat_reads_as_the_pod_it_will_become() -> None:
     assert snapshot.class_of(one) is not snapshot.class_of(other)
 
 
-def test_what_nobody_reads_any_more_splits_no_classes_in_the_long_run() -> None:
+def test_label_that_no_selector_reads_any_more_stops_splitting_classes() -> None:
     snapshot = Snapshot()
     snapshot.apply_pod(pod("stays", on="n1", **spread("app")))
     for number in range(200):  # each reads a label of its own, and goes
@@ -258,7 +260,7 @@ def test_pods_share_a_class_exactly_when_everything_read_is_equal(pods: list[Pod
         assert all((other_class is given_class) == (other_key == key) for other_class, other_key in found)
 
 
-def test_one_off_shapes_leave_no_trace() -> None:
+def test_one_off_shapes_are_dropped() -> None:
     snapshot = Snapshot()
     for index in range(50):
         claim = Volume(name="d", persistent_volume_claim=ClaimVolume(claim_name=f"d-{index}"))
@@ -267,7 +269,7 @@ def test_one_off_shapes_leave_no_trace() -> None:
     assert len(snapshot.shapes._canonical) == 0
 
 
-def test_pods_with_a_claim_each_have_their_base_in_common() -> None:
+def test_pods_with_a_claim_each_share_a_base_class() -> None:
     snapshot = Snapshot()
     claims = [ClaimVolume(claim_name=name) for name in ("data-0", "data-1")]
     one, other = (snapshot.class_of(pod("p", volumes=[Volume(persistent_volume_claim=claim)])) for claim in claims)

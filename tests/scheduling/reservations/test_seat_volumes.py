@@ -1,4 +1,4 @@
-"""Seats of pods with volumes: what a single pod may use is handed over, never shared."""
+"""Seats of pods with volumes: a volume for a single pod is handed over, never shared."""
 
 from __future__ import annotations
 
@@ -21,15 +21,16 @@ from restow.model.objects import (
 )
 from restow.model.volumes import DEFAULT_CLASS
 from tests.model.cluster.builders import node
+from tests.model.reservations.builders import task, web_pod, web_reservation
 from tests.scheduling.plugins.volume_builders import claim, on_label, storage_class, volume
-from tests.scheduling.reservations.stage import Stage, booking, task, user
+from tests.scheduling.reservations.session_cluster import SessionCluster
 
 ALONE = ["ReadWriteOncePod"]
 DATA = [Volume(name="v", persistent_volume_claim=ClaimVolume(claim_name="data"))]
 
 
-def stage(*things: Pod | Reservation, modes: list[str] = ALONE) -> Stage:
-    made = Stage(*(node(name, labels={"zone": name[0]}) for name in ("a1", "a2", "b1")))
+def cluster(*things: Pod | Reservation, modes: list[str] = ALONE) -> SessionCluster:
+    made = SessionCluster(*(node(name, labels={"zone": name[0]}) for name in ("a1", "a2", "b1")))
     reachable = on_label("zone", "a")
     made.snapshot.apply_storage(
         volume("pv", at=reachable, claim="data", claim_uid="uid-data", phase="Bound", access_modes=modes)
@@ -45,40 +46,40 @@ def seat(**fields: Any) -> TaskSpec:
 
 
 def owner(name: str, **fields: Any) -> Pod:
-    return user(name, {}, volumes=DATA, **fields)
+    return web_pod(name, {}, volumes=DATA, **fields)
 
 
-def test_a_seat_is_where_its_volume_can_be_reached() -> None:
-    assert stage().session(booking("r", seat(nodes=["b1", "a2"]))).held == {"r": ["a2"]}
+def test_seat_is_placed_where_its_volume_can_be_reached() -> None:
+    assert cluster().session(web_reservation("r", seat(nodes=["b1", "a2"]))).held == {"r": ["a2"]}
 
 
-def test_a_held_claim_is_nobody_elses() -> None:
-    said = stage(booking("r", seat(), at={0: "a1"}, owners=[])).session(owner("p")).refused["p"]
+def test_claim_of_a_held_seat_is_not_usable_by_other_pods() -> None:
+    said = cluster(web_reservation("r", seat(), at={0: "a1"}, owners=[])).session(owner("p")).refused_pods["p"]
     assert "ReadWriteOncePod" in said
 
 
-def test_a_held_claim_is_its_own_pods() -> None:
-    assert stage(booking("r", seat(), at={0: "a1"})).session(owner("p")).seats == {"p": "r/t/0"}
+def test_claim_of_a_held_seat_is_usable_by_its_pod() -> None:
+    assert cluster(web_reservation("r", seat(), at={0: "a1"})).session(owner("p")).seats == {"p": "r/t/0"}
 
 
-@pytest.mark.parametrize(("mark", "held"), [("uid-old", {"r": ["a2"]}), (None, {})])
-def test_the_claim_of_a_pod_that_moves_may_be_reserved_for_its_successor(
-    mark: str | None, held: dict[str, list[str]]
+@pytest.mark.parametrize(("migrating", "held"), [("uid-old", {"r": ["a2"]}), (None, {})])
+def test_claim_of_a_migrating_pod_may_be_reserved_for_its_successor(
+    migrating: str | None, held: dict[str, list[str]]
 ) -> None:
-    running = stage(owner("old", on="a1"))
-    assert running.session(booking("r", seat(nodes=["a2"]), migrating=mark)).held == held
+    running = cluster(owner("old", on="a1"))
+    assert running.session(web_reservation("r", seat(nodes=["a2"]), migrating=migrating)).held == held
 
 
 @pytest.mark.parametrize("modes", [ALONE, ["ReadWriteOnce"]])
-def test_a_successor_waits_until_its_predecessor_has_left_the_claim(modes: list[str]) -> None:
+def test_successor_waits_until_its_predecessor_has_left_the_claim(modes: list[str]) -> None:
     leaving = owner("web-0", on="a1", uid="uid-old", leaving=True)
-    moved = booking("restow-1", seat(), at={0: "a2"}, match_policy="Fits", migrating="uid-old")
-    moving = stage(leaving, moved, modes=modes)
+    moved = web_reservation("restow-1", seat(), at={0: "a2"}, match_policy="Fits", migrating="uid-old")
+    moving = cluster(leaving, moved, modes=modes)
     moving.now = 1767225600.0
     successor = owner("web-0", uid="uid-new")
     outcome = moving.session(successor)
     if modes == ALONE:
-        assert outcome.refused == {
+        assert outcome.refused_pods == {
             "web-0": "waiting for default/web-0 to leave: its seat default/restow-1/t/0 on node a2 is kept"
         }
         moving.snapshot.remove_pod(leaving)
@@ -86,11 +87,11 @@ def test_a_successor_waits_until_its_predecessor_has_left_the_claim(modes: list[
     assert outcome.seats == {"web-0": "restow-1/t/0"}
 
 
-def test_a_volume_that_cannot_be_reached_any_more_makes_the_seat_unfit() -> None:
-    late = stage(booking("r", seat(), at={0: "a1"}), modes=["ReadWriteOnce"])
+def test_seat_with_an_unreachable_volume_is_unfit() -> None:
+    late = cluster(web_reservation("r", seat(), at={0: "a1"}), modes=["ReadWriteOnce"])
     late.show(node("a1", labels={"zone": "c"}))
     outcome = late.session(owner("p"))
-    assert (outcome.nodes, outcome.told["p"][0]) == ({"p": "a2"}, "ReservationNotUsed")
+    assert (outcome.nodes, outcome.events["p"][0]) == ({"p": "a2"}, "ReservationNotUsed")
 
 
 # --- claims that are made for a pod -----------------------------------------------------------------------------------
@@ -104,8 +105,8 @@ def scratch(class_name: str | None = "made") -> TaskSpec:
     return task(1, {}, volumes=[Volume(name="scratch", ephemeral=source)])
 
 
-def shelf(*classes: StorageClass) -> Stage:
-    made = stage()
+def shelf(*classes: StorageClass) -> SessionCluster:
+    made = cluster()
     for one in classes:
         made.snapshot.apply_storage(one)
     return made
@@ -124,12 +125,12 @@ DEFAULT = replace(ONLY_B, metadata=replace(ONLY_B.metadata, annotations={DEFAULT
         pytest.param(AT_ONCE, "made", ["a1"], id="anywhere, if it is bound by itself"),
     ],
 )
-def test_a_claim_that_will_be_made_for_the_pod_counts_as_if_it_were_there(
+def test_claim_to_be_provisioned_counts_for_placement(
     known: StorageClass, wanted: str | None, where: list[str]
 ) -> None:
-    assert shelf(known).session(booking("r", scratch(wanted))).held == {"r": where}
+    assert shelf(known).session(web_reservation("r", scratch(wanted))).held == {"r": where}
 
 
-def test_a_claim_to_come_that_no_node_can_serve_is_refused_with_numbers() -> None:
-    said = shelf(storage_class("made")).session(booking("r", scratch())).declined["r"]
+def test_claim_that_no_node_can_provision_is_refused_with_numbers() -> None:
+    said = shelf(storage_class("made")).session(web_reservation("r", scratch())).refused_reservations["r"]
     assert "3 node(s) didn't find available persistent volumes to bind" in said

@@ -103,7 +103,7 @@ def resized(*, has: str, allocated: str, reason: str = "") -> Request:
             pod(container("a", cpu="0.5m"), container("b", cpu="0.5m")), {"cpu": 1}, id="rounded once, after summing"
         ),
         pytest.param(pod(container(memory="100m")), {"memory": 1}, id="fractions of a byte round up"),
-        pytest.param(pod(container(storage="1Gi", pods="1", cpu="0")), {"cpu": 0}, id="what nobody schedules"),
+        pytest.param(pod(container(storage="1Gi", pods="1", cpu="0")), {"cpu": 0}, id="resources without requests"),
         pytest.param(pod(container(cpu="1"), status=resized(has="2", allocated="3")), {"cpu": 3000}, id="shrinking"),
         pytest.param(pod(container(cpu="4"), status=resized(has="2", allocated="3")), {"cpu": 4000}, id="growing"),
         pytest.param(

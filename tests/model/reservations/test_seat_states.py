@@ -99,7 +99,8 @@ def test_state_of_a_seat_after_transitions(steps: list[Step], state: SeatState |
     reservations = snapshot.reservations
     assert reservations.states.of(SEAT) is state
     assert (SEAT in reservations.reserved_pods, state is not None and state.takes_room) == (takes_room, takes_room)
-    assert (SEAT in reservations.free) is (state in (SeatState.FREE, SeatState.LIFTED))  # a try takes nothing off the list
+    # A try takes no seat off the list of free ones: the assignment at its end does.
+    assert (SEAT in reservations.free) is (state in (SeatState.FREE, SeatState.LIFTED))
 
 
 def test_consumed_seat_never_opens_again() -> None:

@@ -26,27 +26,27 @@ class SeatState(enum.Enum):
     """Where a seat is in its life. R: its reserved pod takes room on the node; P: the pod in it does.
 
         a placement is decided, or the status shows it
-              │
-              v      Available, nothing undecided
-            HELD R ─────────────────────────────────> FREE R <────────────┐
-              ^                                        │ ^                │
-              │   Waiting, or a change is undecided    │ │ hold_again     │ forget: the binding failed,
-              ├────────────────────────────────────────┤ │                │ or the pod is gone
-              │                                 vacate v │                │
-              │                                      LIFTED               │
-              │                                        │ assume           │
-              │                                        v                  │
-              │                                     ASSIGNED P ───────────┤
-              │                                        │ the watch shows the pod bound on the node of the seat
-              │                                        v                  │
-              │                                     OCCUPIED P ───────────┘
-              │  the pod is gone before its            │
-              │  consumption is recorded               │ status.placements[].podRef names the pod
-              │            v                           v
-              │         CLOSED R ─────────────────> RECORDED R ──> CONSUMED
-              │                                       the watch of pods has caught up with the record
-              v
-           RELEASED: the reservation ended before a pod consumed the seat
+          │
+          v     Available, nothing undecided
+        HELD R <─────────────────────────────> FREE R <──────────────┐
+          │     Waiting, or a change undecided   │ ^                 │
+          │                               vacate v │ hold_again      │ forget: the binding failed;
+          │                                    LIFTED                │ or the pod is gone, see below
+          │                                      │ assume            │
+          │                                      v                   │
+          │                                  ASSIGNED P ─────────────┤
+          │                                      │ the watch shows the pod bound there
+          │                                      v                   │
+          │                                  OCCUPIED P ─────────────┘
+          │                                      │ │
+          │        the pod is gone, and nothing  │ │ status.placements[].podRef
+          │        records its consumption yet   v │ names the pod
+          │                                CLOSED R│
+          │                                      │ │
+          │                                      v v     the watch of pods has caught up with the record
+          │                                  RECORDED R ────────────────────────────────────────> CONSUMED
+          v
+        RELEASED: the reservation ended before a pod consumed the seat
 
     The state is worked out from what the API shows and what this scheduler assumes, never stored: see `seat_states`.
     In a process that remembers no departed pods (see `SeatConsumers`), OCCUPIED returns to FREE where the scheduler

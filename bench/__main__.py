@@ -43,7 +43,7 @@ def main(names: tuple[str, ...], output: str) -> None:
 
 
 _WIDE = 200
-"""Columns, where nobody's terminal says how many there are."""
+"""Columns, where the output is not a terminal."""
 
 
 def run(names: tuple[str, ...]) -> Iterator[Report]:

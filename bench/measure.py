@@ -34,8 +34,8 @@ def measured(subject: str, *, runs: int = 1) -> Cost:
 
 
 def measured_in_turns(subjects: Sequence[str], *, turns: int) -> dict[str, Cost]:
-    """The cheapest run of each subject. Nobody has a second turn before everybody had a first, so that minutes in which
-    the machine is slow are slow for all; the longer a list, the further apart are the turns of one of them."""
+    """The cheapest run of each subject. No subject runs a second time before all have run once, so that minutes in
+    which the machine is slow affect all; the longer the list, the further apart are the runs of one subject."""
     costs: dict[str, list[Cost]] = {subject: [] for subject in subjects}
     for _ in range(turns):
         for subject in subjects:
@@ -55,7 +55,7 @@ def resident_mb() -> float:
 
 
 def measure(work: Callable[[], Any]) -> Cost:
-    """Run once, here, and tell what it cost."""
+    """Run once, here, and measure the cost."""
     before, cpu, wall = resident_mb(), time.process_time(), time.perf_counter()
     value = work()
     cost = Cost(time.process_time() - cpu, time.perf_counter() - wall, resident_mb() - before)

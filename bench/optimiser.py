@@ -21,13 +21,13 @@ from bench.report import Claim, Report, Row
 from restow.model.inventory import Inventory, read_inventory
 from restow.model.kinds import POD
 from restow.model.objects import Pod
-from restow.planning.plan_effect import measures_after
 from restow.planning.measures import count_slots
+from restow.planning.move_ordering import DesiredMove, order_moves
 from restow.planning.plan import Move, Plan
+from restow.planning.plan_effect import measures_after
+from restow.planning.plan_request import PlanRequest
 from restow.planning.repair import repair_plan
 from restow.planning.replay import replay_plan
-from restow.planning.plan_request import PlanRequest
-from restow.planning.move_ordering import DesiredMove, order_moves
 from restow.planning.strategies import make_plan
 from restow.running.configuration import Configuration
 from restow.scheduling.framework import Cycle
@@ -66,7 +66,9 @@ def _read(name: str) -> Inventory:
 def planning(name: str, objective: str, moves: str, seconds: str) -> Callable[[], dict[str, float]]:
     """Plan for a snapshot file."""
     shape = SHAPE if objective == "slots" else {}
-    asked = PlanOptions(strategy="optimal", objective=objective, max_moves=int(moves), time_limit=float(seconds), shape=shape)
+    asked = PlanOptions(
+        strategy="optimal", objective=objective, max_moves=int(moves), time_limit=float(seconds), shape=shape
+    )
     cluster, request = _asked(_read(name), asked)
 
     def work() -> dict[str, float]:

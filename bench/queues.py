@@ -2,7 +2,7 @@
 
 Measured twice: the first time, when nothing is locked, and again, as every few seconds, when everything is. The gap is
 what is not proven of a choice: how much less the best possible set might cost. Beside it, what a pass of the controller
-does before: reading off 50,000 pods who uses what where, and counting jobs.
+does before: the usage of each queue per node from 50,000 pods, and the counts of jobs.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from bench.measure import measured
 from bench.report import Claim, Report, Row
 from bench.workloads import nodes, pods
 from restow.model.objects import Guarantee, GuaranteePercentage, ObjectMeta, Queue, QueueSpec
-from restow.model.snapshot import Snapshot
 from restow.model.queues import QUEUE_ANNOTATION
+from restow.model.snapshot import Snapshot
 from restow.queues.job_counts import count_jobs
 from restow.queues.node_capacity import NodeCapacity, QueueUsage, read_node_capacity
 from restow.queues.node_locks import QueueLock, decide_locks
@@ -28,7 +28,7 @@ NODES, QUEUES, PODS = 5_000, 200, 50_000
 SECONDS, MEAN_GAP = 1.0, 0.05
 
 
-def fleet() -> NodeCapacity:
+def node_capacity() -> NodeCapacity:
     """Nodes of nine sizes, filled at random; every queue runs on twenty of them."""
     random = np.random.default_rng(7)
     offered = np.vstack(
@@ -66,7 +66,7 @@ def queues() -> list[Queue]:
 
 
 def locking(when: str) -> Callable[[], Any]:
-    cluster, asking = fleet(), queues()
+    cluster, asking = node_capacity(), queues()
     present = {} if when == "first" else {name: lock.nodes for name, lock in decide_locks(cluster, asking, {}).items()}
 
     def run() -> dict[str, float]:

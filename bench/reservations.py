@@ -33,12 +33,12 @@ from restow.ports import Api, Request, Response
 from restow.scheduling.decisions import Assign
 from restow.scheduling.pod_group_cache import PodGroupCache
 from restow.scheduling.registry import read_profile
-from restow.scheduling.session import Session
+from restow.scheduling.session import PendingWork, Session
 
 NODES, RUNNING_NODES = 5_000, 500
 RESERVATIONS, SEATS = 1_000, 10
 PODS = RESERVATIONS * SEATS
-PER_SESSION = SchedulerSettings().at_once
+PER_SESSION = SchedulerSettings().max_session_pods
 REQUESTS = {"cpu": "100m", "memory": "256Mi"}
 RESERVED, PLAIN = "reserved", "plain"
 LEAST = 0.8
@@ -62,7 +62,7 @@ def deciding(which: str) -> Callable[[], dict[str, float]]:
         placed = seated = 0
         for start in range(0, PODS, PER_SESSION):
             some = waiting[start : start + PER_SESSION]
-            decisions = Session(snapshot, profile.engine, roster, now=0.0, pods=some).run(profile.actions)
+            decisions = Session(snapshot, profile.engine, roster, PendingWork(some), now=0.0).run(profile.actions)
             assigned = [one for one in decisions if isinstance(one, Assign)]
             placed, seated = placed + len(assigned), seated + sum(one.seat is not None for one in assigned)
         return {"placed": placed, "seated": seated}
@@ -148,7 +148,7 @@ async def _until(holds: Callable[[], bool]) -> None:
             await asyncio.sleep(0.02)
 
 
-# --- who wants what ---------------------------------------------------------------------------------------------------
+# --- pods and owners --------------------------------------------------------------------------------------------------
 
 
 def _template(owner: int) -> Document:

@@ -3,13 +3,13 @@ is reserved.
 
 A scheduler is running and knows the cluster; where there are reservations, all of them hold their seats. It is stopped
 while the pods are made. Its rate runs from when it goes on until the last pod is bound; not from the first one that is
-bound, because who has written reservations still has a dozen connections, and binds as many pods before it has read of
-the rest. Beside it are shown that rate all the same, and how many pods there were per second until the last reservation
-said who took its seats. CPU times, its own and those of the API server and etcd, are told until the last pod is bound,
-and from then until it rests: by then all marks and Events are written. The two ways take turns, since the machine's
-pace changes more than they differ. What counts is all pods of a way by the time of all its turns, and not its best one:
-an API server collects its garbage a few times in a turn, a tenth to a quarter of its work, and the best turn is the one
-that was spared. It is shown all the same.
+bound, because a scheduler that has written reservations still has a dozen connections, and binds as many pods before it
+has read of the rest. That rate is shown beside it all the same, and the pods per second until the last reservation has
+recorded the consumption of its seats. CPU times, its own and those of the API server and etcd, are measured until the
+last pod is bound, and from then until it is idle: by then all consumption records and Events are written. The two ways
+take turns, since the machine's pace changes more than they differ. What counts is all pods of a way by the time of all
+its turns, and not its best one: an API server collects its garbage a few times in a turn, a tenth to a quarter of its
+work, and the best turn is the one that was spared. It is shown all the same.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from bench.scheduler_online import (
     NAMESPACE_NAME,
     OURS,
     WAIT_SECONDS,
-    Stage,
+    BenchCluster,
     Watch,
     prepare,
     process_of,
@@ -71,14 +71,14 @@ async def _measure(plane: ControlPlane) -> Report:
             following(Informer(client, POD, rng=random.Random(1), namespace=NAMESPACE_NAME)) as seen,
             following(Informer(client, RESERVATION, rng=random.Random(2), namespace=NAMESPACE_NAME)) as reservations,
         ):
-            stage = _Stage(client, Watch(seen), reservations, plane)
-            turns: dict[str, list[_Taken]] = {PLAIN: [], RESERVED: []}
+            stage = ReservationBenchCluster(client, Watch(seen), reservations, plane)
+            turns: dict[str, list[SeatRates]] = {PLAIN: [], RESERVED: []}
             for which in ORDER:
-                turns[which].append(_told(which, await stage.taken(which, process)))
+                turns[which].append(_report_rates(which, await stage.taken(which, process)))
     return _report(turns)
 
 
-class _Spent(msgspec.Struct, frozen=True):
+class CpuTime(msgspec.Struct, frozen=True):
     """CPU seconds per pod."""
 
     ours: float
@@ -86,39 +86,39 @@ class _Spent(msgspec.Struct, frozen=True):
     """Of the API server and etcd."""
 
 
-class _Taken(msgspec.Struct, frozen=True):
+class SeatRates(msgspec.Struct, frozen=True):
     pods: float
     """Per second, until the last one was bound."""
     from_first: float
     """Per second, from the first one that was bound to the last."""
     marked: float
-    """Per second, until the last seat was marked."""
-    cpu: _Spent
+    """Per second, until the consumption of the last seat was recorded."""
+    cpu: CpuTime
     """Until the last one was bound."""
-    rest: _Spent
+    rest: CpuTime
     """From then on, until all is written."""
 
 
-def _told(which: str, taken: _Taken) -> _Taken:
-    """One step of many minutes, for whoever waits."""
+def _report_rates(which: str, taken: SeatRates) -> SeatRates:
+    """Print the result of one step, because the whole takes many minutes."""
     rates = f"{taken.pods:,.0f} pods/s, {taken.from_first:,.0f} from the first one"
-    marked = f"{taken.marked:,.0f} until all seats are marked"
+    marked = f"{taken.marked:,.0f} until the consumption of all seats is recorded"
     click.echo(f"{which}: {rates}, {marked}; ms of CPU each: {_cost(taken.cpu)}, then {_cost(taken.rest)}", err=True)
     return taken
 
 
-def _cost(spent: _Spent) -> str:
+def _cost(spent: CpuTime) -> str:
     return f"{spent.ours * 1e3:.2f} and {spent.server * 1e3:.2f} of the server's"
 
 
-class _Stage(Stage):
+class ReservationBenchCluster(BenchCluster):
     def __init__(self, client: Client, watch: Watch, reservations: Informer[Reservation], plane: ControlPlane) -> None:
         super().__init__(client, watch)
         self._reservations = reservations
         self._servers = [plane.processes[name] for name in ("kube-apiserver", "etcd")]
 
-    async def taken(self, which: str, process: Process) -> _Taken:
-        """How fast the pods are bound, and their seats marked."""
+    async def taken(self, which: str, process: Process) -> SeatRates:
+        """How fast the pods are bound, and the consumption of their seats recorded."""
         if which == RESERVED:
             documents = [reservation(number, placed=False) for number in range(RESERVATIONS)]
             await together(self.client.create(RESERVATION, document) for document in documents)
@@ -143,7 +143,7 @@ class _Stage(Stage):
         names = [one.metadata.name for one in self._reservations]
         await together(self.client.delete(RESERVATION, name, NAMESPACE_NAME) for name in names)
         await eventually(lambda: len(self._reservations) == 0, "all reservations are gone", WAIT_SECONDS)
-        return _Taken(
+        return SeatRates(
             pods=PODS / (last - begun),
             from_first=PODS / (last - first),
             marked=PODS / (end - begun),
@@ -156,18 +156,18 @@ class _Stage(Stage):
         return process.cpu_seconds(), sum(one.cpu_seconds() for one in self._servers)
 
     async def _until(self, phase: ReservationPhase, process: Process) -> None:
-        """All reservations that there are have come so far."""
+        """Wait until all reservations are in this phase."""
         async with asyncio.timeout(WAIT_SECONDS):
             while any(one.status.state.phase != phase for one in self._reservations):
                 process.check()
                 await asyncio.sleep(0.02)
 
 
-def _between(before: tuple[float, float], after: tuple[float, float]) -> _Spent:
-    return _Spent(ours=(after[0] - before[0]) / PODS, server=(after[1] - before[1]) / PODS)
+def _between(before: tuple[float, float], after: tuple[float, float]) -> CpuTime:
+    return CpuTime(ours=(after[0] - before[0]) / PODS, server=(after[1] - before[1]) / PODS)
 
 
-def _report(turns: dict[str, list[_Taken]]) -> Report:
+def _report(turns: dict[str, list[SeatRates]]) -> Report:
     whole = {which: harmonic_mean([one.pods for one in each]) for which, each in turns.items()}
     rows = [
         Row(

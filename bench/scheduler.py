@@ -10,7 +10,7 @@ first: a loop over all nodes for each pod.
 
 All that is measured takes turns, each in a fresh process, and what is compared stands side by side, since the machine's
 pace changes by a quarter from minute to minute. Reported is the cheapest turn of each, for both sides of a ratio: what
-it costs while nobody disturbs, and nothing about how often somebody does.
+it costs without disturbance by other programs, and nothing about how frequent those are.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from restow.scheduling.decisions import Assign
 from restow.scheduling.jobs import Job
 from restow.scheduling.pod_group_cache import PodGroupCache
 from restow.scheduling.registry import read_profile
-from restow.scheduling.session import Session
+from restow.scheduling.session import PendingWork, Session
 from restow.scheduling.session_decisions import SessionDecisions
 
 NODES, MORE_NODES = 5_000, 20_000
@@ -76,7 +76,7 @@ def placing(kind: str, classes: str, count: str, order: str = "") -> Callable[[]
     known, rest = waiting[: int(classes)], sorted(waiting[int(classes) :], key=_age)
 
     def place(some: list[Pod], times: list[float]) -> int:
-        session = Session(snapshot, profile.engine, roster, now=0.0, pods=some)
+        session = Session(snapshot, profile.engine, roster, PendingWork(some), now=0.0)
         session.decisions = _TimedDecisions(session, times)
         return sum(isinstance(one, Assign) for one in session.run(profile.actions))
 
@@ -106,7 +106,7 @@ def queued(classes: str, locked: str) -> Callable[[], dict[str, float]]:
     waiting = [_in_queue(pod, number) for number, pod in enumerate(pods("plain", known + QUEUED_COUNT, int(classes)))]
 
     def place(some: list[Pod]) -> int:
-        session = Session(snapshot, profile.engine, roster, now=0.0, pods=some)
+        session = Session(snapshot, profile.engine, roster, PendingWork(some), now=0.0)
         return sum(isinstance(one, Assign) for one in session.run(profile.actions))
 
     place(waiting[:known])

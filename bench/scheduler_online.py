@@ -101,21 +101,21 @@ def run() -> Report:
 
 
 async def _measure(plane: ControlPlane) -> Report:
-    ours, bare = (process_of(plane, who) for who in (OURS, BARE))
+    ours, bare = (process_of(plane, writer) for writer in (OURS, BARE))
     theirs = plane.processes["kube-scheduler"]
     async with KubernetesApi(load_kubeconfig(plane.kubeconfig), clock=SystemClock(), limits=LIMITS) as api:
         client = Client(api)
         await prepare(client, NODES)
         async with following(Informer(client, POD, rng=random.Random(1), namespace=NAMESPACE_NAME)) as pods:
-            stage = Stage(client, Watch(pods))
+            stage = BenchCluster(client, Watch(pods))
             rates: dict[tuple[str, str], Rate] = {}
             for kind in KINDS:
                 turns: dict[str, list[Rate]] = {BARE: [], OURS: []}
                 for _ in range(TURNS):
-                    turns[BARE].append(told(kind, BARE, await stage.bare(kind, bare)))
-                    turns[OURS].append(told(kind, OURS, await stage.scheduled(kind, OURS, ours)))
-                rates |= {(kind, who): _best(each) for who, each in turns.items()}
-                rates[kind, THEIRS] = told(kind, THEIRS, await stage.scheduled(kind, THEIRS, theirs))
+                    turns[BARE].append(report_rate(kind, BARE, await stage.bare(kind, bare)))
+                    turns[OURS].append(report_rate(kind, OURS, await stage.scheduled(kind, OURS, ours)))
+                rates |= {(kind, writer): _best(each) for writer, each in turns.items()}
+                rates[kind, THEIRS] = report_rate(kind, THEIRS, await stage.scheduled(kind, THEIRS, theirs))
     return _report(rates)
 
 
@@ -124,20 +124,21 @@ def _best(rates: list[Rate]) -> Rate:
     return msgspec.structs.replace(fastest, cpu=fmean(rate.cpu for rate in rates))
 
 
-def told(kind: str, who: str, rate: Rate) -> Rate:
-    """One step of many minutes, for whoever waits."""
-    click.echo(f"{kind}, {who}: {rate.pods:,.0f} pods/s, {rate.cpu * 1e3:.2f} ms of CPU each", err=True)
+def report_rate(kind: str, writer: str, rate: Rate) -> Rate:
+    """Print the result of one step, because the whole takes many minutes."""
+    click.echo(f"{kind}, {writer}: {rate.pods:,.0f} pods/s, {rate.cpu * 1e3:.2f} ms of CPU each", err=True)
     return rate
 
 
-def process_of(plane: ControlPlane, who: str) -> Process:
-    """A process of this module, so that all who write are measured alike and beside the one who watches."""
-    argv = [sys.executable, "-m", "bench.scheduler_online", str(plane.kubeconfig), who]
-    return Process(argv, plane.directory / f"{who}.log")
+def process_of(plane: ControlPlane, writer: str) -> Process:
+    """A process of this module, so that all writers are measured alike, and apart from the observing process."""
+    argv = [sys.executable, "-m", "bench.scheduler_online", str(plane.kubeconfig), writer]
+    return Process(argv, plane.directory / f"{writer}.log")
 
 
 async def prepare(client: Client, nodes: int) -> None:
-    """Nodes that nobody taints: those who would are not running, and what the server does to new ones is undone."""
+    """Create nodes without taints: no controller that taints nodes is running, and the taint that the API server sets
+    on new ones is removed."""
     await client.create(NAMESPACE, namespace_document(NAMESPACE_NAME))
 
     async def add(number: int) -> None:
@@ -147,8 +148,8 @@ async def prepare(client: Client, nodes: int) -> None:
     await together(add(number) for number in range(nodes))
 
 
-class Stage:
-    """The cluster, in which one after the other shows what it can."""
+class BenchCluster:
+    """The cluster in which the schedulers and the bare writer are measured one after the other."""
 
     def __init__(self, client: Client, watch: Watch) -> None:
         self.client = client
@@ -166,7 +167,9 @@ class Stage:
 
     async def scheduled(self, kind: str, scheduler: str, process: Process) -> Rate:
         process.start()
-        await self._create(kind, scheduler, CLASSES)  # one of each class: who binds them knows the cluster
+        await self._create(
+            kind, scheduler, CLASSES
+        )  # one of each class: a scheduler that has bound them knows the cluster
         await self.watch.until(CLASSES, process)
         latency = await self._paced(kind, scheduler, process)
         await self.clear()
@@ -238,7 +241,7 @@ def _event(pod: Pod) -> Document:
 def _report(rates: dict[tuple[str, str], Rate]) -> Report:
     rows, claims = [], []
     for kind, what in KINDS.items():
-        bare, ours, theirs = (rates[kind, who] for who in (BARE, OURS, THEIRS))
+        bare, ours, theirs = (rates[kind, writer] for writer in (BARE, OURS, THEIRS))
         rows.append(Row(what=f"bare writes: {what}", figures=_figures(bare), ratio=1.0))
         for name, rate in (("restow", ours), ("kube-scheduler", theirs)):
             p50, p99 = rate.latency
@@ -256,11 +259,11 @@ def _figures(rate: Rate) -> dict[str, float]:
     return {"pods_per_s": rate.pods, "cpu_ms_per_pod": rate.cpu * 1e3}
 
 
-async def _serve(kubeconfig: Path, who: str) -> None:
+async def _serve(kubeconfig: Path, writer: str) -> None:
     async with KubernetesApi(load_kubeconfig(kubeconfig), clock=SystemClock(), limits=LIMITS) as api:
-        if who == BARE:
+        if writer == BARE:
             await _write(Client(api))
-            await asyncio.Event().wait()  # whoever measures ends it
+            await asyncio.Event().wait()  # the measuring process ends it
         profile = read_profile({"schedulerNames": [OURS]})
         await Scheduler(api, SystemClock(), random.Random(1), profile=profile).run()
 
@@ -277,7 +280,7 @@ async def _write(client: Client) -> None:
         events = (client.create(EVENT, _event(pod)) for pod in pods)
         tasks.create_task(together(events, at_once=settings.event_writers))
         bindings = (bind(number, pod) for number, pod in enumerate(pods))
-        tasks.create_task(together(bindings, at_once=settings.writers))
+        tasks.create_task(together(bindings, at_once=settings.binding_writers))
 
 
 if __name__ == "__main__":

@@ -49,7 +49,7 @@ async def fill(api: MemoryApi, count: int) -> None:
 
 
 def creation(index: int) -> Request:
-    """The request that creates the index-th pod: owned by nobody here, or the garbage collector would take it."""
+    """The request that creates the index-th pod: without an owner, or the garbage collector would delete it."""
     document = pod(index)
     metadata = document["metadata"]
     for field in ("uid", "resourceVersion", "ownerReferences", "managedFields"):

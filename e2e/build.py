@@ -92,7 +92,7 @@ def _build_into(target: Path) -> None:
         try:
             (Path(scratch) / "bin").rename(target)
         except OSError:
-            if not target.is_dir():  # otherwise somebody else finished the same build first, which is as good
+            if not target.is_dir():  # otherwise another process finished the same build first, which is as good
                 raise
 
 

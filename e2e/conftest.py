@@ -13,7 +13,7 @@ from e2e.build import BuildError
 from e2e.cluster import clear, namespace_document
 from e2e.controlplane import ControlPlane
 from e2e.process import ProcessDied
-from e2e.running import installed
+from e2e.restow_process import installed
 from restow.adapters.clock import SystemClock
 from restow.adapters.kubernetes import KubernetesApi, load_kubeconfig
 from restow.client.verbs import Client
@@ -50,7 +50,7 @@ def plane(pytestconfig: pytest.Config) -> ControlPlane:
 
 @pytest.fixture
 def account(plane: ControlPlane, tmp_path: Path) -> Path:
-    """The kubeconfig of whoever may do exactly what `restow install` lets Restow do."""
+    """The kubeconfig of a user with exactly the rights that `restow install` gives to Restow."""
     return installed(plane, tmp_path)
 
 

@@ -1,7 +1,7 @@
 """A real Kubernetes control plane on loopback: etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kwok.
 
-In: the programs of `e2e.build`. Out: a running cluster without nodes, an admin kubeconfig and one of a user who may do
-nothing. Ports are ephemeral, certificates and keys are made on the spot, everything lives in one temporary directory.
+In: the programs of `e2e.build`. Out: a running cluster without nodes, an admin kubeconfig and one of a user without any
+rights. Ports are ephemeral, certificates and keys are made on the spot, everything lives in one temporary directory.
 Nodes annotated `kwok.x-k8s.io/node: fake` and the pods bound to them are brought to life by kwok.
 
     python -m e2e.controlplane        prints the path of the kubeconfig and runs until interrupted
@@ -40,7 +40,7 @@ COMPONENTS = ("kube-controller-manager", "kube-scheduler", "kwok")
 class ControlPlane:
     """Start with `with ControlPlane() as plane:`; `plane.kubeconfig` is then ready for use.
 
-    Components that are not listed are in `processes`, too, for whoever wants to start them later.
+    Components that are not listed are in `processes`, too, so that a test can start them later.
     """
 
     def __init__(self, components: Collection[str] = COMPONENTS) -> None:

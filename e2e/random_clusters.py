@@ -124,7 +124,7 @@ class _Maker:
     # --- pods ---------------------------------------------------------------------------------------------------------
 
     def _placed(self, number: int) -> tuple[Document, str, bool]:
-        """A pod on a node, which nobody asked whether it fits there; it tolerates everything, so nobody evicts it."""
+        """A pod on a node, whether it fits or not; it tolerates every taint, so it is not evicted."""
         rng = self._rng
         node = rng.choice(self._names)
         pod = self._pod(f"placed-{number}")
@@ -177,7 +177,7 @@ class _Maker:
         return pod
 
     def _last(self) -> Document:
-        """A pod whose volume is never made keeps kube-scheduler waiting, so nothing comes after it."""
+        """kube-scheduler waits for a volume that is never provisioned, so such a pod is the last one."""
         pod = self._pending(99)
         self._volumes.mount_on_demand(pod["spec"], pod["metadata"]["namespace"])
         return pod

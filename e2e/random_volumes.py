@@ -53,7 +53,7 @@ class Volumes:
         spec["volumes"] = [_claimed(name) for name in sorted(names)]
 
     def mount_on_demand(self, spec: Document, namespace: str) -> None:
-        """Give a pod a claim whose volume would have to be made; nobody here makes it."""
+        """Give a pod a claim that needs a new volume; no provisioner runs here."""
         spec["volumes"] = [_claimed(_name(self._new(namespace, self.on_demand, self._rng.choice(_SIZES))))]
 
     def mount_disk(self, spec: Document) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from e2e.cluster import deployment, eventually, fake_node, following, running, together
 from e2e.controlplane import ControlPlane
-from e2e.running import refusals, restow
+from e2e.restow_process import refusals, restow
 from restow.client.informer import Informer
 from restow.client.verbs import Client
 from restow.model.kinds import DEPLOYMENT, NODE, POD, POD_GROUP, RESERVATION

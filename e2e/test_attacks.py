@@ -14,12 +14,12 @@ import pytest
 
 from e2e.audit import Audit, audit
 from e2e.cluster import add_nodes, deployment, is_running, reaches, running, together
-from e2e.reserving import Ground, ground
-from e2e.running import restow
+from e2e.reservation_stories import StoryCluster, story_cluster
+from e2e.restow_process import restow
 from e2e.test_migrations import BASE, LEAST, NODES, REPLICAS, arrived, ask, deploy, ended, job_name
 from restow.adapters.clock import SystemClock
 from restow.client.verbs import Client
-from restow.control.migrations import MigrationController
+from restow.control.migrations import MigrationConfiguration, MigrationController
 from restow.control.scheduler import Scheduler
 from restow.migration.arguments import read_migration_arguments
 from restow.model.kinds import DEPLOYMENT, JOB, POD, POD_MIGRATION_JOB, RESERVATION, STATEFUL_SET
@@ -32,13 +32,16 @@ HUGE = "1000"
 
 
 @asynccontextmanager
-async def movers(it: Ground) -> AsyncIterator[None]:
+async def movers(it: StoryCluster) -> AsyncIterator[None]:
     """A scheduler and a migration controller at work."""
     names = frozenset({SCHEDULER})
     made = (
         Scheduler(it.api, it.clock, random.Random(1), profile=read_profile({"schedulerNames": sorted(names)})),
         MigrationController(
-            it.api, it.clock, random.Random(2), arguments=read_migration_arguments({"maxMigratingPerNode": 0}, names)
+            it.api,
+            it.clock,
+            random.Random(2),
+            MigrationConfiguration(read_migration_arguments({"maxMigratingPerNode": 0}, names)),
         ),
     )
     tasks = [asyncio.create_task(one.run()) for one in made]
@@ -58,12 +61,12 @@ def web(namespace: str, cpu: str = "100m", **template: Any) -> Document:
     return made
 
 
-async def running_pod(it: Ground) -> Pod:
+async def running_pod(it: StoryCluster) -> Pod:
     await it.runs(1)
     return it.alive()[0]
 
 
-async def outdated(it: Ground) -> Pod:
+async def outdated(it: StoryCluster) -> Pod:
     """Its set has another template since, which no node has room for, and makes it anew only once it is gone."""
     made = web(it.namespace)
     spec = {"updateStrategy": {"type": "OnDelete"}, "serviceName": "web"}
@@ -77,7 +80,7 @@ async def outdated(it: Ground) -> Pod:
     return pod
 
 
-async def of_a_last_try(it: Ground) -> Pod:
+async def of_a_last_try(it: StoryCluster) -> Pod:
     """Its Job counts a loss as a failure, and may have none."""
     template = web(it.namespace)["spec"]["template"]
     template["spec"]["restartPolicy"] = "Never"
@@ -87,7 +90,7 @@ async def of_a_last_try(it: Ground) -> Pod:
     return await running_pod(it)
 
 
-async def insisting(it: Ground) -> Pod:
+async def pod_that_names_its_reservation(it: StoryCluster) -> Pod:
     """It asks for a reservation by name, which it has used up."""
     await it.reserve(1, schedulerName=SCHEDULER, matchPolicy="Fits")
     await it.comes_to("Reserved")
@@ -96,21 +99,26 @@ async def insisting(it: Ground) -> Pod:
     return await running_pod(it)
 
 
-Making = Callable[[Ground], Awaitable[Pod]]
+Making = Callable[[StoryCluster], Awaitable[Pod]]
 
 
 @pytest.mark.parametrize(
     ("making", "reason", "told"),
     [
         pytest.param(outdated, "Unschedulable", "cpu", id="outdated"),
-        pytest.param(of_a_last_try, "ForbiddenMigratePod", "backoffLimit is 0", id="of a last try"),
-        pytest.param(insisting, "ForbiddenMigratePod", "reservation seats by name", id="insisting"),
+        pytest.param(of_a_last_try, "ForbiddenMigratePod", "backoffLimit is 0", id="of a Job without retries"),
+        pytest.param(
+            pod_that_names_its_reservation,
+            "ForbiddenMigratePod",
+            "reservation seats by name",
+            id="names its reservation",
+        ),
     ],
 )
 async def test_protected_pod_is_not_moved(
     making: Making, reason: str, told: str, api: Api, client: Client, namespace: str
 ) -> None:
-    async with ground(api, client, namespace, SystemClock()) as it, movers(it):
+    async with story_cluster(api, client, namespace, SystemClock()) as it, movers(it):
         old = await making(it)
         reference = {"namespace": namespace, "name": old.metadata.name}
         await client.create(POD_MIGRATION_JOB, {"metadata": {"name": namespace}, "spec": {"podRef": reference}})
@@ -123,7 +131,7 @@ async def test_protected_pod_is_not_moved(
         here = await client.get(POD, old.metadata.name, namespace)
         assert here.metadata.uid == old.metadata.uid and is_running(here)
         held = [one for one in (await client.list(RESERVATION, namespace)).items if one.status.placements]
-        assert [one.metadata.name for one in held] == (["seats"] if making is insisting else [])
+        assert [one.metadata.name for one in held] == (["seats"] if making is pod_that_names_its_reservation else [])
 
 
 @pytest.mark.parametrize(
@@ -138,7 +146,7 @@ async def test_protected_pod_is_not_moved(
 async def test_impossible_names_match_no_object(
     reference: Document, reason: str, api: Api, client: Client, namespace: str
 ) -> None:
-    async with ground(api, client, namespace, SystemClock()) as it, movers(it):
+    async with story_cluster(api, client, namespace, SystemClock()) as it, movers(it):
         asked = {"namespace": namespace, "name": "web", **reference}
         await client.create(POD_MIGRATION_JOB, {"metadata": {"name": namespace}, "spec": {"podRef": asked}})
         async with asyncio.timeout(30):

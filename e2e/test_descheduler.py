@@ -10,7 +10,7 @@ import pytest
 
 from e2e.audit import audit
 from e2e.cluster import deployment, fake_node, reaches, running, together
-from e2e.running import refusals, restow
+from e2e.restow_process import refusals, restow
 from restow.client.verbs import Client
 from restow.migration.conditions import is_job_ended
 from restow.model.kinds import DEPLOYMENT, NODE
@@ -79,12 +79,12 @@ async def test_a_scattered_cluster_is_packed_and_stays_so(
                 )
                 for number in range(others // 2)
             )
-            everybody = len(full) + others // 2 * REPLICAS
-            await reaches(lambda: running(seen.pods), everybody, "running pods", 300)
+            expected = len(full) + others // 2 * REPLICAS
+            await reaches(lambda: running(seen.pods), expected, "running pods", 300)
             assert len(nodes_of(seen.pods)) == nodes
         with restow(account, tmp_path, "after", section, lease="15s") as process:
             await reaches(lambda: nodes_of(seen.pods), set(full), "nodes that are used", 900)
-            await reaches(lambda: running(seen.pods), everybody, "running pods")
+            await reaches(lambda: running(seen.pods), expected, "running pods")
             await reaches(lambda: all(map(is_job_ended, seen.jobs)), True, "jobs that have ended")
             jobs = {job.metadata.uid for job in seen.jobs}
             await asyncio.sleep(CYCLES * INTERVAL)

@@ -19,7 +19,7 @@ from restow.ports import Api, OutcomeUnknown, Request, Response
 TIMING = LeaseTiming(lease_duration=3.0, renew_deadline=2.0, retry_period=0.4, request_timeout=1.0)
 
 
-class Cable:
+class CuttableApi:
     """An Api that can be unplugged."""
 
     def __init__(self, api: Api) -> None:
@@ -39,7 +39,7 @@ class Contender:
     """Leads for as long as it is left alone."""
 
     def __init__(self, api: Api, namespace: str, identity: str) -> None:
-        self.cable = Cable(api)
+        self.cable = CuttableApi(api)
         self.leads = False
         self.election = LeaderElection(
             Client(self.cable),
@@ -66,7 +66,7 @@ class Contender:
 
 
 @pytest.fixture
-async def rivals(client: Client, namespace: str) -> AsyncIterator[tuple[Contender, Contender]]:
+async def contenders(client: Client, namespace: str) -> AsyncIterator[tuple[Contender, Contender]]:
     """Two contenders, the first of which leads."""
     first = Contender(client.api, namespace, "first")
     await eventually(lambda: first.leads, "the first leads")
@@ -76,8 +76,8 @@ async def rivals(client: Client, namespace: str) -> AsyncIterator[tuple[Contende
         await contender.stop()
 
 
-async def test_one_process_leads_and_the_other_waits(rivals: tuple[Contender, Contender]) -> None:
-    first, second = rivals
+async def test_one_process_leads_and_the_other_waits(contenders: tuple[Contender, Contender]) -> None:
+    first, second = contenders
     await asyncio.sleep(TIMING.lease_duration + 1)
     assert first.leads
     assert not second.leads
@@ -85,9 +85,9 @@ async def test_one_process_leads_and_the_other_waits(rivals: tuple[Contender, Co
 
 
 async def test_leader_that_resigns_is_succeeded_at_once(
-    rivals: tuple[Contender, Contender], client: Client, namespace: str
+    contenders: tuple[Contender, Contender], client: Client, namespace: str
 ) -> None:
-    first, second = rivals
+    first, second = contenders
     await first.stop()
     await eventually(lambda: second.leads, "the second leads", TIMING.lease_duration - 0.5)
     lease = await client.get_document(LEASE, "lock", namespace)
@@ -95,9 +95,9 @@ async def test_leader_that_resigns_is_succeeded_at_once(
 
 
 async def test_leader_without_connection_steps_down_before_another_leads(
-    rivals: tuple[Contender, Contender],
+    contenders: tuple[Contender, Contender],
 ) -> None:
-    first, second = rivals
+    first, second = contenders
     first.cable.plugged = False
     while not second.leads:
         assert not (first.leads and second.leads)

@@ -15,7 +15,7 @@ import pytest
 
 from e2e.cluster import add_nodes, deployment
 from e2e.controlplane import ControlPlane
-from e2e.running import restow
+from e2e.restow_process import restow
 from restow.adapters.clock import SystemClock
 from restow.adapters.memory import MemoryApi
 from restow.adapters.rest import serve, write_kubeconfig
@@ -192,7 +192,7 @@ STORIES: dict[str, list[tuple[str, str]]] = {
         ("describe pmj", ""),
         ("delete -f -", EXAMPLES),
     ],
-    "budgets and who may": [
+    "budgets and access rights": [
         ("apply -f -", BUDGET),
         ("get pdb keep -o jsonpath={.spec}", ""),
         ("auth can-i create pods", ""),

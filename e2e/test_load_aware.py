@@ -1,5 +1,5 @@
 """Pods leave a node that is really busy, by what an aggregated metrics API or a Prometheus measures, and stay away;
-what is too old to be believed is told where people look."""
+measurements that are too old are reported in an Event."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ import pytest
 from e2e.audit import audit
 from e2e.cluster import deployment, fake_node, reaches, running, together
 from e2e.controlplane import ControlPlane
-from e2e.meters import Meters, metrics_api, prometheus
-from e2e.running import LEASES, refusals, restow
+from e2e.restow_process import LEASES, refusals, restow
+from e2e.usage_server import UsageServer, metrics_api, prometheus
 from restow.client.verbs import Client
 from restow.migration.conditions import is_job_ended
 from restow.model.kinds import DEPLOYMENT, NODE
@@ -52,8 +52,8 @@ def pinned(document: Document, pool: str) -> Document:
 
 
 @asynccontextmanager
-async def measuring(source: str, meters: Meters, plane: ControlPlane) -> AsyncIterator[list[dict[str, Any]]]:
-    """Somebody measures; what metricsProviders says of them."""
+async def measuring(source: str, meters: UsageServer, plane: ControlPlane) -> AsyncIterator[list[dict[str, Any]]]:
+    """Usage is measured; the metricsProviders section for it."""
     if source == "Prometheus":
         async with prometheus(meters) as url:
             yield [{"source": source, "prometheus": {"url": url}}]
@@ -70,7 +70,7 @@ async def untainted(client: Client, names: list[str]) -> None:
 
 
 async def unmeasured(plane: ControlPlane, source: str) -> list[str]:
-    """What kubectl shows where Restow is at home of trouble with whoever measures."""
+    """The Events about missing measurements in the namespace of Restow, as kubectl shows them."""
     words = ["get", "events", "-n", LEASES, "--field-selector", "reason=UseNotMeasured", "-o", "json"]
     command = [str(plane.kubectl), "--kubeconfig", str(plane.kubeconfig), *words]
     shown = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, check=True)
@@ -83,11 +83,11 @@ async def unmeasured(plane: ControlPlane, source: str) -> list[str]:
 async def test_pods_leave_a_node_that_is_really_busy(
     client: Client, namespace: str, plane: ControlPlane, account: Path, tmp_path: Path, source: str
 ) -> None:
-    """Four pods with 2 cores each and one that nobody measures are on one of three nodes with 8."""
+    """Four pods with 2 cores each and one without measurements are on one of three nodes with 8."""
     names = [f"{namespace}-{number}" for number in range(3)]
     await client.create(NODE, fake_node(names[0], pool=namespace))
     async with audit(client, namespace) as seen:
-        meters = Meters(lambda: seen.pods, names[:1], {"hot": 2.0})
+        meters = UsageServer(lambda: seen.pods, names[:1], {"hot": 2.0})
         async with measuring(source, meters, plane) as providers:
             section = CONFIGURATION.format(
                 scheduler=SCHEDULER,
@@ -102,7 +102,9 @@ async def test_pods_leave_a_node_that_is_really_busy(
                 await reaches(lambda: running(seen.pods), HOT + 1, "running pods", 120)
                 await together(client.create(NODE, fake_node(name, pool=namespace)) for name in names[1:])
                 await untainted(client, names)
-                meters.nodes = names  # at once, or all would go where somebody looks while only one more is fit
+                meters.nodes = (
+                    names  # at the same moment, or all pods would go to the only other node with measurements
+                )
 
                 def hot() -> list[int]:
                     on = Counter(pod.spec.node_name for pod in seen.pods if pod.metadata.name.startswith("hot"))

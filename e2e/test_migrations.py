@@ -13,7 +13,7 @@ import pytest
 
 from e2e.audit import SEAT, Audit, audit
 from e2e.cluster import add_nodes, deployment, reaches, running, together
-from e2e.running import refusals, restow
+from e2e.restow_process import refusals, restow
 from restow.client.verbs import Client
 from restow.model.kinds import DEPLOYMENT, NAMESPACE, POD_DISRUPTION_BUDGET, POD_MIGRATION_JOB
 from restow.model.objects import Pod

@@ -1,4 +1,4 @@
-"""A guarantee on a real control plane: locked, kept from others, cleared, released; and what is refused at the door."""
+"""A guarantee on a real control plane: nodes locked, kept from others, cleared, released; and refusals by admission."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from e2e.audit import audit
 from e2e.cluster import deployment, eventually, fake_node, following, reaches, running, together
-from e2e.running import LEASES, refusals, restow
+from e2e.restow_process import LEASES, refusals, restow
 from restow.client.informer import Informer
 from restow.client.requests import resource_of
 from restow.client.verbs import Client
@@ -105,9 +105,11 @@ async def test_a_guarantee_is_locked_kept_cleared_and_released(
             await client.create(DEPLOYMENT, ours("web", namespace, 8, namespace))
             await reaches(lambda: running(seen.pods), 8, "running pods", 120)
 
-            # Best-Effort: nodes are locked, nobody is evicted
+            # Best-Effort: nodes are locked, no pods are evicted
             promised = queue(mine, guarantee={"resource": {"example.org/slots": "8"}})
-            await eventually_let_in(client, promised)  # who was killed before may have its lease, its figures stand
+            await eventually_admitted(
+                client, promised
+            )  # a process that was killed before may still have the Lease; its figures stay
             await client.create(QUEUE, promised)
             await reaches(lambda: len(locked(queues, mine)), 2, "locked nodes")
             await eventually(lambda: stands(queues, mine) == "True", "the guarantee is satisfied")
@@ -124,7 +126,7 @@ async def test_a_guarantee_is_locked_kept_cleared_and_released(
             await reaches(lambda: running(seen.pods), 16, "running pods", 120)
             assert not list(seen.jobs)
 
-            # Guaranteed: those who are there leave, seat first
+            # Guaranteed: the pods of others on the nodes move away, seat first
             await client.patch(QUEUE, mine, {"spec": {"guarantee": {"policy": "Guaranteed"}}})
             await reaches(lambda: on(seen.pods, locked(queues, mine), "web"), 0, "pods of others on locked nodes", 180)
             await reaches(lambda: running(seen.pods), 16, "running pods", 120)
@@ -133,7 +135,7 @@ async def test_a_guarantee_is_locked_kept_cleared_and_released(
             assert {job.status.phase for job in jobs} <= {JobPhase.SUCCEED, JobPhase.ABORTED} and jobs
             assert {(job.metadata.labels or {}).get("restow.sh/queue") for job in jobs} == {mine}
 
-            # deleted: the nodes are everybody's at once
+            # deleted: all pods may use the nodes again at once
             nodes = locked(queues, mine)
             await client.delete(QUEUE, mine)
             await client.patch(DEPLOYMENT, "web", {"spec": {"replicas": 40}}, namespace)
@@ -253,7 +255,7 @@ DOOR: dict[str, tuple[str, Document, str]] = {
         "spec.guarantee.percentage.value: 0.2 is above the ceiling for all guarantees: nodes (asked 2 of 10, left 1)",
     ),
 }
-"""Who asks for what, and the refusal."""
+"""The queue, its request and the refusal."""
 
 
 async def know(client: Client, shown: dict[str, str]) -> None:
@@ -314,10 +316,10 @@ async def test_admission_follows_configuration_cluster_size_and_other_queues(
 
     await client.create(NODE, node)
     with restow(account, tmp_path, "door", CONFIGURATION.replace("1s", f"1s, maxGuaranteedPerQueue: {{{slots}: 25}}")):
-        told = await refusal(client, asks(mine, 4), 90)  # whoever was killed before may still have its lease
+        told = await refusal(client, asks(mine, 4), 90)  # a process that was killed before may still have its Lease
         assert told.endswith(f"the guarantee is above the ceiling for queue {mine}: {slots} (asked 4, limit 2)")
         (tmp_path / "restow.yaml").write_text(CONFIGURATION)
-        await eventually_let_in(client, asks(mine, 4))
+        await eventually_admitted(client, asks(mine, 4))
         told = f"the guarantee is more than the cluster has: {slots} (asked 9, total 8)"
         assert (await refusal(client, asks(mine, 9))).endswith(told)
 
@@ -328,11 +330,11 @@ async def test_admission_follows_configuration_cluster_size_and_other_queues(
         await client.create(QUEUE, asks(theirs, 1), dry_run=True)
         await dry_run_patch(client, mine, {"spec": {"guarantee": {"resource": {slots: "4"}}}})
         await client.delete(QUEUE, mine)
-        await eventually_let_in(client, asks(theirs, 2))
+        await eventually_admitted(client, asks(theirs, 2))
     assert refusals(tmp_path) == []
 
 
-async def eventually_let_in(client: Client, document: Document) -> None:
+async def eventually_admitted(client: Client, document: Document) -> None:
     for _ in range(300):
         try:
             await client.create(QUEUE, document, dry_run=True)

@@ -11,7 +11,7 @@ import pytest
 
 from e2e.cluster import reaches
 from e2e.controlplane import ControlPlane
-from e2e.reserving import STORIES, Story, ground, leader, workload
+from e2e.reservation_stories import STORIES, Story, leader, story_cluster, workload
 from restow.adapters.clock import SystemClock
 from restow.client.verbs import Client
 from restow.model.kinds import DEPLOYMENT
@@ -20,14 +20,14 @@ from restow.ports import Api
 
 @pytest.mark.parametrize("story", STORIES, ids=lambda story: story.__name__)
 async def test_reservations_on_a_real_control_plane(story: Story, api: Api, client: Client, namespace: str) -> None:
-    async with ground(api, client, namespace, SystemClock()) as it:
+    async with story_cluster(api, client, namespace, SystemClock()) as it:
         await story(it)
 
 
 async def test_kubectl_shows_phase_counts_and_owner(
     plane: ControlPlane, api: Api, client: Client, namespace: str
 ) -> None:
-    async with ground(api, client, namespace, SystemClock()) as it, leader(it):
+    async with story_cluster(api, client, namespace, SystemClock()) as it, leader(it):
         await it.reserve(3, minAvailable=2, queue="default", ttl="1h")
         await it.reserve(1, "huge", cpu="1000")
         await it.comes_to("Reserved")

@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 from e2e.cluster import add_nodes, deployment, following, reaches, running, together
-from e2e.running import LEASES, refusals, restow
+from e2e.restow_process import LEASES, refusals, restow
 from restow.client.informer import Informer
 from restow.client.verbs import Client
 from restow.model.kinds import (

@@ -36,8 +36,8 @@ async def test_a_thousand_nodes_run_five_thousand_pods(client: Client, namespace
         assert {pod.metadata.uid for pod in pods} == {pod.metadata.uid for pod in listed}
 
 
-class Cable:
-    """An Api whose watches can be cut and kept from coming back."""
+class CuttableApi:
+    """An Api with watches that can be cut and kept from coming back."""
 
     def __init__(self, api: Api) -> None:
         self._api = api
@@ -63,7 +63,7 @@ async def test_an_informer_that_missed_a_compaction_starts_over(
     client: Client, namespace: str, plane: ControlPlane
 ) -> None:
     """Cut off, it misses pods that come and go, and the history of it is forgotten; then it catches up."""
-    cable = Cable(client.api)
+    cable = CuttableApi(client.api)
     informer = Informer(
         Client(cable), POD, rng=random.Random(1), namespace=namespace, settings=InformerSettings(backoff=0.2)
     )

@@ -18,8 +18,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from e2e.arena import Arena, refused
 from e2e.cluster import following, namespace_document
+from e2e.kube_scheduler_cluster import KubeSchedulerCluster, refused
 from e2e.random_clusters import NAMESPACES, PRIORITIES, random_cluster
 from restow.client.informer import Informer
 from restow.client.verbs import Client
@@ -29,7 +29,7 @@ from restow.ports import AlreadyExists
 from restow.scheduling.decisions import Assign
 from restow.scheduling.framework import Cycle
 from restow.scheduling.registry import Profile, read_profile
-from restow.scheduling.session import Session
+from restow.scheduling.session import PendingWork, Session
 from restow.snapshots.offline import OfflineCluster
 
 SAMPLE = 15
@@ -46,7 +46,7 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 @pytest.fixture
-async def arena(client: Client) -> AsyncIterator[Arena]:
+async def arena(client: Client) -> AsyncIterator[KubeSchedulerCluster]:
     for name in NAMESPACES:
         with suppress(AlreadyExists):
             await client.create(NAMESPACE, namespace_document(name))
@@ -55,7 +55,7 @@ async def arena(client: Client) -> AsyncIterator[Arena]:
             priority = {"metadata": {"name": name}, "value": value, "preemptionPolicy": "Never"}
             await client.create(PRIORITY_CLASS, priority)
     async with following(Informer(client, POD, rng=Random(1))) as pods:
-        arena = Arena(client, pods)
+        arena = KubeSchedulerCluster(client, pods)
         await arena.clear()
         yield arena
         await arena.clear()
@@ -64,7 +64,7 @@ async def arena(client: Client) -> AsyncIterator[Arena]:
 @pytest.mark.parametrize(
     "seed", [pytest.param(seed, marks=[pytest.mark.full] * (seed >= FIRST + SAMPLE)) for seed in range(FIRST, ALL)]
 )
-async def test_our_scheduler_and_kube_scheduler_agree(arena: Arena, seed: int) -> None:
+async def test_our_scheduler_and_kube_scheduler_agree(arena: KubeSchedulerCluster, seed: int) -> None:
     random = random_cluster(seed)
     await arena.build(random)
     rng, profile = Random(seed), read_profile({})
@@ -84,14 +84,14 @@ def decided(cluster: OfflineCluster, profile: Profile, pod: Pod) -> Answer:
     snapshot, free = cluster.snapshot, _without_gates(pod)
     survey = profile.engine.diagnose(Cycle(free, snapshot, 0.0))
     mark = snapshot.mark()
-    session = Session(snapshot, profile.engine, cluster.pod_groups, now=0.0, pods=[free])
+    session = Session(snapshot, profile.engine, cluster.pod_groups, PendingWork(pods=[free]), now=0.0)
     assigned = [one.node for one in session.run(profile.actions) if isinstance(one, Assign)]
     snapshot.undo_to(mark)
     cluster.pod_groups.forget(free)
     return Answer(assigned[0] if assigned else None, survey.feasible, survey.message)
 
 
-async def difference(arena: Arena, pod: Pod, answer: Answer, rng: Random) -> str:
+async def difference(arena: KubeSchedulerCluster, pod: Pod, answer: Answer, rng: Random) -> str:
     """What kube-scheduler does that we do not expect; nothing if all is well."""
     if (answer.node is not None) != bool(answer.feasible) or answer.node not in (None, *answer.feasible):
         return f"we choose {answer.node} of {answer.feasible}"
@@ -112,7 +112,7 @@ async def difference(arena: Arena, pod: Pod, answer: Answer, rng: Random) -> str
     return f"nominated to {nominated}, not on any of {wanted}: {node or (condition and condition.message)}"
 
 
-async def _refusal_difference(arena: Arena, pod: Pod, answer: Answer) -> str:
+async def _refusal_difference(arena: KubeSchedulerCluster, pod: Pod, answer: Answer) -> str:
     await arena.release(pod, None)
     judged = await arena.judged(pod)
     condition = refused(judged)
@@ -125,7 +125,7 @@ async def _refusal_difference(arena: Arena, pod: Pod, answer: Answer) -> str:
     return "" if agreed else f"we say {answer.message!r}, it says {theirs!r}"
 
 
-async def after(arena: Arena, cluster: OfflineCluster, pod: Pod) -> OfflineCluster:
+async def after(arena: KubeSchedulerCluster, cluster: OfflineCluster, pod: Pod) -> OfflineCluster:
     """The cluster with what became of the pod: a refused one is withdrawn, so that it is not tried again."""
     latest = arena.latest(pod)
     if not latest.spec.node_name:

@@ -1,5 +1,4 @@
-"""The descheduler's door on a real control plane: tokens of service accounts, what RBAC lets them, and one run at a
-time."""
+"""The trigger endpoint of the descheduler on a real control plane: service account tokens, RBAC, one run at a time."""
 
 from __future__ import annotations
 
@@ -23,7 +22,7 @@ from aiohttp import ClientSession
 from e2e.audit import audit
 from e2e.cluster import deployment, fake_node, reaches, running, together
 from e2e.controlplane import ControlPlane
-from e2e.running import LEASES, refusals, restow
+from e2e.restow_process import LEASES, refusals, restow
 from restow.adapters.clock import SystemClock
 from restow.client.leader_election import LeaderElection
 from restow.client.verbs import Client
@@ -47,8 +46,8 @@ descheduler:
 """
 
 
-class Door:
-    """The one of a process, and whoever stands before it."""
+class TriggerClient:
+    """The trigger endpoint of a process, as clients with different tokens call it."""
 
     def __init__(self, session: ClientSession, port: int) -> None:
         self._session = session
@@ -62,7 +61,7 @@ class Door:
     async def opens(self, token: str) -> None:
         """The descheduler has its lease; a process that was here before may hold it for a while."""
         async with asyncio.timeout(60):
-            while (await self.post(token, profile="nobody's"))[0] == 503:
+            while (await self.post(token, profile="unknown"))[0] == 503:
                 await asyncio.sleep(0.1)
 
 
@@ -82,14 +81,14 @@ class Accounts:
         self._namespace = namespace
 
     async def make(self, name: str, *, may: bool) -> None:
-        """One who may create jobs, which is evicting pods anywhere; or one who may not."""
+        """A service account that may create jobs (which allows to evict pods anywhere), or one that may not."""
         await self.kubectl("create", "serviceaccount", name, "-n", self._namespace)
         if may:
             role = f"{self._namespace}-{name}"
             rights = ("--verb=create", "--resource=podmigrationjobs.scheduling.koordinator.sh")
-            whom = f"--serviceaccount={self._namespace}:{name}"
+            subject = f"--serviceaccount={self._namespace}:{name}"
             await self.kubectl("create", "clusterrole", role, *rights)
-            await self.kubectl("create", "clusterrolebinding", role, f"--clusterrole={role}", whom)
+            await self.kubectl("create", "clusterrolebinding", role, f"--clusterrole={role}", subject)
 
     async def token(self, name: str, *more: str) -> str:
         return (await self.kubectl("create", "token", name, "-n", self._namespace, *more)).strip()
@@ -111,7 +110,7 @@ class Accounts:
 
 @asynccontextmanager
 async def turn_of(identity: str, client: Client) -> AsyncIterator[None]:
-    """Somebody plans, or applies a plan, elsewhere."""
+    """Another process plans, or applies a plan."""
     clock, rng = SystemClock(), random.Random(1)
     election = LeaderElection(client, namespace=LEASES, name=CYCLE_LEASE_NAME, identity=identity, clock=clock, rng=rng)
     begun, over = asyncio.Event(), asyncio.Event()
@@ -154,7 +153,7 @@ async def test_triggering_a_run_requires_the_right_to_evict_pods(
     section = CONFIGURATION.format(scheduler=SCHEDULER, namespace=namespace)
     async with audit(client, namespace) as seen, aiohttp.ClientSession() as session:
         with restow(account, tmp_path, "restow", section, lease="15s"):
-            door = Door(session, await port_of(tmp_path / "restow.log"))
+            door = TriggerClient(session, await port_of(tmp_path / "restow.log"))
             full = pinned(deployment("full", namespace, 1, cpu="6"), anchor=names[0])
             await client.create(DEPLOYMENT, full)
             await reaches(lambda: running(seen.pods), 1, "running pods", 120)
@@ -187,7 +186,7 @@ async def test_triggering_a_run_requires_the_right_to_evict_pods(
             leaver = await accounts.token("leaver")
             assert (await door.post(leaver, dryRun="true"))[0] == 200
             await accounts.kubectl("delete", "serviceaccount", "leaver", "-n", namespace)
-            async with asyncio.timeout(60):  # API servers remember for some seconds whose token it was
+            async with asyncio.timeout(60):  # API servers cache for some seconds to which account a token belongs
                 while (await door.post(leaver, dryRun="true"))[0] != 401:
                     await asyncio.sleep(1)
 

@@ -1,5 +1,8 @@
-"""What holds for every test: what was collected stays to the end, so nobody looks for garbage among it; what a test
-leaves behind is looked for, even if it ran a command that does without."""
+"""Garbage collection for all tests.
+
+Objects of the collection live to the end of the run, so they are frozen: the collector does not visit them again. A
+test may run a command that disables the collector, so it is enabled again after each test.
+"""
 
 from __future__ import annotations
 

@@ -112,7 +112,7 @@ def forget(target: Target) -> Forget:
 
 @pytest.fixture
 async def server(api: Api) -> AsyncIterator[Server]:
-    """The server under test, seen from a namespace that nobody else uses and that goes away afterwards."""
+    """The server under test, in a namespace of its own that is deleted afterwards."""
     server = Server(api, f"conformance-{uuid.uuid4().hex[:8]}")
     name = server.namespace
     await server.create("namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})

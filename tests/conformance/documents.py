@@ -6,7 +6,7 @@ from typing import Any
 
 from restow.model.objects import Document
 
-SCHEDULER = "restow-conformance"  # nobody listens to this name, so a real control plane leaves the pods alone
+SCHEDULER = "restow-conformance"  # no scheduler has this name, so a real control plane leaves the pods pending
 NODE = "restow-conformance-node"
 IMAGE = "registry.invalid/app:1"
 

@@ -22,7 +22,7 @@ async def running_pod(server: Server, name: str, *, ready: bool = True) -> Docum
 
 
 async def settled_budget(server: Server, name: str, *, healthy: int, minimum: int, **spec: Any) -> None:
-    """A budget whose status is what the disruption controller makes of it; where none runs, the test plays it."""
+    """A budget with the status that the disruption controller writes; where none runs, the test writes it."""
     created = await server.create("poddisruptionbudgets", budget(name, LABELS, minAvailable=minimum, **spec))
     expected = {
         "observedGeneration": created["metadata"]["generation"],
@@ -120,7 +120,7 @@ async def test_eviction_under_two_budgets_is_an_error(server: Server) -> None:
 
 
 async def test_a_stale_budget_asks_for_patience(server: Server) -> None:
-    """A budget whose status speaks of an older generation cannot be relied on; a controller soon repairs it."""
+    """A status for an older generation of the budget is not used; a controller soon updates it."""
     await running_pod(server, "a")
     await settled_budget(server, "keep", healthy=1, minimum=1)
     await server.patch("poddisruptionbudgets", "keep", MERGE_PATCH, {"status": {"observedGeneration": 0}}, sub="status")

@@ -104,7 +104,7 @@ SEAT = {"task": "web", "index": 0, "nodeName": "n1"}
 
 
 def status(version: str, *placements: Document) -> list[Document]:
-    """One write: all of the status, if nobody has written meanwhile."""
+    """A write of the whole status, guarded by the version that was read."""
     value = {"state": {"phase": "Available"}, "available": 1, "observedGeneration": 1, "placements": list(placements)}
     return [
         {"op": "replace", "path": "/metadata/resourceVersion", "value": version},

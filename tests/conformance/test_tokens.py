@@ -1,4 +1,4 @@
-"""serviceaccounts/token: what `kubectl create token` asks for, and who its bearer is."""
+"""serviceaccounts/token: the requests of `kubectl create token`, and reviews of the tokens."""
 
 from __future__ import annotations
 

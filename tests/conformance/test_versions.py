@@ -1,4 +1,4 @@
-"""resourceVersion, generation and the status subresource: who moves which number, and when."""
+"""resourceVersion, generation and the status subresource: which write changes which number."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from restow.model.objects import Pod, PodMigrationJob, Reservation
 Happening = tuple[str, Item]
 READY = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
 NO_ROOM = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/3 nodes are available."}
-TAKEN = {"podRef": {"name": "web-9", "uid": "web-9"}}
+TAKEN: dict[str, Any] = {"podRef": {"name": "web-9", "uid": "web-9"}}
 
 
 def pod(name: str, node: str | None = "n1", *conditions: Any, leaving: bool = False, app: str = "web") -> Pod:

@@ -1,4 +1,4 @@
-"""Identities that expire, over a long time: fetched by whom, how often, and who has to wait."""
+"""Identities that expire, over a long time: how often they are fetched, and which requests have to wait."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def renewals(life: float, failing: frozenset[int] = frozenset()) -> tuple[int, i
 @pytest.mark.parametrize(
     ("life", "failing", "fetches", "vain"),
     [
-        pytest.param(900.0, frozenset(), 5, 0, id="nobody waits for a slow log-in"),
+        pytest.param(900.0, frozenset(), 5, 0, id="no request waits for a slow log-in"),
         pytest.param(10_000.0, frozenset(), 1, 0, id="one that lasts is not fetched again"),
         pytest.param(900.0, frozenset({2}), 6, 6, id="a failed attempt ahead of time is made up for at the end"),
     ],

@@ -63,8 +63,8 @@ def test_names_that_are_steps_are_refused(field: str, name: str) -> None:
 
 
 def test_impersonation_headers_are_set() -> None:
-    someone = Impersonation(user="jane", uid="7", groups=("a", "b"), extra={"scopes/x": ("view",)})
-    assert impersonation_headers(someone) == [
+    impersonation = Impersonation(user="jane", uid="7", groups=("a", "b"), extra={"scopes/x": ("view",)})
+    assert impersonation_headers(impersonation) == [
         ("Impersonate-User", "jane"),
         ("Impersonate-Uid", "7"),
         ("Impersonate-Group", "a"),

@@ -78,7 +78,7 @@ def test_without_a_length_the_connection_ends_the_answer() -> None:
         pytest.param(b"SSH-2.0-OpenSSH\r\n\r\n", "begin like HTTP", id="another protocol"),
         pytest.param(b"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n", "length is '-1'", id="a negative length"),
         pytest.param(b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n", "1, 2", id="two lengths"),
-        pytest.param(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\n", "'gzip'", id="an encoding nobody knows"),
+        pytest.param(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\n", "'gzip'", id="an unknown encoding"),
         pytest.param(CHUNKED.replace(b"5;x=y", b"five"), "how long", id="a chunk without a size"),
         pytest.param(CHUNKED.replace(b"hello\r\n", b"hello, you\r\n"), "longer than it says", id="too long a chunk"),
         pytest.param(b"x" * (LONGEST_HEAD + 1), "too long", id="a head without an end"),

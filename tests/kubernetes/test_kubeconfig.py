@@ -49,7 +49,7 @@ async def identity(config: ClusterConfig) -> Identity:
         pytest.param("token: t\ntokenFile: tok", "Bearer from-file", id="the file wins over the token"),
         pytest.param("username: u\npassword: p", f"Basic {b64('u:p')}", id="a name and a password"),
         pytest.param("token: t\nexec: {apiVersion: client.authentication.k8s.io/v1}", "Bearer t", id="before a plugin"),
-        pytest.param("{}", None, id="nobody"),
+        pytest.param("{}", None, id="no credentials"),
     ],
 )
 async def test_kubeconfig_credentials_are_read(tmp_path: Path, user: str, authorization: str | None) -> None:
@@ -178,7 +178,7 @@ WRONG = [
         r"user\.client-key: missing",
         id="half a certificate beside a plugin",
     ),
-    pytest.param(text("as-groups: [x]"), r"user\.as: missing", id="groups of nobody"),
+    pytest.param(text("as-groups: [x]"), r"user\.as: missing", id="groups without a user"),
     pytest.param(
         text("auth-provider: {name: gcp}"), r"user\.auth-provider: the 'gcp' .*exec plugin", id="a removed provider"
     ),
@@ -201,7 +201,9 @@ WRONG = [
         text('token: "a\\nb"'), r"users\[0\]\.user\.token: the token holds line breaks", id="two lines of token"
     ),
     pytest.param(text('tokenFile: "a\\0b"'), r"user\.tokenFile: .*null", id="a null character in a path"),
-    pytest.param(text("tokenFile: ~nobody-here/token"), r"user\.tokenFile: .*No such file", id="nobody's home"),
+    pytest.param(
+        text("tokenFile: ~nobody-here/token"), r"user\.tokenFile: .*No such file", id="home of an unknown user"
+    ),
     pytest.param(text('as: "a\\r\\nX-Evil: b"'), r"user\.as: .*line breaks", id="a header in a name"),
     pytest.param(text(cluster="server: https://x/?a=b"), r"server: expected a URL", id="a server with a query"),
     pytest.param(text(cluster='server: "https://x y"'), r"server: expected a URL", id="a server with a space"),

@@ -1,4 +1,4 @@
-"""TLS: whom we trust, which certificate we show. The openssl command makes certificates, for this run only."""
+"""TLS: the trusted authorities, the client certificate. The openssl command makes certificates for this run only."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def server_context(folder: Path, name: str = "server", *, ask: bool = False) -> 
     return context
 
 
-async def who(request: web.BaseRequest) -> web.Response:
+async def peer_name(request: web.BaseRequest) -> web.Response:
     """Answers with the common name of the client's certificate."""
     assert request.transport is not None
     shown = request.transport.get_extra_info("peercert") or {}
@@ -83,7 +83,7 @@ async def ask(port: int, **options: Any) -> str:
 
 
 async def test_the_right_authority_is_trusted(folder: Path) -> None:
-    async with serving(who, server_context(folder)) as port:
+    async with serving(peer_name, server_context(folder)) as port:
         assert await ask(port, authority=(folder / "ca.crt").read_bytes()) == "nobody"
 
 
@@ -100,13 +100,13 @@ async def test_servers_that_are_not_trusted(
 ) -> None:
     if "authority" in options:
         options = options | {"authority": (folder / "ca.crt").read_bytes()}
-    async with serving(who, server_context(folder, name)) as port:
+    async with serving(peer_name, server_context(folder, name)) as port:
         with pytest.raises(ApiError, match=message):
             await ask(port, **options)
 
 
 async def test_the_server_may_go_by_another_name(folder: Path) -> None:
-    async with serving(who, server_context(folder, "elsewhere")) as port:
+    async with serving(peer_name, server_context(folder, "elsewhere")) as port:
         authority = (folder / "ca.crt").read_bytes()
         assert await ask(port, authority=authority, tls_server_name="inner") == "nobody"
 
@@ -133,7 +133,7 @@ async def tunnel(target: int) -> AsyncIterator[tuple[int, list[bytes]]]:
 
 async def test_through_a_proxy_the_server_is_still_verified(folder: Path) -> None:
     authority = (folder / "ca.crt").read_bytes()
-    async with serving(who, server_context(folder, "elsewhere")) as port, tunnel(port) as (proxy, asked):
+    async with serving(peer_name, server_context(folder, "elsewhere")) as port, tunnel(port) as (proxy, asked):
         options = {"authority": authority, "proxy": f"http://127.0.0.1:{proxy}"}
         assert await ask(port, tls_server_name="inner", **options) == "nobody"
         with pytest.raises(ApiError, match="certificate verify failed"):
@@ -142,12 +142,12 @@ async def test_through_a_proxy_the_server_is_still_verified(folder: Path) -> Non
 
 
 async def test_insecure_skips_certificate_verification(folder: Path) -> None:
-    async with serving(who, server_context(folder)) as port:
+    async with serving(peer_name, server_context(folder)) as port:
         assert await ask(port, insecure=True) == "nobody"
 
 
 class Changing:
-    """Credentials whose certificate changes from call to call, as an exec plugin's does when it expires."""
+    """Credentials with another certificate at every call, like those of an exec plugin after expiry."""
 
     def __init__(self, *certificates: Certificate) -> None:
         self.certificates = list(certificates)
@@ -161,7 +161,7 @@ class Changing:
 
 async def test_client_certificate_is_sent_and_a_renewed_certificate_replaces_it(folder: Path) -> None:
     credentials = Changing(*(certificate(folder, name) for name in ("jane", "jane", "john")))
-    async with serving(who, server_context(folder, ask=True)) as port:
+    async with serving(peer_name, server_context(folder, ask=True)) as port:
         config = ClusterConfig(
             server=f"https://127.0.0.1:{port}", authority=(folder / "ca.crt").read_bytes(), credentials=credentials
         )
@@ -172,6 +172,6 @@ async def test_client_certificate_is_sent_and_a_renewed_certificate_replaces_it(
 @pytest.mark.parametrize("key", [pytest.param("john", id="another key"), pytest.param(None, id="no key at all")])
 async def test_a_certificate_that_cannot_be_used(folder: Path, key: str | None) -> None:
     pair = Certificate(certificate(folder, "jane").certificate, certificate(folder, key).key if key else b"junk")
-    async with serving(who, server_context(folder)) as port:
+    async with serving(peer_name, server_context(folder)) as port:
         with pytest.raises(Unauthorized, match="client certificate or its key cannot be used"):
             await ask(port, credentials=StaticCredentials(Identity(None, pair)))

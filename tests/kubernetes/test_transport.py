@@ -187,8 +187,8 @@ async def test_unreachable_server_is_reported_with_its_address() -> None:
 
 
 async def test_proxy_and_impersonation_headers_are_used() -> None:
-    someone = Impersonation(user="jane", groups=("a", "b"))
-    async with connected(say(), impersonation=someone) as (direct, script):
+    impersonation = Impersonation(user="jane", groups=("a", "b"))
+    async with connected(say(), impersonation=impersonation) as (direct, script):
         config = msgspec.structs.replace(direct.config, server="http://cluster.invalid", proxy=direct.config.server)
         async with KubernetesApi(config, clock=StillClock()) as api:
             await api.call(GET)

@@ -164,7 +164,7 @@ def budget(name: str = "b", labels: dict[str, str] | None = None, **spec: Any) -
 
 
 def definition(plural: str = "widgets", group: str = "example.com", **version: Any) -> Document:
-    """A CustomResourceDefinition of kind Widget, whose one version may be changed."""
+    """A CustomResourceDefinition of kind Widget with a single version, which may be changed."""
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",

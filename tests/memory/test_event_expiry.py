@@ -1,4 +1,4 @@
-"""Events go when nobody has written them for a while, where that is asked for."""
+"""Events expire some time after their last write, if that is configured."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Owners and dependents: who goes when whom goes."""
+"""Owners and dependents: which objects are deleted with which owners."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ async def test_object_stays_while_one_of_two_owners_exists(cluster: Cluster) -> 
         ({"uid": "no-such-uid"}, []),
         ({"uid": "no-such-uid", "kind": "Unheard", "apiVersion": "example.com/v1"}, ["child"]),
     ],
-    ids=["gone", "of a kind nobody serves"],
+    ids=["gone", "of a kind that is not served"],
 )
 async def test_an_owner_that_was_never_there(cluster: Cluster, change: dict[str, str], left: list[str]) -> None:
     parent = await cluster.create("pods", pod())
@@ -142,7 +142,8 @@ def test_exactly_the_objects_without_a_living_owner_are_collected(edges: Any, de
 
 
 def expected(left: set[str], owners: Owners, gone: str, *, orphan: bool) -> tuple[set[str], Owners]:
-    """The simple rule: an orphan forgets its owner, everybody goes with the last of theirs and forgets the others."""
+    """The simple rule: an orphan loses its owner reference; an object is deleted with its last owner, and loses the
+    references to the others."""
     left = left - {gone}
     if orphan:
         owners = {name: mine - {gone} for name, mine in owners.items()}

@@ -41,7 +41,7 @@ def say(data: Any) -> web.Response:
 def cluster(
     nodes: Mapping[str, tuple[str, str]], pods: Mapping[str, tuple[str, str]], at: float, *, measured_at: float
 ) -> dict[str, list[Line]]:
-    """What is answered to the queries that nobody has changed: cores and bytes by name."""
+    """The answers to the default queries: cores and bytes by name."""
     asked = PrometheusQueries()
     found: dict[str, list[Line]] = {}
     by_kind: tuple[

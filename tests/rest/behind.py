@@ -74,7 +74,7 @@ class Cluster:
         await self.create(NODES, {"metadata": {"name": name}, "status": status})
 
     async def pod(self, name: str, **spec: Any) -> None:
-        """A pod of a ReplicaSet of the same name: kubectl drains only pods that somebody replaces."""
+        """A pod of a ReplicaSet of the same name: kubectl drains only pods with a controller."""
         labels = {"app": name}
         containers = [{"name": "main", "image": "nginx"}]
         template = {"metadata": {"labels": labels}, "spec": {"containers": containers}}

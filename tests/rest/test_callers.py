@@ -1,4 +1,4 @@
-"""Who may ask, and where the server listens."""
+"""Which clients are allowed, and where the server listens."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ ROWS: dict[str, tuple[str, str, dict[str, Any], dict[str, Any]]] = {
             "OS-Image": "<unknown>",
         },
     ),
-    "a node nobody reported on": ("", "Node", {}, {"Status": "Unknown", "Roles": "<none>", "Age": "90s"}),
+    "a node without conditions": ("", "Node", {}, {"Status": "Unknown", "Roles": "<none>", "Age": "90s"}),
     "a node that is not ready": (
         "",
         "Node",

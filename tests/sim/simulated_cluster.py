@@ -1,4 +1,4 @@
-"""A stage for stories: an embedded cluster on virtual time, with the world on it and builders for what stands there."""
+"""A simulated cluster for tests: an embedded API server on virtual time, the world on it, and builders of objects."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ C = TypeVar("C", bound=Controller)
 
 
 def on_virtual_time(story: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    """A test that is a coroutine on virtual time."""
+    """Make a test of a coroutine, which runs on virtual time."""
 
     @functools.wraps(story)
     def test(*args: Any, **kwargs: Any) -> None:
@@ -40,7 +40,7 @@ def on_virtual_time(story: Callable[..., Coroutine[Any, Any, None]]) -> Callable
 
 
 class SimulatedCluster:
-    """The cluster as a test sees and changes it."""
+    """The cluster as a test reads and changes it."""
 
     def __init__(self, api: MemoryApi, world: World, clock: VirtualClock) -> None:
         self.api = api
@@ -65,7 +65,7 @@ class SimulatedCluster:
         await self.client.delete(kind, name, namespace if kind.namespaced else None, **options)
 
     async def allow_any_field(self, kind: Kind[Any], part: str) -> None:
-        """Somebody else's definition of a kind is installed, which says nothing of its spec, or of its status."""
+        """Replace the definition of a kind by one without a schema for its spec, or for its status."""
         name = kind.qualified_name
         [version] = (await self.document(kinds.CUSTOM_RESOURCE_DEFINITION, name))["spec"]["versions"]
         anything = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
@@ -82,7 +82,8 @@ async def simulated_cluster(
     rules: Sequence[Rule] | None = None,
     around: Callable[[Api], Api] = lambda api: api,
 ) -> AsyncIterator[SimulatedCluster]:
-    """A cluster of equal nodes n1, n2, ... with the whole world and the scheduler; with other rules without it."""
+    """A cluster of equal nodes n1, n2, ... with the whole world and the scheduler; with other rules, without the
+    scheduler."""
     clock = VirtualClock()
     settings = settings or Settings()
     api = MemoryApi(clock, random.Random(seed))
@@ -99,7 +100,7 @@ async def simulated_cluster(
 
 
 def default_profile(*plugins: Plugin) -> Profile:
-    """The default one, with more plugins behind."""
+    """The default profile, followed by these plugins."""
     made = read_profile({"schedulerNames": ["restow", "default-scheduler"]})
     if not plugins:
         return made
@@ -111,7 +112,7 @@ def default_profile(*plugins: Plugin) -> Profile:
 async def running_scheduler(
     api: Api, clock: Clock, *plugins: Plugin, seed: int = 1, settings: SchedulerSettings | None = None
 ) -> AsyncIterator[Scheduler]:
-    """The scheduler runs and knows the cluster."""
+    """A scheduler that runs and has synced."""
     async with running_component(
         Scheduler(api, clock, random.Random(seed), profile=default_profile(*plugins), settings=settings)
     ) as made:

@@ -1,4 +1,4 @@
-"""What workloads say of themselves."""
+"""Short ways to read the status of workloads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Disruption budgets: what they count, and whom they let go."""
+"""Disruption budgets: which pods they count, and which evictions they allow."""
 
 from __future__ import annotations
 

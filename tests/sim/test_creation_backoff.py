@@ -1,4 +1,4 @@
-"""Controllers whose pods are lost as soon as they are made: they go on, and time does too."""
+"""Controllers that lose their pods right after creating them: they go on, and virtual time passes."""
 
 from __future__ import annotations
 

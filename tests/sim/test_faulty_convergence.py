@@ -86,7 +86,7 @@ def test_all_other_workloads_converge_behind_faults(seed: int, plan: FaultPlan) 
 
 
 class Forgetful:
-    """An Api whose answers to the creation of pods are lost, that tells of pods late, and deletes none."""
+    """An Api that loses the answers to the creation of pods, shows pods late, and deletes none."""
 
     def __init__(self, api: Api) -> None:
         self._api = api

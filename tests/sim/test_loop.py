@@ -107,7 +107,7 @@ async def test_the_virtual_clock_refuses_an_ordinary_loop() -> None:
 
 @given(st.lists(st.floats(0, 1e6), min_size=1, max_size=50))
 def test_virtual_timers_never_fire_early(moments: list[float]) -> None:
-    """Not by a rounding error either: who then waits for what is left would be woken at once, again and again."""
+    """Not even by a rounding error: a task that then sleeps for the rest would wake up at once, again and again."""
 
     async def story() -> None:
         loop = asyncio.get_running_loop()

@@ -1,4 +1,4 @@
-"""StatefulSets and DaemonSets: who comes and goes, and in which order."""
+"""StatefulSets and DaemonSets: which pods start and stop, and in which order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Claims and volumes in use that somebody deletes."""
+"""Claims and volumes that are deleted while they are in use."""
 
 from __future__ import annotations
 

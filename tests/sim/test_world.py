@@ -208,7 +208,7 @@ PODS = Resource("", "v1", "pods")
         pytest.param(
             Request(verb="patch", resource=Resource("x.io", "v1", "things"), name="t", content_type=APPLY_PATCH),
             "patch things t",
-            id="a kind nobody knows",
+            id="an unknown kind",
         ),
     ],
 )

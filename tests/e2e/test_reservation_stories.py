@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from e2e.reserving import STORIES, Story, ground
+from e2e.reservation_stories import STORIES, Story, story_cluster
 from restow.client.verbs import Client
 from restow.model.kinds import NAMESPACE
 from tests.control.stage import world
-from tests.sim.stage import virtual
+from tests.sim.simulated_cluster import on_virtual_time
 
 
 @pytest.mark.parametrize("story", STORIES, ids=lambda story: story.__name__)
-@virtual
+@on_virtual_time
 async def test_on_the_embedded_cluster(story: Story) -> None:
     async with world(nodes=0) as it:
         await it.create(NAMESPACE, {"metadata": {"name": "stories"}})
-        async with ground(it.api, Client(it.api), "stories", it.clock) as place:
+        async with story_cluster(it.api, Client(it.api), "stories", it.clock) as place:
             await story(place)

@@ -1,6 +1,6 @@
-"""Stories of reservations, which every cluster has to tell the same way: the embedded one and a real one.
+"""Stories of reservations that have to end the same way on every cluster: the embedded one and a real one.
 
-Goes in: an API server with workload controllers and kubelets behind it, whoever they are. `tests/e2e` runs the stories
+In: an API server with workload controllers and kubelets behind it, simulated or real. `tests/e2e` runs the stories
 on the embedded cluster, in virtual time; `e2e/test_reservations.py` on a real control plane with real Deployments,
 StatefulSets and Jobs.
 """
@@ -44,7 +44,7 @@ SCHEDULER = "restow-reservations"
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
 
-class Ground:
+class StoryCluster:
     """Where a story takes place."""
 
     def __init__(self, api: Api, client: Client, namespace: str, clock: Clock) -> None:
@@ -82,20 +82,20 @@ class Ground:
 
 
 @asynccontextmanager
-async def ground(api: Api, client: Client, namespace: str, clock: Clock) -> AsyncIterator[Ground]:
+async def story_cluster(api: Api, client: Client, namespace: str, clock: Clock) -> AsyncIterator[StoryCluster]:
     """The kinds are installed, and nodes are there."""
     for definition in custom_resource_definitions():
         with suppress(AlreadyExists):
             await client.create(CUSTOM_RESOURCE_DEFINITION, definition)
     await add_nodes(client, NODES)
-    it = Ground(api, client, namespace, clock)
+    it = StoryCluster(api, client, namespace, clock)
     async with following(it.reservations), following(it.pods):
         yield it
 
 
 @asynccontextmanager
-async def leader(it: Ground) -> AsyncIterator[None]:
-    """A scheduler and a collector at work, who know nothing but what the server says."""
+async def leader(it: StoryCluster) -> AsyncIterator[None]:
+    """A scheduler and a garbage collector at work, which know only what the server returns."""
     names = [SCHEDULER, "volcano"]
     scheduler = Scheduler(it.api, it.clock, random.Random(1), profile=read_profile({"schedulerNames": names}))
     terms = read_reservation_settings({"gcPeriod": "500ms", "gcDuration": "3s"})
@@ -146,7 +146,7 @@ def reservation(
 # --- the stories ------------------------------------------------------------------------------------------------------
 
 
-async def a_deployment_takes_its_seats_across_leaders_and_a_rolling_update(it: Ground) -> None:
+async def a_deployment_takes_its_seats_across_leaders_and_a_rolling_update(it: StoryCluster) -> None:
     async with leader(it):
         await it.reserve(4)
         await it.comes_to("Reserved")
@@ -167,7 +167,7 @@ async def a_deployment_takes_its_seats_across_leaders_and_a_rolling_update(it: G
 
 
 class Silenced:
-    """An Api through which nobody can say who took which seat any more, once it is told so."""
+    """An Api that drops the writes that record consumed seats, once it is told to."""
 
     def __init__(self, api: Api) -> None:
         self.is_silent = False
@@ -180,7 +180,7 @@ class Silenced:
         return await self._api.call(request)
 
 
-async def a_seat_that_was_not_marked_stays_taken_across_leaders_and_owners(it: Ground) -> None:
+async def a_seat_that_was_not_marked_stays_taken_across_leaders_and_owners(it: StoryCluster) -> None:
     it.api = silenced = Silenced(it.api)
     async with leader(it):
         await it.reserve(2)
@@ -200,7 +200,7 @@ async def a_seat_that_was_not_marked_stays_taken_across_leaders_and_owners(it: G
         assert len(it.taken()) == 2
 
 
-async def a_stateful_pod_takes_the_seat_that_its_predecessor_of_the_same_name_leaves_it(it: Ground) -> None:
+async def a_stateful_pod_takes_the_seat_that_its_predecessor_of_the_same_name_leaves_it(it: StoryCluster) -> None:
     async with leader(it):
         await it.client.create(STATEFUL_SET, workload(it.namespace, 1, serviceName="web") | {"kind": "StatefulSet"})
         await it.runs(1)
@@ -215,7 +215,7 @@ async def a_stateful_pod_takes_the_seat_that_its_predecessor_of_the_same_name_le
         assert it.taken() == {"web-0": new.spec.node_name}
 
 
-async def a_sibling_does_not_take_the_seat_of_a_pod_that_moves(it: Ground) -> None:
+async def a_sibling_does_not_take_the_seat_of_a_pod_that_moves(it: StoryCluster) -> None:
     async with leader(it):
         await it.client.create(DEPLOYMENT, workload(it.namespace, 1))
         await it.runs(1)
@@ -231,7 +231,7 @@ async def a_sibling_does_not_take_the_seat_of_a_pod_that_moves(it: Ground) -> No
         assert it.taken().keys().isdisjoint(others)
 
 
-async def the_example_works_unchanged(it: Ground) -> None:
+async def the_example_works_unchanged(it: StoryCluster) -> None:
     """In the namespace that it names; what it leaves there is cleared away."""
     seats, job = (yaml.safe_load((EXAMPLES / name).read_text()) for name in ("reservation.yaml", "reserved-job.yaml"))
     name, namespace = seats["metadata"]["name"], seats["metadata"]["namespace"]
@@ -257,7 +257,7 @@ async def _comes_to(observe: Callable[[], Awaitable[object]], wanted: object) ->
             await asyncio.sleep(0.2)
 
 
-async def every_end_is_explained(it: Ground) -> None:
+async def every_end_is_explained(it: StoryCluster) -> None:
     async with leader(it):
         await it.reserve(1, "expires", ttl="3s")
         await it.reserve(1, "invalid", minAvailable=5)
@@ -277,7 +277,7 @@ async def every_end_is_explained(it: Ground) -> None:
         await it.comes_to("RoomTaken", "robbed")
 
 
-Story = Callable[[Ground], Awaitable[None]]
+Story = Callable[[StoryCluster], Awaitable[None]]
 STORIES: tuple[Story, ...] = (
     a_deployment_takes_its_seats_across_leaders_and_a_rolling_update,
     a_seat_that_was_not_marked_stays_taken_across_leaders_and_owners,

@@ -1,4 +1,4 @@
-"""Somebody who measures: a server on loopback that knows what pods use, and tells it in two languages.
+"""A server of usage metrics on loopback: it knows the usage of pods, and serves it through two APIs.
 
 As metrics.k8s.io it is an API server of its own that the control plane passes requests on to, as metrics-server is; as
 Prometheus it answers the queries that Restow asks unless it is told other ones.
@@ -28,7 +28,7 @@ API = f"/apis/{NODE_METRICS.api_version}"
 SERVICE, API_SERVICE = "e2e-meters", f"{VERSION}.{GROUP}"
 
 
-class Meters:
+class UsageServer:
     """Pods use as many cores as their app does, nodes what their pods use. Pods of other apps are not measured."""
 
     def __init__(self, pods: Callable[[], Iterable[Pod]], nodes: Iterable[str], cores: Mapping[str, float]) -> None:
@@ -120,14 +120,14 @@ def _discovery() -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def prometheus(meters: Meters) -> AsyncIterator[str]:
+async def prometheus(meters: UsageServer) -> AsyncIterator[str]:
     """The address at which they are a Prometheus."""
     async with _serving(meters, None) as port:
         yield f"http://127.0.0.1:{port}"
 
 
 @asynccontextmanager
-async def metrics_api(meters: Meters, plane: ControlPlane) -> AsyncIterator[None]:
+async def metrics_api(meters: UsageServer, plane: ControlPlane) -> AsyncIterator[None]:
     """They are the metrics.k8s.io of a control plane. One that is left behind would keep namespaces from going."""
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     certificates = plane.directory / "certificates"
@@ -165,7 +165,7 @@ async def _kubectl(plane: ControlPlane, *arguments: str, given: str | None = Non
 
 
 @asynccontextmanager
-async def _serving(meters: Meters, context: ssl.SSLContext | None) -> AsyncIterator[int]:
+async def _serving(meters: UsageServer, context: ssl.SSLContext | None) -> AsyncIterator[int]:
     runner = web.ServerRunner(web.Server(meters.answer), shutdown_timeout=0.1)
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context)

@@ -1,4 +1,5 @@
-"""The real cluster as an arena: a random cluster is built in it, and kube-scheduler is handed one pod after the other.
+"""The real cluster for the differential test: a random cluster is built in it, and kube-scheduler gets one pod after
+the other.
 
 Goes in: a `RandomCluster`. Comes out: what the API server then holds, as a `restow.snapshots.offline.Cluster`, and what
 kube-scheduler does with each pod. Nodes have no kubelet; pods stay where they are bound, and pending.
@@ -53,10 +54,10 @@ EMPTIED: tuple[Kind[Any], ...] = (
     CSI_STORAGE_CAPACITY,
 )
 MAKERS: tuple[Kind[Any], ...] = (DAEMON_SET, DEPLOYMENT, REPLICA_SET, STATEFUL_SET, JOB, REPLICATION_CONTROLLER)
-"""Whoever would make pods anew."""
+"""The controllers that would create pods again."""
 
 
-class Arena:
+class KubeSchedulerCluster:
     """The real cluster with a random one in it."""
 
     def __init__(self, client: Client, pods: Informer[Pod]) -> None:
@@ -64,7 +65,7 @@ class Arena:
         self.pods = pods
 
     async def clear(self) -> None:
-        """Without nodes and pods, whoever made them."""
+        """Delete all nodes and pods, whatever created them."""
         client = self.client
         for kind in MAKERS:
             await self._delete_all(kind)

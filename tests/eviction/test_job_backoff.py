@@ -105,7 +105,7 @@ GONE = "2027-01-01T00:00:00Z"
 def test_what_a_loss_would_end(of: Job, lost: Pod, why: str) -> None:
     workloads = Workloads()
     workloads.put_owner(of)
-    assert workloads.end_by_loss(lost) == why
+    assert workloads.job_failure_by_loss(lost) == why
 
 
 LEAVING = of_job("etl-2", deletionTimestamp=GONE, finalizers=TRACKED)
@@ -144,19 +144,19 @@ def test_who_is_lost_counts_once(of: Job, other: Pod, lost: int) -> None:
     workloads.put_pod(other)
     for limit in (lost, lost + 1):
         workloads.put_owner(replace(of, spec=replace(of.spec, backoff_limit=limit)))
-        assert bool(workloads.end_by_loss(of_job())) == (limit == lost)
+        assert bool(workloads.job_failure_by_loss(of_job())) == (limit == lost)
 
 
 def test_who_is_gone_is_lost_no_more_until_the_job_says_so() -> None:
     workloads = Workloads()
     workloads.put_owner(job(backoffLimit=1))
     workloads.put_pod(LEAVING)
-    assert workloads.end_by_loss(of_job()) == LAST.format("1 pod was", "backoffLimit", 1)
+    assert workloads.job_failure_by_loss(of_job()) == LAST.format("1 pod was", "backoffLimit", 1)
     workloads.put_pod(of_job("etl-2", deletionTimestamp=GONE))
-    assert workloads.end_by_loss(of_job()) == ""
+    assert workloads.job_failure_by_loss(of_job()) == ""
     workloads.put_pod(LEAVING)
     workloads.drop_pod("etl-2")
-    assert workloads.end_by_loss(of_job()) == ""
+    assert workloads.job_failure_by_loss(of_job()) == ""
 
 
 def test_asking_about_a_pod_does_not_look_at_the_others() -> None:
@@ -177,11 +177,11 @@ def calls_to_ask(others: int) -> int:
     asked, before = of_job(), sys.getprofile()
     sys.setprofile(count)
     try:
-        workloads.end_by_loss(asked)
+        workloads.job_failure_by_loss(asked)
     finally:
         sys.setprofile(before)
     return calls
 
 
 def test_what_is_not_known_to_be_a_job_has_no_such_end() -> None:
-    assert Workloads().end_by_loss(of_job()) == "" and Workloads().end_by_loss(pod(owner="")) == ""
+    assert Workloads().job_failure_by_loss(of_job()) == "" and Workloads().job_failure_by_loss(pod(owner="")) == ""

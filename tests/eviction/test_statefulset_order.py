@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from restow.eviction.protections import PodContext, Protections, eviction_refusal, lasting_eviction_refusal
-from restow.eviction.statefulset_order import waits_for_lower_ordinals
+from restow.eviction.statefulset_order import waits_for_order
 from restow.eviction.workloads import Workloads
 from restow.model.objects import Pod, StatefulSet
 from restow.model.wire import convert
@@ -65,7 +65,7 @@ BEHIND_THE_FIRST = "StatefulSet shop/db makes nobody in its place while db-0 is 
 def test_who_keeps_a_set_from_making_a_pod_again(
     owner: StatefulSet, moving: Pod, others: list[Pod], expected: str
 ) -> None:
-    assert waits_for_lower_ordinals(owner, moving, others) == expected
+    assert waits_for_order(owner, moving, others) == expected
 
 
 def test_it_is_known_of_the_pods_of_a_set_alone() -> None:
@@ -73,13 +73,13 @@ def test_it_is_known_of_the_pods_of_a_set_alone() -> None:
     workloads.put_owner(stateful_set())
     for one in WELL[1:]:
         workloads.put_pod(one)
-    assert workloads.out_of_order(WELL[3]) == BEHIND_THE_FIRST
-    assert workloads.out_of_order(pod("db-3")) == workloads.out_of_order(pod("db-3", owner="")) == ""
+    assert workloads.waits_for_order(WELL[3]) == BEHIND_THE_FIRST
+    assert workloads.waits_for_order(pod("db-3")) == workloads.waits_for_order(pod("db-3", owner="")) == ""
     workloads.put_pod(WELL[0])
-    assert workloads.out_of_order(WELL[3]) == ""
+    assert workloads.waits_for_order(WELL[3]) == ""
 
 
 def test_a_plan_leaves_it_out_and_a_job_may_wait() -> None:
-    around = PodContext(now=0.0, out_of_order=BEHIND_THE_FIRST)
+    around = PodContext(now=0.0, waits_for_order=BEHIND_THE_FIRST)
     assert eviction_refusal(member(3), Protections(), around) == BEHIND_THE_FIRST
     assert lasting_eviction_refusal(member(3), Protections(), around) is None

@@ -50,7 +50,7 @@ def test_globally() -> None:
     assert told(moves(3), web(3), globally=2, **NO_LADDER) == {
         "move-1": "",
         "move-2": "",
-        "move-3": "waits for maxMigratingGlobally: 2 pods are migrating, 2 may",
+        "move-3": "waits for maxMigratingGlobally: 2 pods are migrating, at most 2 may",
     }
 
 
@@ -58,7 +58,7 @@ def test_per_node() -> None:
     pods = [pod("web-1"), pod("web-2"), pod("web-3", nodeName="n2")]
     assert told(moves(3), scene(pods), per_node=1, **NO_LADDER) == {
         "move-1": "",
-        "move-2": "waits for maxMigratingPerNode: 1 pod on node n1 is migrating, 1 may",
+        "move-2": "waits for maxMigratingPerNode: 1 pod on node n1 is migrating, at most 1 may",
         "move-3": "",
     }
 
@@ -73,7 +73,7 @@ def test_per_namespace() -> None:
     jobs = [job("a"), job("b", pod="web-3"), job("c", pod="web-2", namespace="elsewhere")]
     assert told(jobs, scene([pod("web-1"), pod("web-3"), other]), per_namespace=1, **NO_LADDER) == {
         "a": "",
-        "b": "waits for maxMigratingPerNamespace: 1 pod of namespace shop is migrating, 1 may",
+        "b": "waits for maxMigratingPerNamespace: 1 pod of namespace shop is migrating, at most 1 may",
         "c": "",
     }
 
@@ -88,7 +88,7 @@ def test_the_ladder_limits_a_workload_without_budget() -> None:
         "move-2": "",
         **dict.fromkeys(
             ("move-3", "move-4", "move-5"),
-            "waits for maxMigratingPerWorkload: 2 of 5 pods of Deployment shop/web are migrating, 2 may",
+            "waits for maxMigratingPerWorkload: 2 of 5 pods of Deployment shop/web are migrating, at most 2 may",
         ),
     }
 
@@ -104,7 +104,7 @@ def test_workloads_that_could_be_missing_as_a_whole_are_refused_if_asked_for() -
 
 def test_jobs_under_way_count() -> None:
     jobs = [job("old", pod="web-2", phase="Running"), *moves(1)]
-    assert "1 of 3 pods of Deployment shop/web are migrating, 1 may" in told(jobs, web(3))["move-1"]
+    assert "1 of 3 pods of Deployment shop/web are migrating, at most 1 may" in told(jobs, web(3))["move-1"]
 
 
 def test_a_job_that_wrote_itself_running_is_judged_like_any_other() -> None:
@@ -122,7 +122,8 @@ def test_unready_missing_and_leaving_pods_are_unavailable() -> None:
     ]
     around = scene(pods, [deployment(replicas=6), replica_set()])
     assert told(moves(1), around, unavailable_per_workload=5) == {
-        "move-1": "waits for maxUnavailablePerWorkload: 5 of 6 pods of Deployment shop/web are unavailable, 5 may be"
+        "move-1": "waits for maxUnavailablePerWorkload: "
+        "5 of 6 pods of Deployment shop/web are unavailable, at most 5 may be"
     }
     assert told(moves(1), around, unavailable_per_workload=6) == {"move-1": ""}
 
@@ -131,7 +132,8 @@ def test_a_broken_pod_does_not_block_its_own_move() -> None:
     pods = [pod("web-1", ready=False), pod("web-2"), pod("web-3")]
     assert told(moves(2), scene(pods, [deployment(), replica_set()]), per_workload=2) == {
         "move-1": "",
-        "move-2": "waits for maxUnavailablePerWorkload: 1 of 3 pods of Deployment shop/web are unavailable, 1 may be",
+        "move-2": "waits for maxUnavailablePerWorkload: "
+        "1 of 3 pods of Deployment shop/web are unavailable, at most 1 may be",
     }
 
 
@@ -191,7 +193,7 @@ def test_evictions_within_a_window_count_and_say_when_they_no_longer_do() -> Non
     assert (found.limit, found.retry_at) == ("objectLimiters.workload", NOW + 100)
     assert found.message == (
         "waits for objectLimiters.workload: 2 pods were evicted within 5m0s and 0 are about to be "
-        "of Deployment shop/web, 2 may"
+        "of Deployment shop/web, at most 2 may"
     )
 
 
@@ -217,7 +219,7 @@ def test_later_waves_wait_and_are_told_which_moves_failed() -> None:
     failed = job("a", pod="web-1", plan="p", wave=1, phase="Failed")
     found = judged([failed, jobs[1]], web(3))["b"]
     assert isinstance(found, JobAdmitted) and found.failed_before == ("a",)
-    assert found.message == "every limit allows it; 1 earlier moves of its plan failed, so it is validated anew"
+    assert found.message == "within all limits; 1 earlier moves of its plan failed, so it is validated again"
 
 
 def test_one_of_two_jobs_for_a_pod_waits_for_the_other() -> None:

@@ -77,10 +77,10 @@ def test_admission() -> None:
         JobPhase.PENDING,
         ("False", "Budget", "waits for its budget", format_time(NOW)),
     )
-    runs = admitted_status(waits, "every limit allows it", now=NOW + 5)
+    runs = admitted_status(waits, "within all limits", now=NOW + 5)
     assert (runs.phase, shown(runs, "Admitted")) == (
         JobPhase.RUNNING,
-        ("True", None, "every limit allows it", format_time(NOW + 5)),
+        ("True", None, "within all limits", format_time(NOW + 5)),
     )
     assert [one.type for one in runs.conditions or ()] == ["Admitted"], "pauses before do not count"
     assert (

@@ -16,7 +16,7 @@ NO_ROOM = "0/3 nodes are available: 3 Insufficient cpu."
 
 def in_doubt(doubt: bool) -> PodMigrationJob:
     one = job()
-    return replace(one, status=admitted_status(one.status, "every limit allows it", doubt=doubt, now=NOW))
+    return replace(one, status=admitted_status(one.status, "within all limits", doubt=doubt, now=NOW))
 
 
 @pytest.mark.parametrize(("doubt", "step"), [(True, Fail), (False, Wait)], ids=["in doubt", "as planned"])

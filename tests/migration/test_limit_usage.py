@@ -83,7 +83,9 @@ def test_a_window_does_not_count_what_others_do() -> None:
     assert told([other, *moves(1)], web(5), **FREE, namespace_window=A_MINUTE) == {"move-1": ""}
 
 
-UNAVAILABLE = "waits for maxUnavailablePerWorkload: {} of 5 pods of Deployment shop/web are unavailable, {} may be"
+UNAVAILABLE = (
+    "waits for maxUnavailablePerWorkload: {} of 5 pods of Deployment shop/web are unavailable, at most {} may be"
+)
 
 
 def test_whoever_is_admitted_is_unavailable_from_then_on() -> None:
@@ -122,11 +124,11 @@ def test_a_pod_of_nobody_is_limited_by_nobodys_replicas() -> None:
     [
         ((), (), None),
         (("web-2",), (), None),
-        (("web-2", "web-3"), (), "2 of 5 pods of Deployment shop/web are unavailable, 2 may be"),
-        (("web-2",), ("web-3",), "2 of 5 pods of Deployment shop/web are unavailable, 2 may be"),
+        (("web-2", "web-3"), (), "2 of 5 pods of Deployment shop/web are unavailable, at most 2 may be"),
+        (("web-2",), ("web-3",), "2 of 5 pods of Deployment shop/web are unavailable, at most 2 may be"),
         ((), ("web-1",), None),
         (("web-1", "web-2"), (), None),
-        (("web-1", "web-2", "web-3"), (), "3 of 5 pods of Deployment shop/web are unavailable, 2 may be"),
+        (("web-1", "web-2", "web-3"), (), "3 of 5 pods of Deployment shop/web are unavailable, at most 2 may be"),
     ],
 )
 def test_before_its_eviction_a_pod_is_asked_who_else_is_missing(
@@ -158,5 +160,5 @@ def test_a_pod_that_is_over_takes_nothing_of_its_workload(limits: dict[str, Any]
 def test_so_is_one_that_somebody_else_deleted_before_its_job_has_said_so() -> None:
     found = told([under_way(), *moves(1)], leaving("Failed"), **(FREE | {"per_workload": 1}))
     assert found["move-1"] == (
-        "waits for maxMigratingPerWorkload: 1 of 5 pods of Deployment shop/web are migrating, 1 may"
+        "waits for maxMigratingPerWorkload: 1 of 5 pods of Deployment shop/web are migrating, at most 1 may"
     )

@@ -35,7 +35,7 @@ def is_uncounted_failure(pod: Pod) -> bool:
     return pod.status.phase == "Failed" or (is_terminating(pod) and pod.status.phase != "Succeeded")
 
 
-def job_end_by_pod_loss(job: Job, pod: Pod, fresh: Set[str]) -> str:
+def job_failure_by_loss(job: Job, pod: Pod, fresh: Set[str]) -> str:
     """What would be over if a pod were lost, in a sentence; empty if another would take its place. `fresh` are the UIDs
     of fresh losses."""
     name, action = f"Job {job.metadata.namespace}/{job.metadata.name}", _worst_policy_action(job, pod)

@@ -71,9 +71,9 @@ class PodContext(msgspec.Struct, frozen=True, kw_only=True):
     now: float
     replicas: int | None = None
     """How many its workload wants; None if it has none."""
-    end_by_loss: str = ""
+    job_failure_by_loss: str = ""
     """What would be over if it were lost, in a sentence; empty if another would be made."""
-    out_of_order: str = ""
+    waits_for_order: str = ""
     """Why nobody would be made in its place now, in a sentence; empty if somebody would."""
     node_named_by_template: str = ""
     """The node that its controller names for its pods, past every scheduler."""
@@ -98,8 +98,8 @@ def eviction_refusals(pod: Pod, protections: Protections, around: PodContext) ->
     of it."""
     for rule in _RULES:
         yield from rule(pod, protections, around)
-    if around.out_of_order:
-        yield around.out_of_order
+    if around.waits_for_order:
+        yield around.waits_for_order
     yield from _find_missing_objects(pod, protections, around)
 
 
@@ -144,8 +144,8 @@ def _kind_rule(pod: Pod, options: Protections, around: PodContext) -> Iterator[s
 
 
 def _job_backoff_rule(pod: Pod, options: Protections, around: PodContext) -> Iterator[str]:
-    if around.end_by_loss:
-        yield around.end_by_loss
+    if around.job_failure_by_loss:
+        yield around.job_failure_by_loss
 
 
 def _scheduler_rule(pod: Pod, options: Protections, around: PodContext) -> Iterator[str]:

@@ -36,7 +36,7 @@ def is_made_from_current_revision(pod: Pod, owner: StatefulSet) -> bool:
     return place < _first_ordinal(owner) + kept
 
 
-def waits_for_lower_ordinals(owner: StatefulSet, pod: Pod, pods: Iterable[Pod]) -> str:
+def waits_for_order(owner: StatefulSet, pod: Pod, pods: Iterable[Pod]) -> str:
     """Why nobody would be made in a pod's place now; empty if somebody would."""
     name, place = owner.metadata.name, ordinal_of(pod, owner)
     if owner.spec.pod_management_policy == _PARALLEL or place is None:

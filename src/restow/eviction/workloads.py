@@ -12,8 +12,8 @@ from collections.abc import Iterator
 import msgspec
 from msgspec.structs import replace
 
-from restow.eviction.job_backoff import is_uncounted_failure, job_end_by_pod_loss
-from restow.eviction.statefulset_order import is_made_from_current_revision, waits_for_lower_ordinals
+from restow.eviction.job_backoff import is_uncounted_failure, job_failure_by_loss
+from restow.eviction.statefulset_order import is_made_from_current_revision, waits_for_order
 from restow.model.objects import (
     Deployment,
     Job,
@@ -129,19 +129,19 @@ class Workloads:
         template = self.pod_template(pod)
         return (template.spec.node_name if template is not None else None) or ""
 
-    def end_by_loss(self, pod: Pod) -> str:
+    def job_failure_by_loss(self, pod: Pod) -> str:
         """What would be over if a pod were lost, in a sentence; empty if its controller would make another."""
         owner = self._owner(pod)
         if not isinstance(owner, Job) or is_finished(pod):
             return ""
-        return job_end_by_pod_loss(owner, pod, self._fresh_losses.get(owner.metadata.uid, {}).keys())
+        return job_failure_by_loss(owner, pod, self._fresh_losses.get(owner.metadata.uid, {}).keys())
 
-    def out_of_order(self, pod: Pod) -> str:
+    def waits_for_order(self, pod: Pod) -> str:
         """Why nobody would be made in a pod's place now; empty if somebody would."""
         owner = self._owner(pod)
         if not isinstance(owner, StatefulSet):
             return ""
-        return waits_for_lower_ordinals(owner, pod, self._pods.get(owner.metadata.uid, {}).values())
+        return waits_for_order(owner, pod, self._pods.get(owner.metadata.uid, {}).values())
 
     def _owner(self, pod: Pod) -> Owner | None:
         reference = controller_of(pod)

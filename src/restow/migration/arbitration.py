@@ -1,9 +1,9 @@
-"""Arbitration: which of the waiting jobs may begin, and what the others wait for.
+"""Arbitration: which of the waiting jobs are admitted, and what the others wait for.
 
 Goes in: all jobs, and the cluster around them. Comes out: one verdict per waiting job, in the order in which they were
-considered. A job that may never begin is refused; one that may, but not now, is told the limit it waits for with its
-numbers. The order is that of the design: quality of service, priority, costs, migration priority, failed tries, how
-often the workload was moved, how much of it is on its way; then age and name, so that it is total.
+considered. A job that may never begin is refused; a job that may not begin now waits, and its verdict has the limit
+with its numbers. The order is Koordinator's: quality of service, priority, costs, migration priority, failed jobs, how
+often the workload was moved, how many of its pods are migrating; then age and name, which makes it total.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ _ORDER: Final = "its order"
 
 
 class JobAdmitted(msgspec.Struct, frozen=True):
-    """The job may begin."""
+    """The job begins."""
 
     job: PodMigrationJob
     message: str
     workload: str | None
-    """The UID of its pod's workload, to be written on the job (history.WORKLOAD_ANNOTATION)."""
+    """The UID of its pod's workload, which is recorded on the job (history.WORKLOAD_ANNOTATION)."""
     failed_before: tuple[str, ...] = ()
-    """Moves of its plan that failed: what it was planned on may have changed."""
+    """Earlier moves of its plan that failed: the cluster may not be what the plan expected."""
 
 
 class JobWaiting(msgspec.Struct, frozen=True):
@@ -48,7 +48,7 @@ class JobWaiting(msgspec.Struct, frozen=True):
     limit: str
     message: str
     retry_at: float | None = None
-    """When, if nothing happens until then."""
+    """When the limit has room again, if nothing else happens until then."""
 
 
 class JobRefused(msgspec.Struct, frozen=True):
@@ -63,156 +63,171 @@ ArbitrationVerdict = JobAdmitted | JobWaiting | JobRefused
 
 
 def arbitrate(
-    jobs: Iterable[PodMigrationJob], scene: ClusterContext, arguments: MigrationArguments
+    jobs: Iterable[PodMigrationJob], context: ClusterContext, arguments: MigrationArguments
 ) -> list[ArbitrationVerdict]:
-    """Judge the jobs that wait for admission and have a pod; paused ones do not wait."""
-    everyone = list(jobs)
-    history = MigrationHistory(everyone, scene.pods, scene.workloads)
-    occupation = LimitUsage(everyone, scene, history, arguments.limits)
-    waves = PlanWaves(everyone)
+    """Verdicts for the jobs that wait for admission and whose pod exists; paused jobs do not wait."""
+    all_jobs = list(jobs)
+    history = MigrationHistory(all_jobs, context.pods, context.workloads)
+    usage = LimitUsage(all_jobs, context, history, arguments.limits)
+    waves = PlanWaves(all_jobs)
     verdicts: list[ArbitrationVerdict] = []
     candidates: list[MigrationCandidate] = []
-    for job in everyone:
+    # 1. Group and filter: jobs that cannot begin whatever the limits say.
+    for job in all_jobs:
         if is_job_ended(job) or is_job_running(job) or job.spec.paused:
             continue
-        pod = find_pod(scene.pods, job.spec.pod_ref)
+        pod = find_pod(context.pods, job.spec.pod_ref)
         if pod is None:
             continue
-        one = migration_candidate(job, pod, scene)
-        reason = why_forbidden(one, scene, arguments)
-        if reason is not None:
-            told = f"pod {pod.metadata.namespace}/{pod.metadata.name} cannot be moved: {reason}"
-            verdicts.append(JobRefused(job, JobReason.FORBIDDEN_MIGRATE_POD, told))
-        elif missing := missing_information(one, scene, arguments):
-            verdicts.append(JobWaiting(job, "news", f"waits for information: {missing}"))
-        elif others := waits_for_order(one, scene):
-            verdicts.append(JobWaiting(job, _ORDER, others))
+        candidate = migration_candidate(job, pod, context)
+        verdict = _verdict_on_pod(candidate, context, arguments)
+        if verdict is not None:
+            verdicts.append(verdict)
         else:
-            candidates.append(one)
-    verdicts += [
-        _verdict_within_limits(one, waves, occupation) for one in sort_candidates(candidates, history, occupation)
-    ]
-    return verdicts
+            candidates.append(candidate)
+    # 2. Sort, and admit in order while the limits have room.
+    in_order = sort_candidates(candidates, history, usage)
+    return verdicts + [_verdict_within_limits(candidate, waves, usage) for candidate in in_order]
+
+
+def _verdict_on_pod(
+    candidate: MigrationCandidate, context: ClusterContext, arguments: MigrationArguments
+) -> ArbitrationVerdict | None:
+    """The verdict on a job whose pod must not be evicted, at all or now; None if nothing speaks against it."""
+    job, meta = candidate.job, candidate.pod.metadata
+    if forbidden := why_forbidden(candidate, context, arguments):
+        message = f"pod {meta.namespace}/{meta.name} cannot be moved: {forbidden}"
+        return JobRefused(job, JobReason.FORBIDDEN_MIGRATE_POD, message)
+    if missing := missing_information(candidate, context, arguments):
+        return JobWaiting(job, "news", f"waits for information: {missing}")
+    if order := waits_for_order(candidate, context):
+        return JobWaiting(job, _ORDER, order)
+    return None
+
+
+# --- one pod ----------------------------------------------------------------------------------------------------------
 
 
 def objections_to_eviction(
-    one: MigrationCandidate, scene: ClusterContext, arguments: MigrationArguments, is_leaving: Callable[[Pod], bool]
+    candidate: MigrationCandidate,
+    context: ClusterContext,
+    arguments: MigrationArguments,
+    may_be_leaving: Callable[[Pod], bool],
 ) -> Objections:
-    """What was asked before a job began, and may be otherwise by now. `is_leaving` says of pods that seem to stay
-    whether they were sent away."""
-    scarce = unavailability_limit_reached(one, scene, arguments.limits, is_leaving)
+    """What speaks against evicting the pod of an admitted job now. Arbitration has checked the same, but the cluster
+    may have changed since. `may_be_leaving` says whether an eviction of another pod may still take effect."""
+    limit = unavailability_limit_reached(candidate, context, arguments.limits, may_be_leaving)
     return Objections(
-        forbidden=why_forbidden(one, scene, arguments),
-        missing_information=missing_information(one, scene, arguments),
-        waits_for_order=waits_for_order(one, scene),
-        workload_unavailable=_waiting_message(scarce) if scarce is not None else None,
+        forbidden=why_forbidden(candidate, context, arguments),
+        missing_information=missing_information(candidate, context, arguments),
+        waits_for_order=waits_for_order(candidate, context),
+        workload_unavailable=_waiting_message(limit) if limit is not None else None,
     )
 
 
-def why_forbidden(one: MigrationCandidate, scene: ClusterContext, arguments: MigrationArguments) -> str | None:
-    """Why a job may never begin, nor go on, by what its pod is."""
-    workload = one.workload
-    reason = lasting_eviction_refusal(one.pod, arguments.protections, _pod_context(one, scene))
+def why_forbidden(candidate: MigrationCandidate, context: ClusterContext, arguments: MigrationArguments) -> str | None:
+    """Why a job may never evict its pod, by what the pod is and by what is configured."""
+    workload = candidate.workload
+    reason = lasting_eviction_refusal(candidate.pod, arguments.protections, _pod_context(candidate, context))
     if reason is None and workload is not None:
         reason = too_few_replicas(workload.replicas, arguments.limits)
-    if reason is None and arguments.requires_reservation and _job_mode(one.job, arguments) == JobMode.EVICT_DIRECTLY:
+    mode = candidate.job.spec.mode or arguments.default_mode
+    if reason is None and arguments.requires_reservation and mode == JobMode.EVICT_DIRECTLY:
         reason = "nodeFit is set, and without a reservation nothing shows that another node fits"
     return reason
 
 
-def missing_information(one: MigrationCandidate, scene: ClusterContext, arguments: MigrationArguments) -> str | None:
-    """What has to be known of a job's pod before it may begin, or go on, and is not."""
-    return missing_objects(one.pod, arguments.protections, _pod_context(one, scene))
+def missing_information(
+    candidate: MigrationCandidate, context: ClusterContext, arguments: MigrationArguments
+) -> str | None:
+    """The objects that have to be known before a pod may be evicted, and are not."""
+    return missing_objects(candidate.pod, arguments.protections, _pod_context(candidate, context))
 
 
-def waits_for_order(one: MigrationCandidate, scene: ClusterContext) -> str | None:
-    """Whom a job has to wait for, because nobody would be made in its pod's place."""
-    others = scene.workloads.out_of_order(one.pod)
-    return f"waits for {_ORDER}: {others}" if others else None
+def waits_for_order(candidate: MigrationCandidate, context: ClusterContext) -> str | None:
+    """The pods that a StatefulSet wants Ready before it would create this one again."""
+    order = context.workloads.waits_for_order(candidate.pod)
+    return f"waits for {_ORDER}: {order}" if order else None
 
 
-def _pod_context(one: MigrationCandidate, scene: ClusterContext) -> PodContext:
-    pod, workload = one.pod, one.workload
+def _pod_context(candidate: MigrationCandidate, context: ClusterContext) -> PodContext:
+    pod, workload = candidate.pod, candidate.workload
     return PodContext(
-        now=scene.now,
+        now=context.now,
         replicas=workload.replicas if workload else None,
-        end_by_loss=scene.workloads.end_by_loss(pod),
-        node_named_by_template=scene.workloads.node_named_by_template(pod),
-        claims_shared_with=scene.shared_claims.shared_with(pod),
-        claims=scene.claims.get(pod.metadata.namespace or "", {}),
-        budgets=one.budgets,
-        node_labels=scene.node_labels.get(pod.spec.node_name or "", {}),
-        priority_classes=scene.priority_classes,
+        job_failure_by_loss=context.workloads.job_failure_by_loss(pod),
+        node_named_by_template=context.workloads.node_named_by_template(pod),
+        claims_shared_with=context.shared_claims.shared_with(pod),
+        claims=context.claims.get(pod.metadata.namespace or "", {}),
+        budgets=candidate.budgets,
+        node_labels=context.node_labels.get(pod.spec.node_name or "", {}),
+        priority_classes=context.priority_classes,
     )
-
-
-def _job_mode(job: PodMigrationJob, arguments: MigrationArguments) -> str:
-    return job.spec.mode or arguments.default_mode
 
 
 # --- order ------------------------------------------------------------------------------------------------------------
 
 
 def migration_priority(job: PodMigrationJob) -> int:
-    """What its annotation says; 0 where it says nothing that is a number."""
+    """The integer in the job's annotation; 0 without one."""
     return integer_annotation(job, PRIORITY_ANNOTATION) or 0
 
 
 def sort_candidates(
-    candidates: Iterable[MigrationCandidate], history: MigrationHistory, occupation: LimitUsage
+    candidates: Iterable[MigrationCandidate], history: MigrationHistory, usage: LimitUsage
 ) -> list[MigrationCandidate]:
-    """The candidates, the first to be considered first.
+    """The candidates in the order in which they are considered.
 
-    How much of a workload is on its way counts as it will be when a job's turn has come, so that jobs of many
-    workloads take turns.
+    How many pods of a workload are migrating counts as it will be when a job's turn has come, so that jobs of
+    different workloads take turns.
     """
-    ranked = sorted((_sort_key(one, history), _age(one), one) for one in candidates)
-    ahead: dict[str, int] = {}
-    placed = []
-    for rank, age, one in ranked:
-        uid = one.workload.uid if one.workload else one.pod.metadata.uid
-        ahead[uid] = ahead.get(uid, occupation.migrating_pods(uid) - 1) + 1
-        placed.append((rank, ahead[uid], age, one))
-    return [one for *_, one in sorted(placed, key=lambda entry: entry[:3])]
+    ranked = sorted((_sort_key(candidate, history), _age(candidate), candidate) for candidate in candidates)
+    migrating: dict[str, int] = {}
+    ordered = []
+    for key, age, candidate in ranked:
+        uid = candidate.workload.uid if candidate.workload else candidate.pod.metadata.uid
+        migrating[uid] = migrating.get(uid, usage.migrating_pods(uid) - 1) + 1
+        ordered.append((key, migrating[uid], age, candidate))
+    return [candidate for *_, candidate in sorted(ordered, key=lambda entry: entry[:3])]
 
 
-def _sort_key(one: MigrationCandidate, history: MigrationHistory) -> tuple[int, ...]:
-    pod, workload = one.pod, one.workload
+def _sort_key(candidate: MigrationCandidate, history: MigrationHistory) -> tuple[int, ...]:
+    pod, workload = candidate.pod, candidate.workload
     return (
         -koordinator_qos(pod),
         -pod_priority(pod),
         eviction_cost(pod),
         deletion_cost(pod),
-        -migration_priority(one.job),
+        -migration_priority(candidate.job),
         history.failed_jobs(pod),
         history.times_moved(workload.uid) if workload else 0,
     )
 
 
-def _age(one: MigrationCandidate) -> tuple[str, str]:
-    """Older first, then by name, which is unique."""
-    metadata = one.job.metadata
+def _age(candidate: MigrationCandidate) -> tuple[str, str]:
+    """Older jobs first, then by name, which is unique."""
+    metadata = candidate.job.metadata
     return metadata.creation_timestamp or "", metadata.name
 
 
-# --- verdicts ---------------------------------------------------------------------------------------------------------
+# --- limits -----------------------------------------------------------------------------------------------------------
 
 
-def _verdict_within_limits(one: MigrationCandidate, waves: PlanWaves, occupation: LimitUsage) -> ArbitrationVerdict:
-    job = one.job
-    blocker = waves.earlier_wave(job)
-    if blocker is not None:
-        return JobWaiting(job, "waves", f"waits for its wave: {blocker}")
-    full = occupation.first_limit_reached(one)
-    if full is not None:
-        return JobWaiting(job, full.limit, _waiting_message(full), full.retry_at)
-    occupation.admit(one)
+def _verdict_within_limits(candidate: MigrationCandidate, waves: PlanWaves, usage: LimitUsage) -> ArbitrationVerdict:
+    job = candidate.job
+    earlier_wave = waves.earlier_wave(job)
+    if earlier_wave is not None:
+        return JobWaiting(job, "waves", f"waits for its wave: {earlier_wave}")
+    limit = usage.first_limit_reached(candidate)
+    if limit is not None:
+        return JobWaiting(job, limit.limit, _waiting_message(limit), limit.retry_at)
+    usage.admit(candidate)
     failed = waves.failed_moves_before(job)
-    message = "every limit allows it"
+    message = "within all limits"
     if failed:
-        message += f"; {len(failed)} earlier moves of its plan failed, so it is validated anew"
-    return JobAdmitted(job, message, one.workload.uid if one.workload else None, tuple(failed))
+        message += f"; {len(failed)} earlier moves of its plan failed, so it is validated again"
+    return JobAdmitted(job, message, candidate.workload.uid if candidate.workload else None, tuple(failed))
 
 
-def _waiting_message(full: LimitReached) -> str:
-    return f"waits for {full.limit}: {full.numbers}"
+def _waiting_message(limit: LimitReached) -> str:
+    return f"waits for {limit.limit}: {limit.numbers}"

@@ -1,4 +1,4 @@
-"""The scene: the cluster around the jobs, as arbitration looks at it, and the jobs that are considered in it."""
+"""The cluster context: the cluster around the jobs, as arbitration looks at it, and the candidates for admission."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ class ClusterContext(msgspec.Struct, frozen=True, kw_only=True):
     budgets: Budgets
     shared_claims: SharedClaims = msgspec.field(default_factory=SharedClaims)
     claims: Mapping[str, Mapping[str, PersistentVolumeClaim]] = {}
-    """By namespace and name."""
+    """PersistentVolumeClaims by namespace and name."""
     node_labels: Mapping[str, Mapping[str, str]] = {}
     priority_classes: Mapping[str, int] = {}
 
 
 class MigrationCandidate(msgspec.Struct, frozen=True):
-    """A job and its pod, whom the pod belongs to, and the budgets that cover it."""
+    """A job and its pod, the workload of the pod, and the budgets that cover it."""
 
     job: PodMigrationJob
     pod: Pod
@@ -34,6 +34,6 @@ class MigrationCandidate(msgspec.Struct, frozen=True):
     budgets: tuple[Budget, ...]
 
 
-def migration_candidate(job: PodMigrationJob, pod: Pod, scene: ClusterContext) -> MigrationCandidate:
-    budgets = scene.budgets.covering(pod, scene.workloads.owner_chain(pod))
-    return MigrationCandidate(job, pod, scene.workloads.workload_of(pod), tuple(budgets))
+def migration_candidate(job: PodMigrationJob, pod: Pod, context: ClusterContext) -> MigrationCandidate:
+    budgets = context.budgets.covering(pod, context.workloads.owner_chain(pod))
+    return MigrationCandidate(job, pod, context.workloads.workload_of(pod), tuple(budgets))

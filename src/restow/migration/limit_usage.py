@@ -1,13 +1,14 @@
-"""Occupation: how much of each limit is taken, by jobs under way and by those admitted since.
+"""Limit usage: how much of each limit is used, by jobs under way and by those admitted since.
 
 Goes in: jobs and the cluster around them; then candidates, one by one. Comes out: the first limit that has no room for
 one more, with its numbers. Counts are kept, never recounted: a question costs the same however many jobs there are.
 
-A pod that is Running, Ready, not terminating and not migrating is available. Replicas of a workload for which there is
-no such pod are unavailable, so one that is not available anyway takes nothing by moving. One that is over is nobody's
-replica, and takes nothing of what is limited by how many there are.
+A pod that is Running, Ready, not terminating and not migrating is available. A replica without such a pod is
+unavailable, so moving a pod that is not available takes nothing from the limit. A finished pod is no replica any more,
+and takes nothing from the limits that count replicas.
 
-How many are unavailable is asked again before each eviction (`scarcity`): others may have been lost since.
+Whether too many replicas are unavailable is asked again before each eviction (`unavailability_limit_reached`), because
+others may have been lost since the admission.
 """
 
 from __future__ import annotations
@@ -36,228 +37,244 @@ class LimitReached(msgspec.Struct, frozen=True):
     limit: str
     numbers: str
     retry_at: float | None = None
-    """When it will have room, if nothing else happens until then."""
+    """When it has room again, if nothing else happens until then."""
 
 
 class LimitUsage:
     def __init__(
-        self, jobs: Iterable[PodMigrationJob], scene: ClusterContext, history: MigrationHistory, limits: MigrationLimits
+        self,
+        jobs: Iterable[PodMigrationJob],
+        context: ClusterContext,
+        history: MigrationHistory,
+        limits: MigrationLimits,
     ) -> None:
-        self._scene = scene
+        self._context = context
         self._limits = limits
         self._total = 0
-        self._nodes: Counter[str] = Counter()
-        self._namespaces: Counter[str] = Counter()
-        self._workloads: Counter[str] = Counter()
-        self._charges: Counter[tuple[str, str, str]] = Counter()
-        self._movers: dict[str, str] = {}
+        self._by_node: Counter[str] = Counter()
+        self._by_namespace: Counter[str] = Counter()
+        self._by_workload: Counter[str] = Counter()
+        self._budget_charges: Counter[tuple[str, str, str]] = Counter()
+        self._moving_job: dict[str, str] = {}
+        """The name of the job that moves a pod, by the UID of the pod."""
         self._available: dict[str, int] = {}
+        """How many pods of a workload are available, by its UID; counted when it is asked for."""
         windows = (limits.workload_window, limits.namespace_window)
-        self._since = scene.now - max((one.seconds for one in windows if one is not None), default=0.0)
-        self._workload_past = _WindowUsage(limits.workload_window, scene.now)
-        self._namespace_past = _WindowUsage(limits.namespace_window, scene.now)
+        self._oldest = context.now - max((window.seconds for window in windows if window is not None), default=0.0)
+        self._workload_window = _WindowUsage(limits.workload_window, context.now)
+        self._namespace_window = _WindowUsage(limits.namespace_window, context.now)
         for job in jobs:
-            self._note(job, history)
+            self._count_job(job, history)
 
     def migrating_pods(self, workload: str) -> int:
-        """How many pods of a workload are on their way."""
-        return self._workloads[workload]
+        """How many pods of the workload with this UID are migrating."""
+        return self._by_workload[workload]
 
-    def first_limit_reached(self, one: MigrationCandidate) -> LimitReached | None:
-        """The first limit that does not allow this one now."""
+    def first_limit_reached(self, candidate: MigrationCandidate) -> LimitReached | None:
+        """The first limit that has no room for a candidate now."""
         checks: tuple[Callable[[MigrationCandidate], LimitReached | None], ...] = (
-            self._rival,
-            self._counts,
-            self._migrating,
-            self._unavailable,
-            self._budgets,
-            self._windows,
+            self._same_pod_limit,
+            self._count_limits,
+            self._workload_limit,
+            self._unavailability_limit,
+            self._budget_limit,
+            self._window_limits,
         )
-        return next((full for check in checks if (full := check(one)) is not None), None)
+        return next((limit for check in checks if (limit := check(candidate)) is not None), None)
 
-    def admit(self, one: MigrationCandidate) -> None:
-        """From now on this one is on its way."""
-        workload = _replica_of(one)
+    def admit(self, candidate: MigrationCandidate) -> None:
+        """From now on the candidate's pod is migrating."""
+        workload = _workload_of_replica(candidate)
         uid = workload.uid if workload else None
-        if workload is not None and is_available(one.pod):
-            self._available[workload.uid] = self._available_of(workload) - 1
-        self._take(one.job, uid, one.pod)
-        self._charge(one.pod, one.budgets)
-        self._workload_past.expect(uid)
-        self._namespace_past.expect(one.pod.metadata.namespace)
+        if workload is not None and is_available(candidate.pod):
+            self._available[workload.uid] = self._count_available(workload) - 1
+        self._count_migrating_pod(candidate.job, uid, candidate.pod)
+        self._charge_budgets(candidate.pod, candidate.budgets)
+        self._workload_window.expect_eviction(uid)
+        self._namespace_window.expect_eviction(candidate.pod.metadata.namespace)
 
-    # --- keeping count ------------------------------------------------------------------------------------------------
+    # --- counting -----------------------------------------------------------------------------------------------------
 
-    def _note(self, job: PodMigrationJob, history: MigrationHistory) -> None:
-        """Count what a job takes, or has taken lately; most jobs have long ended, and cost a look at the time."""
-        running, left = is_job_running(job), evicted_at(job)
-        pod = find_pod(self._scene.pods, job.spec.pod_ref) if running else None
+    def _count_job(self, job: PodMigrationJob, history: MigrationHistory) -> None:
+        """Count what a job uses now, or has used within the windows. Most jobs ended long ago, and cost a look at the
+        time only."""
+        is_running, evicted = is_job_running(job), evicted_at(job)
+        pod = find_pod(self._context.pods, job.spec.pod_ref) if is_running else None
         if pod is not None and not is_terminating(pod):
-            left = None  # an eviction that was asked for may have been in vain, and is asked for again
-        if not running and (left is None or left <= self._since):
+            evicted = None  # an eviction that was sent and has not taken effect is sent again, and counts then
+        if not is_running and (evicted is None or evicted <= self._oldest):
             return
         workload, namespace = history.workload_uid(job), job.spec.pod_ref.namespace
+        # A pod that finished by itself is no replica any more. One that finishes because it is being evicted is.
         stays = pod is not None and not is_terminating(pod) and not is_evicting(job.status)
-        if stays and pod is not None and is_finished(pod):  # else it is over because it leaves
+        if stays and pod is not None and is_finished(pod):
             workload = None
-        if left is not None:
-            self._workload_past.remember(workload, left)
-            self._namespace_past.remember(namespace, left)
-        if not running:
+        if evicted is not None:
+            self._workload_window.record_eviction(workload, evicted)
+            self._namespace_window.record_eviction(namespace, evicted)
+        if not is_running:
             return
-        self._take(job, workload, pod)
-        if left is None:
-            self._workload_past.expect(workload)
-            self._namespace_past.expect(namespace)
+        self._count_migrating_pod(job, workload, pod)
+        if evicted is None:
+            self._workload_window.expect_eviction(workload)
+            self._namespace_window.expect_eviction(namespace)
         if pod is not None:
-            self._charge(pod, migration_candidate(job, pod, self._scene).budgets)
+            self._charge_budgets(pod, migration_candidate(job, pod, self._context).budgets)
 
-    def _take(self, job: PodMigrationJob, workload: str | None, pod: Pod | None) -> None:
-        """One more is on its way; it is on its node only as long as it is there."""
+    def _count_migrating_pod(self, job: PodMigrationJob, workload: str | None, pod: Pod | None) -> None:
+        """One more pod is migrating; it counts for its node only as long as it exists."""
         self._total += 1
-        self._namespaces[job.spec.pod_ref.namespace or ""] += 1
-        self._movers[job.spec.pod_ref.uid or ""] = job.metadata.name
+        self._by_namespace[job.spec.pod_ref.namespace or ""] += 1
+        self._moving_job[job.spec.pod_ref.uid or ""] = job.metadata.name
         if workload is not None:
-            self._workloads[workload] += 1
+            self._by_workload[workload] += 1
         if pod is not None and pod.spec.node_name:
-            self._nodes[pod.spec.node_name] += 1
+            self._by_node[pod.spec.node_name] += 1
 
-    def _charge(self, pod: Pod, budgets: Iterable[Budget]) -> None:
-        """It will be evicted, and its budgets do not know yet."""
+    def _charge_budgets(self, pod: Pod, budgets: Iterable[Budget]) -> None:
+        """The pod will be evicted, and the status of its budgets does not show it yet."""
         for budget in budgets:
-            self._charges[budget.key] += budget.is_charged_for(pod)
+            self._budget_charges[budget.key] += budget.is_charged_for(pod)
 
-    def _available_of(self, workload: Workload) -> int:
-        found = self._available.get(workload.uid)
-        if found is None:
-            pods = self._scene.workloads.pods_of(workload.uid)
-            found = sum(is_available(pod) and pod.metadata.uid not in self._movers for pod in pods)
-            self._available[workload.uid] = found
-        return found
+    def _count_available(self, workload: Workload) -> int:
+        available = self._available.get(workload.uid)
+        if available is None:
+            pods = self._context.workloads.pods_of(workload.uid)
+            available = sum(is_available(pod) and pod.metadata.uid not in self._moving_job for pod in pods)
+            self._available[workload.uid] = available
+        return available
 
     # --- the limits ---------------------------------------------------------------------------------------------------
 
-    def _rival(self, one: MigrationCandidate) -> LimitReached | None:
-        other = self._movers.get(one.pod.metadata.uid)
+    def _same_pod_limit(self, candidate: MigrationCandidate) -> LimitReached | None:
+        other = self._moving_job.get(candidate.pod.metadata.uid)
         return LimitReached("the other job of its pod", f"job {other} moves it already") if other else None
 
-    def _counts(self, one: MigrationCandidate) -> LimitReached | None:
-        namespace, node = one.pod.metadata.namespace or "", one.pod.spec.node_name or ""
+    def _count_limits(self, candidate: MigrationCandidate) -> LimitReached | None:
+        namespace, node = candidate.pod.metadata.namespace or "", candidate.pod.spec.node_name or ""
         limits = self._limits
-        for name, most, taken, where in (
+        for name, most, used, where in (
             ("maxMigratingGlobally", limits.globally, self._total, ""),
-            ("maxMigratingPerNode", limits.per_node, self._nodes[node], f" on node {node}"),
+            ("maxMigratingPerNode", limits.per_node, self._by_node[node], f" on node {node}"),
             (
                 "maxMigratingPerNamespace",
                 limits.per_namespace,
-                self._namespaces[namespace],
+                self._by_namespace[namespace],
                 f" of namespace {namespace}",
             ),
         ):
-            if most and taken >= most:
-                are = "is" if taken == 1 else "are"
-                return LimitReached(name, f"{counted_noun(taken, 'pod')}{where} {are} migrating, {most} may")
+            if most and used >= most:
+                are = "is" if used == 1 else "are"
+                return LimitReached(name, f"{counted_noun(used, 'pod')}{where} {are} migrating, at most {most} may")
         return None
 
-    def _migrating(self, one: MigrationCandidate) -> LimitReached | None:
-        most = _most(one, self._limits.per_workload) if self._limits.check_per_workload else None
-        workload = _replica_of(one)
+    def _workload_limit(self, candidate: MigrationCandidate) -> LimitReached | None:
+        most = _limit_for(candidate, self._limits.per_workload) if self._limits.check_per_workload else None
+        workload = _workload_of_replica(candidate)
         if workload is None or most is None:
             return None
-        taken = self._workloads[workload.uid]
-        if taken < most:
+        used = self._by_workload[workload.uid]
+        if used < most:
             return None
-        told = f"{taken} of {workload.replicas} pods of {workload} are migrating, {most} may"
-        return LimitReached("maxMigratingPerWorkload", told)
+        numbers = f"{used} of {workload.replicas} pods of {workload} are migrating, at most {most} may"
+        return LimitReached("maxMigratingPerWorkload", numbers)
 
-    def _unavailable(self, one: MigrationCandidate) -> LimitReached | None:
-        return _too_few(one, self._available_of, self._limits)
+    def _unavailability_limit(self, candidate: MigrationCandidate) -> LimitReached | None:
+        return _too_many_unavailable(candidate, self._count_available, self._limits)
 
-    def _budgets(self, one: MigrationCandidate) -> LimitReached | None:
-        for budget in one.budgets:
-            charges = self._charges[budget.key]
-            if budget.is_charged_for(one.pod) and budget.left - charges < 1:
+    def _budget_limit(self, candidate: MigrationCandidate) -> LimitReached | None:
+        for budget in candidate.budgets:
+            charges = self._budget_charges[budget.key]
+            if budget.is_charged_for(candidate.pod) and budget.left - charges < 1:
                 return LimitReached("its budget", budget.shortage(charges))
         return None
 
-    def _windows(self, one: MigrationCandidate) -> LimitReached | None:
-        limits, namespace, workload = self._limits, one.pod.metadata.namespace or "", _replica_of(one)
+    def _window_limits(self, candidate: MigrationCandidate) -> LimitReached | None:
+        limits, namespace = self._limits, candidate.pod.metadata.namespace or ""
+        workload = _workload_of_replica(candidate)
         if workload is not None and limits.workload_window is not None:
             most = max_evicted_in_window(workload.replicas, limits.workload_window, limits)
-            full = self._workload_past.full(workload.uid, most)
-            if full is not None:
-                return LimitReached(
-                    "objectLimiters.workload", f"{full.numbers} of {workload}, {most} may", full.retry_at
-                )
+            limit = self._workload_window.limit_reached(workload.uid, most)
+            if limit is not None:
+                numbers = f"{limit.numbers} of {workload}, at most {most} may"
+                return LimitReached("objectLimiters.workload", numbers, limit.retry_at)
         window = limits.namespace_window
         if window is not None and isinstance(window.max_evictions, int) and window.max_evictions:
-            full = self._namespace_past.full(namespace, window.max_evictions)
-            if full is not None:
-                told = f"{full.numbers} of namespace {namespace}, {window.max_evictions} may"
-                return LimitReached("objectLimiters.namespace", told, full.retry_at)
+            limit = self._namespace_window.limit_reached(namespace, window.max_evictions)
+            if limit is not None:
+                numbers = f"{limit.numbers} of namespace {namespace}, at most {window.max_evictions} may"
+                return LimitReached("objectLimiters.namespace", numbers, limit.retry_at)
         return None
 
 
 def unavailability_limit_reached(
-    one: MigrationCandidate, scene: ClusterContext, limits: MigrationLimits, is_leaving: Callable[[Pod], bool]
+    candidate: MigrationCandidate,
+    context: ClusterContext,
+    limits: MigrationLimits,
+    may_be_leaving: Callable[[Pod], bool],
 ) -> LimitReached | None:
-    """Why the pod of a job that was admitted may not leave now: so many others of its workload are missing, or on their
-    way out. Who was admitted and is still there may be one that stays."""
-    uid = one.pod.metadata.uid
+    """Why the pod of an admitted job must not be evicted now: too many other replicas of its workload are unavailable,
+    or are being evicted. The pods of other admitted jobs that are still there count as available: those jobs may be
+    held back themselves, and each would wait for the others."""
+    uid = candidate.pod.metadata.uid
 
-    def available(workload: Workload) -> int:
-        others = (pod for pod in scene.workloads.pods_of(workload.uid) if pod.metadata.uid != uid)
-        return sum(is_available(pod) and not is_leaving(pod) for pod in others) + is_available(one.pod)
+    def count_available(workload: Workload) -> int:
+        others = (pod for pod in context.workloads.pods_of(workload.uid) if pod.metadata.uid != uid)
+        return sum(is_available(pod) and not may_be_leaving(pod) for pod in others) + is_available(candidate.pod)
 
-    return _too_few(one, available, limits)
+    return _too_many_unavailable(candidate, count_available, limits)
 
 
-def _too_few(
-    one: MigrationCandidate, available: Callable[[Workload], int], limits: MigrationLimits
+def _too_many_unavailable(
+    candidate: MigrationCandidate, count_available: Callable[[Workload], int], limits: MigrationLimits
 ) -> LimitReached | None:
-    most, workload = _most(one, limits.unavailable_per_workload) if limits.check_unavailable else None, _replica_of(one)
+    most = _limit_for(candidate, limits.unavailable_per_workload) if limits.check_unavailable else None
+    workload = _workload_of_replica(candidate)
     if workload is None or most is None:
         return None
-    missing = workload.replicas - available(workload)
-    if missing + is_available(one.pod) <= most:
+    unavailable = workload.replicas - count_available(workload)
+    if unavailable + is_available(candidate.pod) <= most:
         return None
-    told = f"{max(0, missing)} of {workload.replicas} pods of {workload} are unavailable, {most} may be"
-    return LimitReached("maxUnavailablePerWorkload", told)
+    count = f"{max(0, unavailable)} of {workload.replicas} pods of {workload} are unavailable"
+    return LimitReached("maxUnavailablePerWorkload", f"{count}, at most {most} may be")
 
 
-def _most(one: MigrationCandidate, configured: int | str | None) -> int | None:
-    """What is configured holds always; the default only where no budget says how many may be missing."""
-    if one.workload is None or (configured is None and one.budgets):
+def _limit_for(candidate: MigrationCandidate, configured: int | str | None) -> int | None:
+    """The limit for the workload of a candidate. What is configured always holds; the default only where no budget
+    says how many pods may be unavailable."""
+    if candidate.workload is None or (configured is None and candidate.budgets):
         return None
-    return max_unavailable(one.workload.replicas, configured)
+    return max_unavailable(candidate.workload.replicas, configured)
 
 
-def _replica_of(one: MigrationCandidate) -> Workload | None:
-    return None if is_finished(one.pod) else one.workload
+def _workload_of_replica(candidate: MigrationCandidate) -> Workload | None:
+    return None if is_finished(candidate.pod) else candidate.workload
 
 
 class _WindowUsage:
-    """Evictions within a window of time, by whom they are counted for; those to come count too, whenever they come."""
+    """Evictions within a window of time, by the UID or name that they are counted for. Evictions that are still to come
+    count too, whenever they come."""
 
     def __init__(self, window: EvictionWindow | None, now: float) -> None:
         self._window = window
         self._now = now
         self._times: dict[str, list[float]] = {}
-        self._coming: Counter[str] = Counter()
+        self._expected: Counter[str] = Counter()
 
-    def remember(self, key: str | None, at: float) -> None:
+    def record_eviction(self, key: str | None, at: float) -> None:
         if key is not None and self._window is not None and at > self._now - self._window.seconds:
             insort(self._times.setdefault(key, []), at)
 
-    def expect(self, key: str | None) -> None:
-        self._coming[key or ""] += 1
+    def expect_eviction(self, key: str | None) -> None:
+        self._expected[key or ""] += 1
 
-    def full(self, key: str, most: int) -> LimitReached | None:
-        times, coming = self._times.get(key, []), self._coming[key]
-        surplus = len(times) + coming - most + 1
+    def limit_reached(self, key: str, most: int) -> LimitReached | None:
+        """The limit, without its name, if one more eviction would be more than `most`."""
+        times, expected = self._times.get(key, []), self._expected[key]
+        surplus = len(times) + expected - most + 1
         if surplus <= 0 or self._window is None:
             return None
-        again = times[surplus - 1] + self._window.seconds if surplus <= len(times) else None
-        span = format_duration(self._window.seconds)
-        evicted = f"{counted_noun(len(times), 'pod', 'were')} evicted within {span}"
-        return LimitReached("", f"{evicted} and {coming} {'is' if coming == 1 else 'are'} about to be", again)
+        # The window has room when the oldest surplus evictions have left it; expected ones never do by time alone.
+        retry_at = times[surplus - 1] + self._window.seconds if surplus <= len(times) else None
+        evicted = f"{counted_noun(len(times), 'pod', 'were')} evicted within {format_duration(self._window.seconds)}"
+        return LimitReached("", f"{evicted} and {expected} {'is' if expected == 1 else 'are'} about to be", retry_at)

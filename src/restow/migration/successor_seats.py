@@ -29,7 +29,7 @@ from restow.model.reservations.reservation_annotations import migrating_pod
 from restow.model.reservations.reserved_pod import reserved_pod_of
 from restow.model.reservations.seat_name import SeatName
 from restow.model.reservations.spec import is_for_scheduler
-from restow.model.reservations.template_comparison import differing_fields, describe_differences
+from restow.model.reservations.template_comparison import describe_differences, differing_fields
 from restow.model.resources import pod_requests, shortages, template_requests
 from restow.model.taints import UNSCHEDULABLE, untolerated
 from restow.model.times import time_of

@@ -230,7 +230,7 @@ class _Noting(Session):
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        self.counts.append(len(options["pods"]))
+        self.counts.append(len(arguments[3].pods))
 
 
 @on_virtual_time
@@ -333,7 +333,9 @@ def _samples(registry: CollectorRegistry, name: str) -> dict[Iterable[str], floa
 async def test_attempts_and_waiting_pods_are_counted() -> None:
     registry = CollectorRegistry()
     async with world(nodes=1) as it:
-        made = Scheduler(it.api, it.clock, random.Random(1), profile=default_profile(), metrics=SchedulerMetrics(registry))
+        made = Scheduler(
+            it.api, it.clock, random.Random(1), profile=default_profile(), metrics=SchedulerMetrics(registry)
+        )
         async with running_component(made):
             for name, cpu in (("a", "1"), ("b", "1"), ("big", "64")):
                 await it.create(kinds.POD, pod(name, cpu))

@@ -279,9 +279,13 @@ def _why_incomplete(gang: str, group: PodGroup | None, readiness: GangReadiness)
     placed, waiting, needed = readiness.placed.total(), readiness.waiting.total(), min_members(group)
     if placed + waiting < needed:
         fewer = "" if placed + waiting == readiness.existing else f" and {placed + waiting} of them can be placed"
-        return f"pod group {gang} needs {counted_noun(needed, 'pod')}, {readiness.existing} exist{fewer}"
+        return too_few_pods_message(gang, needed, readiness.existing) + fewer
     has_all_roles = _has_all(min_members_by_role(group), readiness.placed + readiness.waiting)
     return None if has_all_roles or (placed > 0 and waiting > 0) else missing_roles_message(gang)
+
+
+def too_few_pods_message(gang: str, needed: int, existing: int) -> str:
+    return f"pod group {gang} needs {counted_noun(needed, 'pod')}, {existing} exist"
 
 
 def missing_roles_message(gang: str) -> str:

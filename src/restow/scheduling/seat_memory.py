@@ -6,14 +6,14 @@ from collections.abc import Collection
 
 from restow.model.cluster import PodClass
 from restow.model.reservations.seat_name import SeatName
-from restow.model.reservations.task_sizes import Sizes
+from restow.model.reservations.task_sizes import TaskSizes
 
 _NO_SEATS: frozenset[SeatName] = frozenset()
 
 
 class SeatMemory:
     def __init__(self) -> None:
-        self.sizes = Sizes()
+        self.sizes = TaskSizes()
         self.refusal_count = 0
         """How many seats have refused a pod."""
         self._refusing: dict[PodClass, set[SeatName]] = {}

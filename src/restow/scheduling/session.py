@@ -41,6 +41,18 @@ NAMESPACE_SHARE = 50
 """In percent."""
 
 
+class PendingWork(msgspec.Struct, frozen=True):
+    """What a session decides about."""
+
+    pods: Sequence[Pod]
+    reservations: Sequence[Reservation] = ()
+    """Reservations that have something left to place."""
+    nominated: Iterable[Pod] = ()
+    """Pods with a nominated node; those that are not among `pods` are not tried, and room is kept for them."""
+    truncated_queues: Collection[str] = ()
+    """Queues that have more jobs waiting than are here."""
+
+
 class Backlog(msgspec.Struct, frozen=True):
     """What an action leaves to the next one."""
 
@@ -66,35 +78,32 @@ class Session:
         snapshot: Snapshot,
         engine: Engine,
         pod_groups: PodGroupCache,
+        work: PendingWork,
         *,
         now: float,
-        pods: Sequence[Pod],
-        reservations: Sequence[Reservation] = (),
-        nominated: Iterable[Pod] = (),
         namespace_share: int = NAMESPACE_SHARE,
-        truncated_queues: Collection[str] = (),
         scheduler_names: frozenset[str] | None = None,
     ) -> None:
-        """`reservations` are those that have something left to place. `namespace_share` is how much of what the cluster
-        offers one namespace may hold by reservations, in percent of every resource. `truncated_queues` have more jobs
-        waiting than are here. `scheduler_names` are the schedulers that this session acts for; without them, those that
-        the pods name."""
+        """`namespace_share` is how much of what the cluster offers one namespace may hold by reservations, in percent
+        of every resource. `scheduler_names` are the schedulers that this session acts for; without them, those that the
+        pods name."""
+        pods = work.pods
         self.snapshot = snapshot
         self.engine = engine
         self.pod_groups = pod_groups
         self.now = now
         self.namespace_share = namespace_share
-        self.truncated_queues = truncated_queues
+        self.truncated_queues = work.truncated_queues
         self.scheduler_names = frozenset(map(scheduler_of, pods)) if scheduler_names is None else scheduler_names
         self.shares = QueueShares(pod_groups, snapshot)
         self.ends = ExpectedEnds(snapshot, now)
         self.seat_memory = SeatMemory()
-        self.kept_room = KeptRoom(snapshot, now, _by_importance(nominated, pods, pod_groups, snapshot))
+        self.kept_room = KeptRoom(snapshot, now, _by_importance(work.nominated, pods, pod_groups, snapshot))
         self.nodes = NodeSearch(engine, snapshot, self.kept_room)
         self.decisions = SessionDecisions(snapshot, pod_groups, self.shares, self.kept_room, now)
         self._jobs = jobs_of_pods(pods, pod_groups, snapshot, engine.sort)
-        if reservations:
-            self._jobs += jobs_of_reservations(reservations, pod_groups, snapshot)
+        if work.reservations:
+            self._jobs += jobs_of_reservations(work.reservations, pod_groups, snapshot)
             self._jobs.sort(key=lambda job: job.order(engine.sort))
         self._postponed: Sequence[Job] = ()
 

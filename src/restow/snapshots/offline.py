@@ -19,15 +19,15 @@ from restow.migration.arguments import MigrationArguments
 from restow.migration.limits import workload_limit
 from restow.migration.plans import last_migrations, pods_not_to_plan
 from restow.model import kinds
+from restow.model.counted_nouns import counted_noun
 from restow.model.inventory import Inventory
 from restow.model.kinds import Kind
 from restow.model.objects import Pod
-from restow.model.pods import full_name, is_pending, scheduler_of
+from restow.model.pods import is_pending, namespaced_name, scheduler_of
 from restow.model.reservations.seat import UNKNOWN_VERSION
 from restow.model.reservations.spec import is_for_scheduler
 from restow.model.reservations.validation import spec_problems
 from restow.model.resources import Vector
-from restow.model.words import number_of
 from restow.planning.arguments import LOAD_AWARE, read_load_aware
 from restow.planning.descheduling.metrics_providers import PrometheusProvider
 from restow.planning.descheduling.policy import DeschedulerPolicy
@@ -41,7 +41,7 @@ from restow.planning.usage_samples import PrometheusQueries, samples_from_metric
 from restow.scheduling.decisions import Assign, RecordEvent, RefusePod
 from restow.scheduling.framework import Code
 from restow.scheduling.registry import Profile
-from restow.scheduling.session import Session
+from restow.scheduling.session import PendingWork, Session
 from restow.scheduling.snapshot_feeder import SnapshotFeeder
 
 
@@ -242,26 +242,27 @@ def decide_session(cluster: OfflineCluster, profile: Profile, now: float) -> Ses
     refused = _gated_pods(ours, profile)
     placements: list[OfflinePlacement] = []
     events: dict[tuple[str, str], list[RecordEvent]] = {}
+    pods = [pod for pod in ours if not _gate_reason(pod, profile)]
+    reservations = [
+            reservation
+            for reservation in cluster.inventory.of(kinds.RESERVATION)
+            if is_for_scheduler(reservation, profile.scheduler_names) and not spec_problems(reservation)
+        ]
     session = Session(
         cluster.snapshot,
         profile.engine,
         cluster.pod_groups,
+        PendingWork(pods, reservations),
         now=now,
-        pods=[pod for pod in ours if not _gate_reason(pod, profile)],
-        reservations=[
-            reservation
-            for reservation in cluster.inventory.of(kinds.RESERVATION)
-            if is_for_scheduler(reservation, profile.scheduler_names) and not spec_problems(reservation)
-        ],
-        names=profile.scheduler_names,
+        scheduler_names=profile.scheduler_names,
     )
     for decision in session.run(profile.actions):
         if isinstance(decision, Assign):
-            placements.append(OfflinePlacement(*full_name(decision.pod), decision.node))
+            placements.append(OfflinePlacement(*namespaced_name(decision.pod), decision.node))
         elif isinstance(decision, RefusePod):
-            refused.append(Unschedulable(*full_name(decision.pod), decision.message))
+            refused.append(Unschedulable(*namespaced_name(decision.pod), decision.message))
         elif isinstance(decision, RecordEvent):
-            events.setdefault(full_name(decision.pod), []).append(decision)
+            events.setdefault(namespaced_name(decision.pod), []).append(decision)
     refused.sort(key=lambda refusal: (refusal.namespace, refusal.pod))
     placements.sort(key=lambda placement: (placement.namespace, placement.pod))
     foreign = _pods_of_other_schedulers(len(pending) - len(ours), profile)
@@ -270,12 +271,12 @@ def decide_session(cluster: OfflineCluster, profile: Profile, now: float) -> Ses
 
 def _gated_pods(pods: Sequence[Pod], profile: Profile) -> list[Unschedulable]:
     """The pods that PreEnqueue keeps out of the scheduling queue, each with its reason."""
-    return [Unschedulable(*full_name(pod), reason) for pod in pods if (reason := _gate_reason(pod, profile))]
+    return [Unschedulable(*namespaced_name(pod), reason) for pod in pods if (reason := _gate_reason(pod, profile))]
 
 
 def _gate_reason(pod: Pod, profile: Profile) -> str:
     """Why PreEnqueue keeps a pod out of the scheduling queue; empty if it does not."""
-    verdicts = [gate.pre_enqueue(pod) for gate in profile.gates]
+    verdicts = [gate.pre_enqueue(pod) for gate in profile.pre_enqueue]
     return next((", ".join(verdict.reasons) for verdict in verdicts if verdict.code is not Code.SUCCESS), "")
 
 
@@ -286,7 +287,7 @@ def _pods_of_other_schedulers(count: int, profile: Profile) -> list[Unschedulabl
     names = ", ".join(sorted(profile.scheduler_names))
     advice = "list the name under scheduler.schedulerNames in --config to include them"
     return [
-        Unschedulable("", "", f"{number_of(count, 'pending pod', 'belong')} to schedulers other than {names}: {advice}")
+        Unschedulable("", "", f"{counted_noun(count, 'pending pod', 'belong')} to schedulers other than {names}: {advice}")
     ]
 
 

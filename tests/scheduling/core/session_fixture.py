@@ -25,7 +25,7 @@ from restow.scheduling.decisions import Assign, Nominate, RefusePod, SetPodGroup
 from restow.scheduling.engine import Engine
 from restow.scheduling.framework import Plugin
 from restow.scheduling.pod_group_cache import PodGroupCache
-from restow.scheduling.session import Action, Session
+from restow.scheduling.session import Action, PendingWork, Session
 from tests.model.cluster.builders import Amounts, pod
 from tests.scheduling.core.sample_plugins import NodeEligible, RoomFit, cluster
 
@@ -102,10 +102,8 @@ class SessionFixture:
             self.snapshot,
             self.engine,
             self.pod_groups,
+            PendingWork(pods, nominated=nominated, truncated_queues=truncated_queues),
             now=0.0,
-            pods=pods,
-            nominated=nominated,
-            truncated_queues=truncated_queues,
         )
         self.decisions = session.run(actions)
         self.postponed = [one.metadata.name for one in session.postponed]

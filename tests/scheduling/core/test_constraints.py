@@ -25,7 +25,7 @@ from restow.model.objects import (
 from restow.scheduling.decisions import Assign, RefusePod
 from restow.scheduling.pod_group_cache import PodGroupCache
 from restow.scheduling.registry import read_profile
-from restow.scheduling.session import Session
+from restow.scheduling.session import PendingWork, Session
 from tests.model.cluster.builders import node, pod
 from tests.narrowing import present
 from tests.scheduling.core.sample_plugins import cluster
@@ -101,7 +101,7 @@ def test_default_profile_violates_no_hard_constraint(
 ) -> None:
     there, waiting = {one.metadata.name: one for one in nodes_of(nodes)}, pods_of(pods)
     profile = read_profile({})
-    decisions = Session(cluster(*there.values()), profile.engine, PodGroupCache(), now=0.0, pods=waiting).run(
+    decisions = Session(cluster(*there.values()), profile.engine, PodGroupCache(), PendingWork(waiting), now=0.0).run(
         profile.actions
     )
     on: dict[str, list[Pod]] = {name: [] for name in there}

@@ -11,9 +11,9 @@ from restow.model.objects import PodStatus
 from restow.scheduling.actions.allocate import allocate
 from restow.scheduling.actions.enqueue import enqueue
 from restow.scheduling.decisions import Assign, RefusePod
-from restow.scheduling.session import Session
+from restow.scheduling.session import PendingWork, Session
 from tests.model.cluster.builders import node, pod
-from tests.model.cluster.reading import ledgers
+from tests.model.cluster.snapshot_values import ledgers
 from tests.narrowing import present
 from tests.scheduling.core.sample_plugins import nodes
 from tests.scheduling.core.session_fixture import ALL, SessionFixture, gang, task
@@ -46,7 +46,7 @@ def test_room_of_terminating_pods_is_kept_for_the_first_job_that_needs_it() -> N
 def test_room_of_overdue_terminating_pods_is_not_kept() -> None:
     fixture = leaving_cluster()
     pods = [task("a", requests={"cpu": "4"}), task("b")]
-    decisions = Session(fixture.snapshot, fixture.engine, fixture.pod_groups, now=1.9e9, pods=pods).run(ALL)
+    decisions = Session(fixture.snapshot, fixture.engine, fixture.pod_groups, PendingWork(pods), now=1.9e9).run(ALL)
     assert [type(one) for one in decisions] == [RefusePod, Assign]
 
 

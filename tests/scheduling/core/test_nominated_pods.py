@@ -21,7 +21,7 @@ from restow.scheduling.actions.allocate import allocate
 from restow.scheduling.decisions import Assign, RefusePod
 from restow.scheduling.pod_group_cache import PodGroupCache
 from restow.scheduling.registry import read_profile
-from restow.scheduling.session import Session
+from restow.scheduling.session import PendingWork, Session
 from tests.model.cluster.builders import node, pod
 from tests.scheduling.core.sample_plugins import cluster
 
@@ -37,7 +37,9 @@ def outcome(asking: Pod, *, promised: Sequence[str], running: Sequence[Pod] = ()
         replace(pod(f"w{number}", labels={"app": "x"}, priority=9), status=PodStatus(nominated_node_name=where))
         for number, where in enumerate(promised)
     ]
-    session = Session(snapshot, read_profile({}).engine, PodGroupCache(), now=0.0, pods=[asking], nominated=waiting)
+    session = Session(
+        snapshot, read_profile({}).engine, PodGroupCache(), PendingWork([asking], nominated=waiting), now=0.0
+    )
     (decision,) = [one for one in session.run([allocate]) if isinstance(one, (Assign, RefusePod))]
     return decision.node if isinstance(decision, Assign) else decision.message
 

@@ -29,7 +29,7 @@ from restow.scheduling.framework import Cycle
 from restow.scheduling.pod_group_cache import PodGroupCache
 from restow.scheduling.registry import read_profile
 from restow.scheduling.schedule_result import Placed, Unplaced
-from restow.scheduling.session import Session
+from restow.scheduling.session import PendingWork, Session
 from tests.model.cluster.builders import node, pod
 from tests.scheduling.core.sample_plugins import cluster
 
@@ -103,7 +103,7 @@ def outcome(engine: Engine, seed: int) -> list[tuple[str, str]]:
             pod(name_of(number, index, own), shapes[own][0], labels={"app": f"app{own}"}, **shapes[own][1])
             for index, own in enumerate(chosen)
         ]
-        decisions = Session(snapshot, engine, roster, now=0.0, pods=waiting).run(profile.actions)
+        decisions = Session(snapshot, engine, roster, PendingWork(waiting), now=0.0).run(profile.actions)
         told += [(one.pod.metadata.name, one.node) for one in decisions if isinstance(one, Assign)]
         told += [(one.pod.metadata.name, one.message) for one in decisions if isinstance(one, RefusePod)]
         for name, _ in random.sample(told, 5):

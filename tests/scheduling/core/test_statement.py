@@ -21,7 +21,7 @@ from restow.scheduling.framework import SUCCESS, Cycle, Plugin, error, unschedul
 from restow.scheduling.schedule_result import Unplaced
 from restow.scheduling.statement import Statement
 from tests.model.cluster.builders import node, placements_of, pod, reservation
-from tests.model.cluster.reading import Fitting, everything, free
+from tests.model.cluster.snapshot_values import Fitting, everything, free
 from tests.narrowing import present
 from tests.scheduling.core.sample_plugins import RecordsCalls, RoomFit, cluster, cycle, nodes
 

@@ -21,7 +21,7 @@ from restow.scheduling.decisions import Assign, Decision, HoldSeats, RefusePod, 
 from restow.scheduling.explain import describe_plugin_failure
 from restow.scheduling.framework import Code
 from restow.scheduling.queue.scheduling_queue import SchedulingQueue
-from restow.scheduling.session import Session
+from restow.scheduling.session import PendingWork, Session
 
 log = logging.getLogger(__name__)
 
@@ -57,12 +57,9 @@ class SessionRunner:
                 self._cache.snapshot,
                 self._profile.engine,
                 self._cache.pod_groups,
+                PendingWork(pods, reservations, self._nominator.pods.values(), batch.truncated_queues),
                 now=self._clock.now(),
-                pods=pods,
-                reservations=reservations,
-                nominated=self._nominator.pods.values(),
                 namespace_share=self._settings.namespace_share,
-                truncated_queues=batch.truncated_queues,
                 scheduler_names=self._profile.scheduler_names,
             )
             decisions = session.run(self._profile.actions)

@@ -16,6 +16,7 @@ from restow.sim.faults import FaultPlan, FaultyApi, run_until_crash
 from restow.sim.loop import run_virtual
 from tests.control.stage import Audited, check_room, events, group, member, places, stage, world
 from tests.control.volumes import CLAIM, CLASS, MOUNT
+from tests.sim.fault_plans import PHASES, plans
 from tests.sim.simulated_cluster import (
     SimulatedCluster,
     is_pod_ready,
@@ -26,7 +27,6 @@ from tests.sim.simulated_cluster import (
     running_scheduler,
     workload,
 )
-from tests.sim.troubles import PHASES, plans
 
 
 async def _everything(it: SimulatedCluster) -> None:

@@ -38,7 +38,9 @@ def test_an_assumption_that_no_event_confirms_is_looked_up(deleted: bool, fits: 
 async def test_an_assumption_that_a_clock_put_back_made_young_is_looked_up_too() -> None:
     async with world(nodes=1) as it:
         clock = PutBack(it.clock)
-        async with running_scheduler(Blind(it.api, "a"), clock, settings=SchedulerSettings(assumed_pod_check_period=5.0)):
+        async with running_scheduler(
+            Blind(it.api, "a"), clock, settings=SchedulerSettings(assumed_pod_check_period=5.0)
+        ):
             await it.create(kinds.POD, pod("a", "4"))
             await pass_time(2)
             await it.delete(kinds.POD, "a", grace_seconds=0)

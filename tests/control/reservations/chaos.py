@@ -20,7 +20,7 @@ from typing import Any, Protocol
 
 from msgspec.structs import replace
 
-from restow.client.leader_election import Fenced
+from restow.client.fenced_api import Fenced
 from restow.control.scheduler import Scheduler, SchedulerSettings
 from restow.model import kinds
 from restow.model.objects import Document, Pod

@@ -250,7 +250,7 @@ class Memory:
         self._compare(leader, known_to(leader), known, when)
 
     def _has_heard_everything(self, leader: Scheduler) -> bool:
-        for informer in leader._cache.subscriptions._lines:
+        for informer in leader._cache.subscriptions._subscribed:
             there = {
                 key_of(one): one.metadata.resource_version for one in self._listed.get(informer.kind.qualified_name, ())
             }
@@ -350,7 +350,8 @@ def _is_less(one: dict[str, int], other: dict[str, int]) -> bool:
 
 def _is_worked_on(leader: Scheduler, key: Key) -> bool:
     """Whether the status of a reservation is being written, or is about to be."""
-    work, writes = leader._reservation_work, leader._reservations._consumption_writes
+    work = leader._reservation_parts.work
+    writes = work._consumption_writes
     queues = ((one._dirty, one._processing, one._timers) for one in (work._queue, writes._queue))
     put_off = (writes._under_way, writes._again, work._awaiting_others, work.refused_writes._paused_until)
     return any(key in one for one in (*chain(*queues), *put_off))

@@ -67,8 +67,8 @@ def known_to(scheduler: Scheduler) -> Known:
             },
             held={str(name): seat.node for name, seat in seats.items() if seat is not None},
             vacant=frozenset(str(seat.name) for key in book.names() for seat in book.free_seats(*key)),
-            live=frozenset(scheduler._reservation_work.live),
-            short=frozenset(scheduler._entries._entries.values()),
+            live=frozenset(scheduler._reservation_parts.work.live),
+            short=frozenset(scheduler._reservation_parts.entries._entries.values()),
         )
     finally:
         snapshot.undo_to(mark)
@@ -106,13 +106,13 @@ class Successor:
             settings=settings,
             informers=cast(SharedInformers, _Listing(lists, str(api.version))),
         )
-        self._controller, self._work = made._reservations, made._reservation_work
+        self._controller, self._work = made._reservations, made._reservation_parts.work
         self._work._queue.close()  # what is to be done is asked for here
-        self._controller._consumption_writes._queue.close()
-        lines = list(made._cache.subscriptions._lines.items())
-        for listed, line in reversed(lines) if pods_first else lines:
+        self._work._consumption_writes._queue.close()
+        subscribed = list(made._cache.subscriptions._subscribed.items())
+        for listed, subscription in reversed(subscribed) if pods_first else subscribed:
             for one in listed:
-                for handle in line.handlers:
+                for handle in subscription.handlers:
                     handle(Change("ADDED", one))
 
     @property
@@ -183,7 +183,7 @@ class _Listing:
         self._version = version
         self._made: dict[str, _Listed] = {}
 
-    def of(self, kind: Kind[Any], *, namespace: str | None = None, fields: str | None = None) -> _Listed:
+    def get(self, kind: Kind[Any], *, namespace: str | None = None, fields: str | None = None) -> _Listed:
         name = kind.qualified_name
         if name not in self._made:
             self._made[name] = _Listed(kind, self._lists.get(name, []), self._version)

@@ -254,7 +254,9 @@ def assume_and_grow(leader: Scheduler) -> None:
         pytest.param(lambda leader: None, "", id="it knows what there is"),
         pytest.param(assume, "nobody binds it", id="a pod that nobody binds"),
         pytest.param(hold, "nobody writes that down", id="seats that nobody writes down"),
-        pytest.param(lambda leader: leader._reservation_work.live.clear(), "looks after", id="nothing to look after"),
+        pytest.param(
+            lambda leader: leader._reservation_parts.work.live.clear(), "looks after", id="nothing to look after"
+        ),
         pytest.param(grow, "the leader counts with", id="more room than there is"),
         pytest.param(assume_and_grow, "sees more room", id="the same, while pods are on their way"),
         pytest.param(
@@ -265,7 +267,9 @@ def assume_and_grow(leader: Scheduler) -> None:
             "was taken, and nobody writes that down",
             id="somebody who took a seat and is not to be marked",
         ),
-        pytest.param(lambda leader: leader._entries._entries.clear(), "looks for seats", id="nobody who waits"),
+        pytest.param(
+            lambda leader: leader._reservation_parts.entries._entries.clear(), "looks for seats", id="nobody who waits"
+        ),
     ],
 )
 @on_virtual_time

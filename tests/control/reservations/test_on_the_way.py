@@ -70,7 +70,7 @@ async def test_a_seat_that_was_released_is_not_named(
         if happens in (make_anew, move):
             assert (await read(it)).status.state.phase == "Available"
             assert [name for _, name in (await seats(it)).values()] == [None]
-on_virtual_time
+
 
 @on_virtual_time
 async def test_a_pod_that_is_smaller_than_its_seat_need_not_wait_until_all_of_that_is_left() -> None:
@@ -86,7 +86,7 @@ async def test_a_pod_that_is_smaller_than_its_seat_need_not_wait_until_all_of_th
         await pass_time(10)
         assert await seats(it) == {0: ("n1", "a"), 1: ("n2", "b")}
         assert not await over_committed(it.client)
-on_virtual_time
+
 
 @on_virtual_time
 async def test_who_finds_its_room_taken_goes_back_and_costs_nobody_a_seat() -> None:

@@ -15,7 +15,7 @@ from restow.model.reservations.status import SeatObservation
 from restow.ports import Api, Request, Response
 from tests.control.reservations.stage import message, phase, read, reservation, seats
 from tests.control.stage import stage
-from tests.scheduling.reservations.stage import booking
+from tests.model.reservations.builders import web_reservation
 from tests.sim.simulated_cluster import node, on_virtual_time, pass_time, pod, template
 
 
@@ -108,6 +108,6 @@ def test_recorded_and_assumed_seats_are_split_fast_for_thousands_of_seats() -> N
     placed = [Placement(task="t", index=index, node_name="n1") for index in range(20_000)]
     seats = [SeatObservation(one) for one in [*placed[:2], taken, *placed[3:]]]
     began = time.process_time()
-    recorded, assumed = split_recorded_and_assumed(booking("r", at={0: "n1"}), seats)
+    recorded, assumed = split_recorded_and_assumed(web_reservation("r", at={0: "n1"}), seats)
     assert time.process_time() - began < 1.0
     assert ([one.placement.index for one in recorded], len(assumed)) == ([0, 2], 19_998)

@@ -303,11 +303,11 @@ class BindingCycle:
         """The seat that a pod consumes if it is bound now. Its seat may have been released since it was assigned, or be
         on another node, or belong to a new reservation of the same name: then the pod is bound like any other."""
         occupant = self._snapshot.pods.known.get(pod.metadata.uid)
-        book = self._snapshot.reservations
-        seat = book.seat(occupant.seat) if occupant is not None and occupant.seat is not None else None
+        index = self._snapshot.reservations
+        seat = index.seat(occupant.seat) if occupant is not None and occupant.seat is not None else None
         if occupant is None or seat is None:
             return None
-        if seat.node != occupant.node or not book.consumers.assigned.may_be_assigned(seat, pod.metadata.uid):
+        if seat.node != occupant.node or not index.consumers.assigned.may_be_assigned(seat, pod.metadata.uid):
             return None
         return ConsumedSeat(seat.name, seat.reservation_uid)
 

@@ -7,7 +7,7 @@ and are never queued. Kinds of ours that are not installed have no objects.
     PriorityClass, storage, Queue, ...   the cache (`scheduler_cache`), then the cluster event
     PodGroup                             likewise; only if its spec changed, because its status is our own
     owners of pods                       the cache, then the pods that awaited this owner
-    Node                                 the cache, reservations with seats there, the cluster event
+    Node                                 `node_updates`, the cluster event
     Pod                                  `pod_updates`, the cluster event, the status of its PodGroup
     Reservation                          `reservation_updates`, the cluster event
 """
@@ -19,11 +19,11 @@ from typing import Any, Final, TypeVar
 
 from restow.client.cache import Change, is_older
 from restow.control.scheduler.monotonic_clock import monotonic_time
+from restow.control.scheduler.node_updates import NodeUpdates
 from restow.control.scheduler.pod_group_status_writer import PodGroupStatusWriter
 from restow.control.scheduler.pod_updates import PodUpdates
 from restow.control.scheduler.pods_awaiting_owners import PodsAwaitingOwners
 from restow.control.scheduler.reservation_updates import ReservationUpdates
-from restow.control.scheduler.reservation_work_queue import ReservationWorkQueue
 from restow.control.scheduler.scheduler_cache import SchedulerCache
 from restow.model import kinds
 from restow.model.cluster import Occupant
@@ -55,19 +55,19 @@ class EventHandlers:
         self,
         cache: SchedulerCache,
         queue: SchedulingQueue,
+        nodes: NodeUpdates,
         pods: PodUpdates,
         reservations: ReservationUpdates,
         awaiting_owners: PodsAwaitingOwners,
-        reservation_work: ReservationWorkQueue,
         pod_group_status: PodGroupStatusWriter,
     ) -> None:
         self._cache = cache
         self._snapshot = cache.snapshot
         self._queue = queue
+        self._nodes = nodes
         self._pods = pods
         self._reservations = reservations
         self._awaiting_owners = awaiting_owners
-        self._reservation_work = reservation_work
         self._pod_group_status = pod_group_status
         self._subscriptions = cache.subscriptions
         # The cache subscribed first, so its own handlers have run whenever one of these does.
@@ -88,18 +88,6 @@ class EventHandlers:
         """Wait until everything that exists was seen once."""
         await self._subscriptions.synced()
 
-    # --- nodes: also for live reads -----------------------------------------------------------------------------------
-
-    def upsert_node(self, node: Node) -> None:
-        """Take over a node as it is, from an event or from a live read."""
-        self._snapshot.apply_node(node)
-        self._reservation_work.node_changed(node.metadata.name)
-
-    def remove_node(self, node: Node) -> None:
-        """A node is gone."""
-        self._snapshot.remove_node(node)
-        self._reservation_work.node_changed(node.metadata.name)
-
     # --- handlers -----------------------------------------------------------------------------------------------------
 
     def _handle_node(self, change: Change[Node]) -> None:
@@ -112,9 +100,9 @@ class EventHandlers:
             self._snapshot.apply_node(change.object)
             return
         if change.type == "DELETED":
-            self.remove_node(_newest_seen(change.object, self._snapshot.node(change.object.metadata.name)))
+            self._nodes.remove_node(_newest_seen(change.object, self._snapshot.node(change.object.metadata.name)))
         else:
-            self.upsert_node(change.object)
+            self._nodes.upsert_node(change.object)
         self._tell_queue(EventResource.NODE, change)
 
     def _handle_pod(self, change: Change[Pod]) -> None:

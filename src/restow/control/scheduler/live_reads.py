@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from restow.client.verbs import Client
-from restow.control.scheduler.event_handlers import EventHandlers
+from restow.control.scheduler.node_updates import NodeUpdates
 from restow.control.scheduler.pod_updates import PodUpdates
 from restow.control.scheduler.scheduler_cache import SchedulerCache
 from restow.model.kinds import NODE, POD
@@ -17,10 +17,10 @@ from restow.ports import Invalid, NotFound
 
 
 class LiveReads:
-    def __init__(self, client: Client, cache: SchedulerCache, handlers: EventHandlers, pods: PodUpdates) -> None:
+    def __init__(self, client: Client, cache: SchedulerCache, nodes: NodeUpdates, pods: PodUpdates) -> None:
         self._client = client
         self._cache = cache
-        self._handlers = handlers
+        self._nodes = nodes
         self._pods = pods
 
     async def refresh_nodes(self, names: Iterable[str]) -> None:
@@ -35,10 +35,10 @@ class LiveReads:
         try:
             node = await self._client.get(NODE, name)
             if known is None or known.metadata.resource_version != node.metadata.resource_version:
-                self._handlers.upsert_node(node)
+                self._nodes.upsert_node(node)
         except (NotFound, Invalid):  # Invalid: a placement names a node that cannot exist
             if known is not None:
-                self._handlers.remove_node(known)
+                self._nodes.remove_node(known)
 
     async def _refresh_pods_on(self, node: str) -> None:
         # The watches go on while the list is under way, and a pod that they show meanwhile may be missing in the list.

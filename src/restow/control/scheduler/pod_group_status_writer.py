@@ -19,7 +19,7 @@ from restow.model.kinds import POD_GROUP
 from restow.model.object_key import Key, key_of
 from restow.model.objects import ConditionStatus, Pod, PodGroup, PodGroupPhase, PodGroupStatus
 from restow.model.pods import is_pending
-from restow.scheduling.jobs import jobs_of_pods, min_members
+from restow.scheduling.jobs import jobs_of_pods, min_members, too_few_pods_message
 from restow.scheduling.pod_group_status import SCHEDULED, pod_group_status
 
 _STATUS_FIELDS = ("phase", "conditions", "running", "succeeded", "failed")
@@ -113,7 +113,8 @@ class PodGroupStatusWriter:
         if members and not has_started and not self._barriers.is_pending(key):
             [job] = jobs_of_pods(members, self._pod_groups, self._snapshot)
             if job.is_whole or not any(map(is_pending, members)):
-                refusal = job.shortfall if job.existing < job.min_available else None
+                needed, existing = job.min_available, job.existing
+                refusal = too_few_pods_message(job.name, needed, existing) if existing < needed else None
                 return pod_group_status(job, refusal, self._clock.now()) or group.status
         return group.status
 

@@ -15,25 +15,24 @@ from restow.model.objects import Placement, Reservation
 from restow.model.problems import Problem
 from restow.model.reservations.observed_spec import has_undecided_change
 from restow.model.reservations.pod_references import consumer_reference, workload_reference
-from restow.model.reservations.seat_consumers import SeatConsumers
 from restow.model.reservations.seat_fault import SeatFault
 from restow.model.reservations.seat_name import SeatName
 from restow.model.reservations.spec import seats_per_task
 from restow.model.reservations.status import ReservationObservation, SeatObservation
 from restow.model.reservations.validation import spec_problems
 from restow.scheduling.engine import Engine
-from restow.scheduling.seat_checks.seat_health import kept_off, troubles
-from restow.scheduling.seat_checks.spec_change import misfits
-from restow.scheduling.seat_checks.spec_increase import beyond_limits
+from restow.scheduling.seat_checks.seat_health import check_with_filters, seat_faults
+from restow.scheduling.seat_checks.spec_change import seats_refused_after_change
+from restow.scheduling.seat_checks.spec_increase import seats_beyond_limits
 
 
 class ReservationObserver:
-    def __init__(self, cache: SchedulerCache, engine: Engine, consumers: SeatConsumers, namespace_share: int) -> None:
+    def __init__(self, cache: SchedulerCache, engine: Engine, namespace_share: int) -> None:
         self._cache = cache
         self._snapshot = cache.snapshot
-        self._book = cache.snapshot.reservations
+        self._index = cache.snapshot.reservations
         self._engine = engine
-        self._consumers = consumers
+        self._consumers = self._index.consumers
         self._namespace_share = namespace_share
         self._refusals: dict[Key, tuple[int | None, str]] = {}
         """Why there is no room for the missing seats, and the generation of the spec that this was decided about."""
@@ -93,7 +92,7 @@ class ReservationObserver:
             seats=seats,
             problems=self.spec_problems(reservation),
             refusal=refusal if generation == reservation.metadata.generation else None,
-            has_pods_on_the_way=self._book.consumers.assigned.has_pods_on_the_way(reservation.metadata.uid),
+            has_pods_on_the_way=self._consumers.assigned.has_pods_on_the_way(reservation.metadata.uid),
         )
 
     def _seat_faults(
@@ -101,17 +100,19 @@ class ReservationObserver:
     ) -> dict[SeatName, SeatFault]:
         """The fault of every seat that has one; where there are several, one that loses the seat comes first."""
         # 1. The node: it is gone, unfit, or pods are still leaving the room of the seat.
-        faults = kept_off(self._snapshot, self._engine, reservation, now, hopes=has_unguaranteed) | troubles(
-            self._snapshot, self._engine, self._book.seats(*key_of(reservation)), now
-        )
+        faults = check_with_filters(
+            self._snapshot, self._engine, reservation, now, waits_for_room=has_unguaranteed
+        ) | seat_faults(self._snapshot, self._engine, self._index.seats(*key_of(reservation)), now)
         # 2. An edited spec that the node of the seat does not take.
         if has_undecided_change(reservation) and not self.spec_problems(reservation):
             before = self._before_edit(reservation)
-            misfit = misfits(self._snapshot, self._engine, reservation, before, now)
+            misfit = seats_refused_after_change(self._snapshot, self._engine, reservation, before, now)
             faults |= {name: one for name, one in misfit.items() if one.reason.loses_seat or name not in faults}
         # 3. Limits, for the seats that are left: what a lost seat held counts for no queue any more.
         lost = {name for name, fault in faults.items() if fault.reason.loses_seat}
-        return faults | beyond_limits(self._snapshot, self._cache.pod_groups, reservation, self._namespace_share, lost)
+        return faults | seats_beyond_limits(
+            self._snapshot, self._cache.pod_groups, reservation, self._namespace_share, lost
+        )
 
     def _before_edit(self, reservation: Reservation) -> Reservation | None:
         """The reservation as it was when its status was last written here; None after a change of leader, or if the
@@ -144,7 +145,7 @@ class ReservationObserver:
         # 1. Those that the status shows.
         placements = {SeatName.of(key, one): one for one in reservation.status.placements or ()}
         # 2. Those that are assumed beyond it.
-        for seat in self._book.seats(*key):
+        for seat in self._index.seats(*key):
             if seat.name not in placements:
                 placements[seat.name] = Placement(task=seat.name.task, index=seat.name.index, node_name=seat.node)
         # 3. Those that pods consumed although the status does not show them, or not any more: the seat was taken back

@@ -29,14 +29,10 @@ from itertools import count
 from msgspec.structs import replace
 
 from restow.control.scheduler.binding_outcomes import ConsumedSeat
-from restow.control.scheduler.consumption_writes import ConsumptionWrites
 from restow.control.scheduler.dependencies import SchedulerDependencies
 from restow.control.scheduler.live_reads import LiveReads
-from restow.control.scheduler.reservation_observer import ReservationObserver
-from restow.control.scheduler.reservation_queue_entries import ReservationQueueEntries
+from restow.control.scheduler.reservation_parts import ReservationParts
 from restow.control.scheduler.reservation_status_writer import ReservationStatusWriter
-from restow.control.scheduler.reservation_updates import ReservationUpdates
-from restow.control.scheduler.reservation_work_queue import ReservationWorkQueue
 from restow.control.scheduler.scheduler_cache import SchedulerCache
 from restow.model.cluster.known_pods import is_stale
 from restow.model.object_key import Key, key_of
@@ -44,7 +40,6 @@ from restow.model.objects import Reservation, ReservationPhase, ReservationStatu
 from restow.model.reservations.observed_spec import has_undecided_increase, is_ended
 from restow.model.reservations.reservation_annotations import migrating_pod
 from restow.model.reservations.seat import SeatState
-from restow.model.reservations.seat_consumers import SeatConsumers
 from restow.model.reservations.seat_fault import FaultReason
 from restow.model.reservations.seat_name import SeatName
 from restow.model.reservations.spec import is_expired
@@ -53,7 +48,7 @@ from restow.model.times import TimeError
 from restow.model.wire import WireError
 from restow.ports import ApiError, Forbidden, Invalid
 from restow.scheduling.decisions import Assign, HoldSeats, RefuseReservation
-from restow.scheduling.seat_checks.seat_health import is_unsettled, lost_beside
+from restow.scheduling.seat_checks.seat_health import needs_periodic_check, seats_lost_on_nodes_of
 
 log = logging.getLogger(__name__)
 
@@ -67,13 +62,7 @@ class ReservationStatusController:
         self,
         dependencies: SchedulerDependencies,
         cache: SchedulerCache,
-        work: ReservationWorkQueue,
-        consumption_writes: ConsumptionWrites,
-        consumers: SeatConsumers,
-        observer: ReservationObserver,
-        entries: ReservationQueueEntries,
-        updates: ReservationUpdates,
-        writer: ReservationStatusWriter,
+        parts: ReservationParts,
         live_reads: LiveReads,
     ) -> None:
         self._clock = dependencies.clock
@@ -81,14 +70,15 @@ class ReservationStatusController:
         self._engine = dependencies.profile.engine
         self._cache = cache
         self._snapshot = cache.snapshot
-        self._book = cache.snapshot.reservations
-        self._work = work
-        self._consumption_writes = consumption_writes
-        self._consumers = consumers
-        self._observer = observer
-        self._entries = entries
-        self._updates = updates
-        self._writer = writer
+        self._index = cache.snapshot.reservations
+        self._consumers = cache.snapshot.reservations.consumers
+        self._work = parts.work
+        self._observer = parts.observer
+        self._entries = parts.entries
+        self._updates = parts.updates
+        self._writer = ReservationStatusWriter(
+            dependencies.client, parts.updates, parts.entries, parts.written, cache.signal
+        )
         self._live_reads = live_reads
 
     # --- what sessions and bindings report ----------------------------------------------------------------------------
@@ -112,7 +102,7 @@ class ReservationStatusController:
             return
         name = consumed_seat.seat
         key = (name.namespace, name.reservation)
-        reservation = self._book.get(*key)
+        reservation = self._index.get(*key)
         if reservation is None or reservation.metadata.uid != consumed_seat.reservation_uid:
             return
         if self._consumers.is_recorded(name):
@@ -122,14 +112,14 @@ class ReservationStatusController:
             # Race between bind and watch: the pod was bound, finished and deleted, and the watch showed its end before
             # the response to the Binding arrived. No event will follow, so its end is repeated here.
             self._work.pod_changed(assign.pod, gone=True)
-        elif self._book.seat(name) is None:
+        elif self._index.seat(name) is None:
             self._work.add(key)
 
     def seat_not_consumed(self, assign: Assign) -> None:
         """A pod has not consumed the seat that it was assigned, and will not. If the seat was taken back meanwhile and
         is asked for again, it can be placed now."""
         if assign.seat is not None:
-            self._book.consumers.assigned.end(assign.pod.metadata.uid)
+            self._consumers.assigned.end(assign.pod.metadata.uid)
             self._entries.retry((assign.seat.namespace, assign.seat.reservation))
             if self._work.is_watched(assign.node):
                 self._work.node_changed(assign.node)
@@ -140,13 +130,12 @@ class ReservationStatusController:
         """Begin. To be called once the watches are synced: an object that was not seen yet looks as if it were gone."""
         for number in range(self._settings.status_writers):
             tasks.create_task(self._reconcile_forever(), name=f"scheduler reservations {number}")
-        tasks.create_task(self._consumption_writes.run(self._work.add), name="scheduler consumption writes")
+        tasks.create_task(self._work.add_consumed(), name="scheduler consumption writes")
         tasks.create_task(self._check_periodically(), name="scheduler reservation check")
 
     async def _reconcile_forever(self) -> None:
         while True:
             async with self._work.next() as key:
-                self._consumption_writes.write_begins(key)
                 try:
                     await self._reconcile(key)
                 except (ApiError, WireError) as error:
@@ -157,8 +146,6 @@ class ReservationStatusController:
                     self._work.retry(key)
                 else:
                     self._work.forget_failures(key)
-                finally:
-                    self._consumption_writes.write_ended(key)
 
     async def _check_periodically(self) -> None:
         """Looks again at reservations for what no event reports: time passes; filters depend on the whole cluster; and
@@ -167,13 +154,13 @@ class ReservationStatusController:
             await asyncio.sleep(self._settings.reservation_check_period)
             now = self._clock.now()
             for key in sorted(self._work.live):
-                reservation = self._book.get(*key)
+                reservation = self._index.get(*key)
                 if reservation is None:
                     continue
-                is_its_round = is_unsettled(reservation) and number % _rounds_between_checks(reservation) == 0
+                is_its_round = needs_periodic_check(reservation) and number % _rounds_between_checks(reservation) == 0
                 if is_its_round or _is_expired(reservation, now):
                     self._work.add(key)
-            for reservation, age in list(self._book.placements.assumed(now)):
+            for reservation, age in list(self._index.placements.assumed(now)):
                 if is_stale(age, self._settings.assumed_pod_max_age):
                     self._work.add(key_of(reservation))
 
@@ -217,7 +204,7 @@ class ReservationStatusController:
 
     def _unfinished(self, key: Key) -> Reservation | None:
         """The reservation, if it is ours and there is anything left to write about it."""
-        reservation = self._book.get(*key)
+        reservation = self._index.get(*key)
         if reservation is None or _is_finished(reservation) or not self._entries.is_ours(reservation):
             return None
         return reservation
@@ -243,13 +230,13 @@ class ReservationStatusController:
         if not has_undecided_increase(reservation):
             return False
         key = key_of(reservation)
-        lost = lost_beside(self._snapshot, self._engine, reservation, self._clock.now())
+        lost = seats_lost_on_nodes_of(self._snapshot, self._engine, reservation, self._clock.now())
         others = {(name.namespace, name.reservation) for name in lost} & self._work.live - {key}
         for other in sorted(others):
             if not self._work.refused_writes.is_paused(other):
                 self._work.add(other)
         is_pod_on_its_way = any(
-            (name.namespace, name.reservation) == key and self._book.states.of(name) is SeatState.ASSIGNED
+            (name.namespace, name.reservation) == key and self._index.states.of(name) is SeatState.ASSIGNED
             for name in lost
         )
         return bool(others) or is_pod_on_its_way

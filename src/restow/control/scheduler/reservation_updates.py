@@ -39,12 +39,12 @@ class ReservationUpdates:
 
     def upsert_reservation(self, reservation: Reservation) -> None:
         """Take over a reservation as it is. One that is being deleted holds nothing any more, so it counts as gone."""
-        book = self._snapshot.reservations
-        known = book.get(*key_of(reservation))
+        index = self._snapshot.reservations
+        known = index.get(*key_of(reservation))
         # Watch events race with responses to our own writes; a version that is known, or older, is dropped.
         if known is not None and known.metadata.resource_version == reservation.metadata.resource_version != "":
             return
-        if book.placements.is_late(reservation):
+        if index.placements.is_late(reservation):
             return
         if is_being_deleted(reservation):
             self.remove_reservation(reservation)
@@ -63,18 +63,18 @@ class ReservationUpdates:
 
     def remove_reservation(self, reservation: Reservation) -> None:
         """A reservation is gone; by now there may be another one of that name, which stays."""
-        key, book = key_of(reservation), self._snapshot.reservations
-        known, last = book.get(*key), reservation
+        key, index = key_of(reservation), self._snapshot.reservations
+        known, last = index.get(*key), reservation
         if (
             known is not None
             and known.metadata.uid == reservation.metadata.uid
-            and book.placements.is_late(reservation)
+            and index.placements.is_late(reservation)
         ):
             last = known  # a response to one of our writes has shown a newer version than the watch had before the end
         with self._telling_queue_of_seats(reservation):
             self._snapshot.remove_reservation(last)
         self._entries.remove(reservation)
-        if book.get(*key) is None and self._entries.is_ours(reservation):
+        if index.get(*key) is None and self._entries.is_ours(reservation):
             self._work.reservation_changed(reservation, gone=True)
 
     # --- seats that are assumed ---------------------------------------------------------------------------------------
@@ -113,12 +113,12 @@ class ReservationUpdates:
     def _survey_seats(self, reservation: Reservation) -> tuple[dict[SeatName, Pod], set[SeatName]]:
         """The seats that hold room, if only beside a pod that is smaller than its seat, each with its reserved pod; and
         the seats whose consumption is not recorded."""
-        book = self._snapshot.reservations
-        seats = book.seats(*key_of(reservation))
+        index = self._snapshot.reservations
+        seats = index.seats(*key_of(reservation))
         with_room = {
             seat.name: seat.reserved_pod
             for seat in seats
-            if seat.name in book.reserved_pods or book.reserved_pods.remainder(seat.name)
+            if seat.name in index.reserved_pods or index.reserved_pods.remainder(seat.name)
         }
         return with_room, {seat.name for seat in seats if seat.is_open}
 

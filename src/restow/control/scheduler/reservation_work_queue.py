@@ -14,8 +14,8 @@ reservations, each at most once at a time, retried with back-off.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
 
 from restow.client.workqueue import WorkQueue
 from restow.control.scheduler.consumption_writes import ConsumptionWrites
@@ -27,10 +27,9 @@ from restow.model.objects import Pod, Reservation
 from restow.model.pods import is_finished
 from restow.model.reservations.observed_spec import is_ended
 from restow.model.reservations.reservation_annotations import migrating_pod
-from restow.model.reservations.seat_consumers import SeatConsumers
 from restow.model.reservations.seat_name import SeatName
 from restow.model.snapshot import Snapshot
-from restow.scheduling.seat_checks.seat_health import seats_on
+from restow.scheduling.seat_checks.seats_on_node import open_seats_on
 
 _SHORTEST_PAUSE, _LONGEST_PAUSE = 0.5, 10.0
 _PAUSE_MARGIN = 0.25
@@ -45,7 +44,6 @@ class ReservationWorkQueue:
     def __init__(
         self,
         snapshot: Snapshot,
-        consumers: SeatConsumers,
         observer: ReservationObserver,
         written: WrittenStatuses,
         consumption_writes: ConsumptionWrites,
@@ -53,8 +51,8 @@ class ReservationWorkQueue:
         self.live: set[Key] = set()
         """Reservations of ours that have not ended."""
         self._snapshot = snapshot
-        self._book = snapshot.reservations
-        self._consumers = consumers
+        self._index = snapshot.reservations
+        self._consumers = snapshot.reservations.consumers
         self._observer = observer
         self._written = written
         self._consumption_writes = consumption_writes
@@ -72,9 +70,19 @@ class ReservationWorkQueue:
     def add(self, key: Key) -> None:
         self._queue.add(key)
 
-    def next(self) -> AbstractAsyncContextManager[Key]:
+    @asynccontextmanager
+    async def next(self) -> AsyncIterator[Key]:
         """The next reservation to look at; no other worker gets it until the context ends."""
-        return self._queue.next()
+        async with self._queue.next() as key:
+            self._consumption_writes.write_begins(key)
+            try:
+                yield key
+            finally:
+                self._consumption_writes.write_ended(key)
+
+    async def add_consumed(self) -> None:
+        """Add reservations whose consumed seats are to be recorded, each when its turn has come, until cancelled."""
+        await self._consumption_writes.run(self.add)
 
     def retry(self, key: Key) -> None:
         """Look again after a back-off that doubles with every failure in a row."""
@@ -106,7 +114,7 @@ class ReservationWorkQueue:
             self._queue.add(key)
 
     def node_changed(self, node: str) -> None:
-        with_seats = {(seat.namespace, seat.reservation) for seat in seats_on(self._snapshot, node)}
+        with_seats = {(seat.namespace, seat.reservation) for seat in open_seats_on(self._snapshot, node)}
         for key in sorted(with_seats | self._watchers.get(node, set())):
             self._queue.add(key)
 
@@ -134,18 +142,16 @@ class ReservationWorkQueue:
         """
         if name is None or self._consumers.is_recorded(name):
             return
-        key, seat = (name.namespace, name.reservation), self._book.seat(name)
-        reservation = self._book.get(*key)
+        key, seat = (name.namespace, name.reservation), self._index.seat(name)
+        reservation = self._index.get(*key)
         if at_once or seat is None or (reservation is not None and migrating_pod(reservation) is not None):
             self._queue.add(key)
             return
-        delay = _CONSUMPTION_DELAY if self._book.free.names(*key) else 0.0
+        delay = _CONSUMPTION_DELAY if self._index.free.names(*key) else 0.0
         delay = (
-            _LONGEST_CONSUMPTION_DELAY
-            if self._book.consumers.assigned.has_pods_on_the_way(seat.reservation_uid)
-            else delay
+            _LONGEST_CONSUMPTION_DELAY if self._consumers.assigned.has_pods_on_the_way(seat.reservation_uid) else delay
         )
-        if self._book.reserved_pods.remainder(name):
+        if self._index.reserved_pods.remainder(name):
             self._queue.add_after(key, delay)
         else:
             self._consumption_writes.request(key, delay)
@@ -153,7 +159,7 @@ class ReservationWorkQueue:
     def _close_seat(self, name: SeatName | None) -> None:
         """Let no other pod take a seat whose consumer is gone before its consumption was recorded."""
         if name is not None:
-            self._book.states.close_if_consumed(name)
+            self._index.states.close_if_consumed(name)
 
     def _is_overdrawn(self, node: str) -> bool:
         """Whether pods and seats of a node together exceed it, so that a seat there is about to be lost."""

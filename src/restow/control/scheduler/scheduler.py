@@ -35,7 +35,6 @@ from restow.control.scheduler.batch_selection import BatchSelection
 from restow.control.scheduler.binding_cycle import BindingCycle
 from restow.control.scheduler.binding_tasks import BindingTasks
 from restow.control.scheduler.broken_gangs import BrokenGangs
-from restow.control.scheduler.consumption_writes import ConsumptionWrites
 from restow.control.scheduler.decision_handler import DecisionHandler
 from restow.control.scheduler.dependencies import SchedulerDependencies
 from restow.control.scheduler.event_handlers import EventHandlers
@@ -43,22 +42,18 @@ from restow.control.scheduler.gang_bind_barrier import GangBindBarriers
 from restow.control.scheduler.live_reads import LiveReads
 from restow.control.scheduler.metrics import SchedulerMetrics
 from restow.control.scheduler.monotonic_clock import monotonic_time
+from restow.control.scheduler.node_updates import NodeUpdates
 from restow.control.scheduler.nominator import Nominator
 from restow.control.scheduler.pod_group_status_writer import PodGroupStatusWriter
 from restow.control.scheduler.pod_status_writer import PodStatusWriter
 from restow.control.scheduler.pod_updates import PodUpdates
 from restow.control.scheduler.pods_awaiting_owners import PodsAwaitingOwners
-from restow.control.scheduler.reservation_observer import ReservationObserver
-from restow.control.scheduler.reservation_queue_entries import ReservationQueueEntries
+from restow.control.scheduler.reservation_parts import make_reservation_parts
 from restow.control.scheduler.reservation_status import ReservationStatusController
-from restow.control.scheduler.reservation_status_writer import ReservationStatusWriter
-from restow.control.scheduler.reservation_updates import ReservationUpdates
-from restow.control.scheduler.reservation_work_queue import ReservationWorkQueue
 from restow.control.scheduler.scheduler_cache import SchedulerCache
 from restow.control.scheduler.session_runner import SessionRunner
 from restow.control.scheduler.settings import SchedulerSettings
 from restow.control.scheduler.status_write_queue import StatusWriteQueue
-from restow.control.scheduler.written_statuses import WrittenStatuses
 from restow.ports import Api, Clock
 from restow.scheduling.queue.queue_sort import queue_sort_order
 from restow.scheduling.queue.queued_pod import QueueState
@@ -102,80 +97,36 @@ class Scheduler:
         barriers = GangBindBarriers(cache.pod_groups, cache.snapshot)
         self._status_writes = StatusWriteQueue()
         pod_status = PodStatusWriter(dependencies, cache, self._status_writes)
-        pod_group_status = PodGroupStatusWriter(dependencies, cache, barriers, self._status_writes)
+        group_status = PodGroupStatusWriter(dependencies, cache, barriers, self._status_writes)
 
-        # 3. What waits to be scheduled.
-        self._queue = queue = SchedulingQueue(
-            hints=profile.hints,
-            pre_enqueue=profile.pre_enqueue,
-            order=queue_sort_order(profile.engine.sort),
-            lane_of=cache.pod_groups.queue_of,
-            report_gated=pod_status.report_gated,
-        )
+        # 3. What waits to be scheduled: pods, and reservations among them.
+        self._queue = queue = _scheduling_queue(profile, cache, pod_status)
         nominator = Nominator(queue)
-
-        # 4. Reservations: what makes the status controller look at one, and how one waits in the queue.
-        consumers = cache.snapshot.reservations.consumers
-        observer = ReservationObserver(cache, profile.engine, consumers, settings.namespace_share)
-        written = WrittenStatuses(self._recorder)
         binding_slots = asyncio.Semaphore(settings.binding_writers)
-        consumption_writes = ConsumptionWrites(settings, binding_slots)
-        self._reservation_work = ReservationWorkQueue(cache.snapshot, consumers, observer, written, consumption_writes)
-        self._entries = ReservationQueueEntries(cache, queue, observer)
-        reservation_updates = ReservationUpdates(cache, queue, self._entries, self._reservation_work)
+        self._reservation_parts = parts = make_reservation_parts(dependencies, cache, queue, binding_slots)
 
-        # 5. What events change in all of that.
+        # 4. What events change in all of that. Handlers are called once `run` has begun, and not before.
         awaiting_owners = PodsAwaitingOwners(cache.snapshot)
-        pods = PodUpdates(cache, queue, nominator, awaiting_owners, self._reservation_work)
-        self._handlers = EventHandlers(
-            cache, queue, pods, reservation_updates, awaiting_owners, self._reservation_work, pod_group_status
-        )
+        nodes = NodeUpdates(cache.snapshot, parts.work)
+        pods = PodUpdates(cache, queue, nominator, awaiting_owners, parts.work)
+        self._handlers = EventHandlers(cache, queue, nodes, pods, parts.updates, awaiting_owners, group_status)
 
-        # 6. The status controller of reservations.
-        self._reservations = ReservationStatusController(
-            dependencies,
-            cache,
-            self._reservation_work,
-            consumption_writes,
-            consumers,
-            observer,
-            self._entries,
-            reservation_updates,
-            ReservationStatusWriter(client, reservation_updates, self._entries, written, cache.signal),
-            LiveReads(client, cache, self._handlers, pods),
+        # 5. The loop: batch, session, decisions; and what goes on beside it.
+        live_reads = LiveReads(client, cache, nodes, pods)
+        self._reservations = reservations = ReservationStatusController(dependencies, cache, parts, live_reads)
+        self._cycle = cycle = BindingCycle(dependencies, cache, queue, barriers, pod_status, binding_slots)
+        self._broken_gangs = gangs = BrokenGangs(cache, queue, nominator, barriers, group_status)
+        self._binding_tasks = tasks = BindingTasks(
+            profile.engine, cache, queue, nominator, pods, cycle, barriers, gangs, pod_status, reservations
         )
-
-        # 7. The loop: batch, session, decisions, binding cycles.
-        self._cycle = BindingCycle(dependencies, cache, queue, barriers, pod_status, binding_slots)
-        self._broken_gangs = BrokenGangs(cache, queue, nominator, barriers, pod_group_status)
-        self._binding_tasks = BindingTasks(
-            profile.engine,
-            cache,
-            queue,
-            nominator,
-            pods,
-            self._cycle,
-            barriers,
-            self._broken_gangs,
-            pod_status,
-            self._reservations,
-        )
-        self._batches = BatchSelection(settings, cache, queue, self._broken_gangs, self._binding_tasks)
-        self._sessions = SessionRunner(dependencies, metrics, cache, queue, nominator, self._entries)
+        self._batches = BatchSelection(settings, cache, queue, gangs, tasks)
+        self._sessions = SessionRunner(dependencies, metrics, cache, queue, nominator, parts.entries)
         self._decisions = DecisionHandler(
-            queue,
-            nominator,
-            barriers,
-            self._broken_gangs,
-            self._binding_tasks,
-            pod_status,
-            pod_group_status,
-            self._reservations,
+            queue, nominator, barriers, gangs, tasks, pod_status, group_status, reservations
         )
-        self._assumed_pod_expiry = AssumedPodExpiry(dependencies, cache, pods, self._binding_tasks)
+        self._assumed_pod_expiry = AssumedPodExpiry(dependencies, cache, pods, tasks)
         self._ready = asyncio.Event()
-        for name, where in _PENDING_PODS.items():
-            metrics.set_pending_pods(name, partial(self._count_pods, where))
+        _expose_pending_pods(metrics, queue)
 
     async def run(self) -> None:
         """Schedule until cancelled."""
@@ -226,5 +177,20 @@ class Scheduler:
             async with asyncio.timeout(delay):
                 await self._cache.signal.wait_for_wakeup()
 
-    def _count_pods(self, where: QueueState) -> int:
-        return len(self._queue.pods(where))
+
+def _scheduling_queue(profile: Profile, cache: SchedulerCache, pod_status: PodStatusWriter) -> SchedulingQueue:
+    return SchedulingQueue(
+        hints=profile.hints,
+        pre_enqueue=profile.pre_enqueue,
+        order=queue_sort_order(profile.engine.sort),
+        lane_of=cache.pod_groups.queue_of,
+        report_gated=pod_status.report_gated,
+    )
+
+
+def _expose_pending_pods(metrics: SchedulerMetrics, queue: SchedulingQueue) -> None:
+    def count_pods(state: QueueState) -> int:
+        return len(queue.pods(state))
+
+    for name, state in _PENDING_PODS.items():
+        metrics.set_pending_pods(name, partial(count_pods, state))

@@ -83,7 +83,7 @@ def keep(state: State, served: ResourceType, old: Document, new: Document, subre
 
 
 def _keep_pod_status(old: Document, new: Document) -> None:
-    """The QoS class is the server's; the first address is said twice, alone and in the list."""
+    """The server keeps the QoS class, and keeps the single address equal to the first of the list."""
     if "qosClass" in old:
         new.setdefault("qosClass", old["qosClass"])
     for single, many in (("podIP", "podIPs"), ("hostIP", "hostIPs")):
@@ -116,7 +116,7 @@ def _prepare_volume(state: State, volume: Document) -> None:
     volume["status"] = {"phase": "Pending"}
 
 
-def _protect(state: State, volume: Document, finalizer: str) -> None:
+def _add_protection_finalizer(state: State, volume: Document, finalizer: str) -> None:
     """The StorageObjectInUseProtection admission plugin."""
     finalizers = volume["metadata"].get("finalizers", [])
     if state.protect_volumes and finalizer not in finalizers:
@@ -124,7 +124,7 @@ def _protect(state: State, volume: Document, finalizer: str) -> None:
 
 
 def _complete_volume(state: State, volume: Document) -> None:
-    _protect(state, volume, "kubernetes.io/pv-protection")
+    _add_protection_finalizer(state, volume, "kubernetes.io/pv-protection")
 
 
 def _complete_pod(state: State, pod: Document) -> None:
@@ -157,7 +157,7 @@ def _tolerates_execution(toleration: Document, key: str) -> bool:
 
 
 def _set_priority(state: State, pod: Document, spec: Document) -> None:
-    """The Priority admission plugin: the class decides, and a pod that says otherwise is refused."""
+    """The Priority admission plugin: the class decides, and a pod with another priority is refused."""
     name = spec.get("priorityClassName")
     priority, policy = 0, "PreemptLowerPriority"
     classes = state.store.collections[_PRIORITY_CLASSES]
@@ -170,11 +170,11 @@ def _set_priority(state: State, pod: Document, spec: Document) -> None:
         spec["priorityClassName"] = chosen.name
         priority = document.get("value", 0)
         policy = document.get("preemptionPolicy") or policy
-    _agree(pod, "integer value of priority", spec.setdefault("priority", priority), priority)
-    _agree(pod, "string value of PreemptionPolicy", spec.setdefault("preemptionPolicy", policy), policy)
+    _check_equal(pod, "integer value of priority", spec.setdefault("priority", priority), priority)
+    _check_equal(pod, "string value of PreemptionPolicy", spec.setdefault("preemptionPolicy", policy), policy)
 
 
-def _agree(pod: Document, field: str, given: object, computed: object) -> None:
+def _check_equal(pod: Document, field: str, given: object, computed: object) -> None:
     if given != computed:
         why = (
             f"the {field} ({given}) must not be provided in pod spec; priority admission controller computed {computed}"
@@ -197,7 +197,7 @@ def _check_one_default(state: State, priority_class: Document) -> None:
 
 
 def _complete_claim(state: State, claim: Document) -> None:
-    _protect(state, claim, "kubernetes.io/pvc-protection")
+    _add_protection_finalizer(state, claim, "kubernetes.io/pvc-protection")
     spec = claim.setdefault("spec", {})
     if spec.get("storageClassName") is not None:
         return

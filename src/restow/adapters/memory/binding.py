@@ -1,4 +1,4 @@
-"""POST pods/binding: the one way a pod gets its node."""
+"""POST pods/binding: the only way to assign a pod to a node."""
 
 from __future__ import annotations
 

@@ -256,7 +256,7 @@ class Definitions:
         finalizers = [each for each in document["metadata"].get("finalizers", ()) if each != CLEANUP]
         document["metadata"]["finalizers"] = finalizers
         collection = self._state.store.collections[COLLECTION]
-        if deletion.is_over(document):
+        if deletion.is_deletion_complete(document):
             self._state.store.remove(collection, definition)
         elif document != definition.document():
             self._state.store.put(collection, document)

@@ -77,8 +77,8 @@ class DeleteOptions(msgspec.Struct, frozen=True, rename="camel"):
             raise errors.invalid("meta.k8s.io", "DeleteOptions", "", causes)
 
 
-class Outcome(msgspec.Struct, frozen=True):
-    """The object after the deletion was carried out, and whether it is gone."""
+class DeletionOutcome(msgspec.Struct, frozen=True):
+    """The object after the deletion, and whether it was removed."""
 
     body: bytes
     removed: bool
@@ -125,42 +125,44 @@ def delete_collection(state: State, served: ResourceType, request: Request) -> R
     return Response(body=served.list_body({"resourceVersion": str(state.store.version)}, gone))
 
 
-def delete_stored_object(state: State, served: ResourceType, stored: Stored, wanted: DeleteOptions) -> Outcome:
-    """Delete one object as far as its grace period and finalizers let it be deleted."""
+def delete_stored_object(state: State, served: ResourceType, stored: Stored, wanted: DeleteOptions) -> DeletionOutcome:
+    """Mark one object for deletion, and remove it if neither grace period nor finalizers block that."""
     check_preconditions(served, stored, wanted)
     _check_namespace(served, stored)
     document = stored.document()
     before = dict(document["metadata"])
-    grace = _grace(served, document, wanted)
+    grace = _remaining_grace(served, document, wanted)
     if grace and stored.deleting and grace == before["deletionGracePeriodSeconds"]:
-        return Outcome(served.render(stored), False)  # under way already, and not shortened: nothing else is looked at
+        return DeletionOutcome(served.render(stored), False)  # already terminating, and not shortened: nothing changes
     _set_finalizers(served, document["metadata"], wanted.policy, first=not stored.deleting)
-    _mark(state, served, document, grace)
-    gone = not is_held(document)
+    _mark_terminating(state, served, document, grace)
+    gone = not is_blocked(document)
     if wanted.is_dry_run:
-        return Outcome(encode(served.outward(document)), gone)
+        return DeletionOutcome(encode(served.outward(document)), gone)
     collection = state.collection(served)
-    if document["metadata"] != before and (not gone or _has_grace(served)):  # pods are marked even when they go at once
+    if document["metadata"] != before and (
+        not gone or _has_grace(served)
+    ):  # pods get the timestamp even if they are removed at once
         stored = state.store.put(collection, document)
     if gone:
         stored = state.store.remove(collection, stored)
-    return Outcome(served.render(stored), gone)
+    return DeletionOutcome(served.render(stored), gone)
 
 
-def is_over(document: Document) -> bool:
-    """Whether nothing keeps a deleted object any longer."""
-    return "deletionTimestamp" in document["metadata"] and not is_held(document)
+def is_deletion_complete(document: Document) -> bool:
+    """Whether an object is marked for deletion and nothing blocks its removal."""
+    return "deletionTimestamp" in document["metadata"] and not is_blocked(document)
 
 
-def is_held(document: Document) -> bool:
-    """By finalizers, by its grace period, or, for namespaces, by the finalizers they have in spec."""
+def is_blocked(document: Document) -> bool:
+    """Whether finalizers or a grace period block the removal; for namespaces also the finalizers in spec."""
     metadata = document["metadata"]
     if metadata.get("finalizers") or metadata.get("deletionGracePeriodSeconds"):
         return True
-    return _is_held_by_content(document)
+    return _is_blocked_by_content(document)
 
 
-def _is_held_by_content(document: Document) -> bool:
+def _is_blocked_by_content(document: Document) -> bool:
     return document["kind"] == "Namespace" and bool((document.get("spec") or {}).get("finalizers"))
 
 
@@ -187,7 +189,7 @@ def _check_namespace(served: ResourceType, stored: Stored) -> None:
         return
     if stored.name in IMMORTAL_NAMESPACES:
         raise errors.forbidden("namespaces", "", stored.name, "this namespace may not be deleted")
-    if stored.deleting and _is_held_by_content(stored.document()):
+    if stored.deleting and _is_blocked_by_content(stored.document()):
         why = (
             "The system is ensuring all content is removed from this namespace.  "
             "Upon completion, this namespace will automatically be purged by the system."
@@ -195,7 +197,7 @@ def _check_namespace(served: ResourceType, stored: Stored) -> None:
         raise errors.conflict("namespaces", "", stored.name, why)
 
 
-def _grace(served: ResourceType, document: Document, wanted: DeleteOptions) -> int:
+def _remaining_grace(served: ResourceType, document: Document, wanted: DeleteOptions) -> int:
     """Seconds left to the object; a deletion under way can only be shortened."""
     metadata = document["metadata"]
     asked = wanted.grace_period_seconds
@@ -217,12 +219,12 @@ def _has_grace(served: ResourceType) -> bool:
     return served.collection == "pods"
 
 
-def _mark(state: State, served: ResourceType, document: Document, grace: int) -> None:
-    """Write down that the object goes, and when; what goes at once without a grace period needs no mark."""
+def _mark_terminating(state: State, served: ResourceType, document: Document, grace: int) -> None:
+    """Set the deletion timestamp; an object that is removed at once and has no grace period needs none."""
     metadata = document["metadata"]
     if "deletionTimestamp" in metadata:
         _shorten(state, metadata, grace)
-    elif grace or _has_grace(served) or is_held(document):
+    elif grace or _has_grace(served) or is_blocked(document):
         metadata["deletionTimestamp"] = format_time(min(state.clock.now() + grace, LATEST))
         metadata["deletionGracePeriodSeconds"] = grace
         if metadata.get("generation"):
@@ -244,7 +246,7 @@ def _shorten(state: State, metadata: Document, grace: int) -> None:
 
 
 def _set_finalizers(served: ResourceType, metadata: Document, policy: str | None, *, first: bool) -> None:
-    """The finalizer that the propagation policy stands for, and no other of its sort; definitions get their own."""
+    """Set the finalizer of the propagation policy, and remove those of other policies; definitions get their own."""
     finalizers = list(metadata.get("finalizers") or ())
     if policy is None and served.collection == "replicationcontrollers" and not {ORPHAN, FOREGROUND} & {*finalizers}:
         policy = "Orphan"

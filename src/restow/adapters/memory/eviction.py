@@ -1,4 +1,4 @@
-"""POST pods/eviction: a deletion that asks the pod's disruption budget first.
+"""POST pods/eviction: a deletion that the pod's disruption budget has to allow.
 
 terminal, Pending or already deleting pod ---------------------------------> mark and delete
 more than one budget ------------------------------------------------------> 500, never
@@ -32,11 +32,14 @@ def evict_pod(state: State, served: ResourceType, request: Request) -> Response:
     stored = state.builtin("pods").get(request.namespace or "", request.name or "")
     if stored is None:
         raise errors.not_found("pods", "", request.name or "")
+    # 1. The preconditions come first: a wrong UID must not cost the budget a disruption.
     deletion.check_preconditions(served, stored, wanted)
+    # 2. The disruption budget, which is charged before the pod is deleted.
     pod = stored.document()
-    if not _beyond_budgets(stored, pod):
-        _ask_budget(state, stored, pod, dry_run=wanted.is_dry_run)
-    stored, wanted = _mark(state, stored, pod, wanted)
+    if not _needs_no_budget(stored, pod):
+        _charge_budget(state, stored, pod, dry_run=wanted.is_dry_run)
+    # 3. The DisruptionTarget condition says on the pod why it is deleted; then the deletion.
+    stored, wanted = _mark_as_evicted(state, stored, pod, wanted)
     deletion.delete_stored_object(state, served, stored, wanted)
     return Response(body=SUCCESS, code=201)
 
@@ -48,12 +51,12 @@ def _options(eviction: Document, request: Request) -> DeleteOptions:
     return deletion.convert_options(options)
 
 
-def _beyond_budgets(stored: Stored, pod: Document) -> bool:
+def _needs_no_budget(stored: Stored, pod: Document) -> bool:
     phase = pod.get("status", {}).get("phase")
     return stored.deleting or phase in ("Succeeded", "Failed", "Pending")
 
 
-def _ask_budget(state: State, stored: Stored, pod: Document, *, dry_run: bool) -> None:
+def _charge_budget(state: State, stored: Stored, pod: Document, *, dry_run: bool) -> None:
     budgets = _budgets(state, stored)
     if len(budgets) > 1:
         raise errors.failed(
@@ -61,8 +64,8 @@ def _ask_budget(state: State, stored: Stored, pod: Document, *, dry_run: bool) -
         )
     if budgets:
         budget = budgets[0].document()
-        if _is_ready(pod) or not _lets_unready_go(budget):
-            _take_one(state, budgets[0], budget, stored.name, dry_run=dry_run)
+        if _is_ready(pod) or not _allows_unready_pods(budget):
+            _take_disruption(state, budgets[0], budget, stored.name, dry_run=dry_run)
 
 
 def _budgets(state: State, stored: Stored) -> list[Stored]:
@@ -82,7 +85,7 @@ def _is_ready(pod: Document) -> bool:
     return any(each.get("type") == "Ready" and each.get("status") == "True" for each in conditions)
 
 
-def _lets_unready_go(budget: Document) -> bool:
+def _allows_unready_pods(budget: Document) -> bool:
     if budget.get("spec", {}).get("unhealthyPodEvictionPolicy") == "AlwaysAllow":
         return True
     status = budget.get("status", {})
@@ -90,7 +93,7 @@ def _lets_unready_go(budget: Document) -> bool:
     return bool(status.get("currentHealthy", 0) >= desired > 0)
 
 
-def _take_one(state: State, stored: Stored, budget: Document, pod: str, *, dry_run: bool) -> None:
+def _take_disruption(state: State, stored: Stored, budget: Document, pod: str, *, dry_run: bool) -> None:
     status = budget.setdefault("status", {})
     name = stored.name
     if status.get("observedGeneration", 0) < budget["metadata"].get("generation", 0):
@@ -103,7 +106,7 @@ def _take_one(state: State, stored: Stored, budget: Document, pod: str, *, dry_r
         why = "DisruptedPods map too big - too many evictions not confirmed by PDB controller"
         raise errors.forbidden("poddisruptionbudget", "policy", name, why)
     if allowed == 0:
-        raise _too_many(_why_none(name, status), 0)
+        raise _too_many(_no_disruptions_message(name, status), 0)
     if dry_run:
         return
     status["disruptionsAllowed"] = allowed - 1
@@ -120,7 +123,7 @@ def _take_one(state: State, stored: Stored, budget: Document, pod: str, *, dry_r
     state.store.put(state.builtin("poddisruptionbudgets", "policy"), budget)
 
 
-def _why_none(name: str, status: Document) -> str:
+def _no_disruptions_message(name: str, status: Document) -> str:
     conditions = status.get("conditions") or ()
     condition: Document = next((each for each in conditions if each.get("type") == "DisruptionAllowed"), {})
     message = condition.get("message") if condition.get("status") == "False" else ""
@@ -141,8 +144,10 @@ def _too_many(why: str, seconds: int) -> ApiError:
     return TooManyRequests.because(429, "TooManyRequests", _REFUSED, details)
 
 
-def _mark(state: State, stored: Stored, pod: Document, wanted: DeleteOptions) -> tuple[Stored, DeleteOptions]:
-    """Say on the pod why it goes; a precondition on its version then means the marked version."""
+def _mark_as_evicted(
+    state: State, stored: Stored, pod: Document, wanted: DeleteOptions
+) -> tuple[Stored, DeleteOptions]:
+    """Set the DisruptionTarget condition of the pod; a precondition on its version then means the new version."""
     if wanted.is_dry_run:
         return stored, wanted
     condition = {

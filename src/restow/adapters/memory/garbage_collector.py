@@ -209,7 +209,7 @@ class GarbageCollector:
         if not metadata["finalizers"]:
             del metadata["finalizers"]
         collection = self._state.store.collections[place.collection]
-        if deletion.is_over(document):
+        if deletion.is_deletion_complete(document):
             self._state.store.remove(collection, stored)
         else:
             self._state.store.put(collection, document)

@@ -75,7 +75,7 @@ _SUBRESOURCES: dict[tuple[str, str], Handler] = {
 
 
 class MemoryApi:
-    """An API server whose every answer comes from memory.
+    """An API server that answers from memory alone.
 
     `measure` answers metrics.k8s.io; while it is `nothing_measured`, discovery does not show that group.
     """

@@ -1,7 +1,7 @@
 """WATCH: every reader walks the collection's log at its own pace; writers only wake them.
 
-A watcher holds a position, not a queue, so fifty of them cost a writer nothing but the wake-up, and one that falls so
-far behind that the log has forgotten its place is told 410 and ends. Timers exist only while a watch is open.
+A watcher holds a position, not a queue, so fifty of them cost a writer nothing but the wake-up. A watcher that falls so
+far behind that the log has dropped its position gets 410 Gone and ends. Timers exist only while a watch is open.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ async def watch_objects(
                 yield reader.bookmark()
             else:
                 await timers.change_or_time(reader.collection)
-    except ApiError as error:  # like kube-apiserver, which answers 200 and then says what is wrong
+    except ApiError as error:  # like kube-apiserver: status 200, then an ERROR event
         yield event_frame("ERROR", encode(error.status))
 
 
@@ -59,7 +59,7 @@ class _Reader:
         self._seen = 0
 
     def start(self, options: WatchOptions) -> Iterator[bytes]:
-        """Take up the position; before it, the present state if the request asks for it."""
+        """Set the position in the log; sends the present objects first if the request asks for them."""
         log = self.collection.log
         if options.version and not options.initial:
             if options.version < log.floor:
@@ -74,7 +74,7 @@ class _Reader:
             yield self._bookmark({"resourceVersion": str(self._seen), "annotations": {INITIAL_EVENTS_END: "true"}})
 
     def pending(self) -> Iterator[bytes]:
-        """The events since the last time; raises when the log has forgotten them."""
+        """The events since the last call; raises 410 when the log has dropped them."""
         log = self.collection.log
         while self._position < log.end:
             if self._position < log.first:
@@ -82,14 +82,14 @@ class _Reader:
             change = log.at(self._position)
             self._position += 1
             if change.version <= self._seen:
-                continue  # asked to start at a version that had not happened yet
+                continue  # the request named a future version to start after
             self._seen = change.version
             event = change.seen_by(self._matches)
             if event is not None:
                 yield change.frame(*event, self._form, self._served.render)
 
     def bookmark(self) -> bytes:
-        """Everything up to now has been sent: a place to resume from even when nothing matched for long."""
+        """All events up to now have been sent: a version to resume from even when no event matched for long."""
         return self._bookmark({"resourceVersion": str(max(self._seen, self._store.version))})
 
     def _bookmark(self, metadata: Document) -> bytes:

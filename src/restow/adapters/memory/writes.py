@@ -73,25 +73,29 @@ def insert_object(write: Write, document: Document, namespace: str | None, *, tr
     """Create an object; returns its body. With `tracked`, managedFields are already those of this write."""
     state, served = write.state, write.served
     metadata = document["metadata"]
-    _place(metadata, namespace)
+    # 1. The fields that only the server sets: namespace, UID, creation time, first generation.
+    _set_namespace(metadata, namespace)
     if metadata.get("resourceVersion"):
         raise errors.failed("resourceVersion should not be set on objects to be created")
     metadata.pop("resourceVersion", None)
     _set_server_fields(write, document)
+    # 2. Admission before and after defaulting: a first status, then what depends on other objects.
     admission.check_namespace(state, served, metadata)
     admission.prepare(state, served, document)
     _set_defaults(write, document)
     admission.complete(state, served, document)
-    _name(write, document)
+    # 3. The name, perhaps generated, and validation, which needs it.
+    _set_name(write, document)
     _refuse(write, document, _causes(write, document, None))
+    # 4. managedFields, and the store.
     if not tracked:
-        document = _tracked(write, None, document)
+        document = _with_managed_fields(write, None, document)
     if write.dry_run:
         return encode(served.outward(document))
     return served.render(state.store.put(state.collection(served), document))
 
 
-def _place(metadata: Document, namespace: str | None) -> None:
+def _set_namespace(metadata: Document, namespace: str | None) -> None:
     """The path decides the namespace; a body with another namespace is refused."""
     given = metadata.get("namespace")
     if namespace is None:
@@ -117,7 +121,7 @@ def _set_server_fields(write: Write, document: Document) -> None:
         document.pop("status", None)
 
 
-def _name(write: Write, document: Document) -> None:
+def _set_name(write: Write, document: Document) -> None:
     state, served, metadata = write.state, write.served, document["metadata"]
     collection, namespace = state.collection(served), metadata.get("namespace", "")
     if name := metadata.get("name"):
@@ -187,6 +191,7 @@ def _apply(state: State, served: ResourceType, request: Request) -> Response:
         raise query_parameters.invalid_patch_options(
             [errors.required_value("fieldManager", "is required for apply patch")]
         )
+    # 1. Read the applied document; path and body must name the same object.
     applied = parse_yaml(request.body)
     if not isinstance(applied, dict):
         raise errors.bad_request("an apply patch is an object")
@@ -198,6 +203,7 @@ def _apply(state: State, served: ResourceType, request: Request) -> Response:
     _check_named(applied, request)
     if applied["metadata"].get("managedFields"):
         raise errors.bad_request("metadata.managedFields must be nil")
+    # 2. Compare it with the stored object, if there is one: preconditions, conflicts with other managers.
     stored = state.collection(served).get(request.namespace or "", request.name or "")
     if stored is None and request.subresource:
         raise errors.not_found(served.plural, served.group, request.name or "")
@@ -219,6 +225,7 @@ def _apply(state: State, served: ResourceType, request: Request) -> Response:
         merge=write.merge,
         subresource=request.subresource,
     )
+    # 3. Write the result like any other document; its managedFields are complete already.
     document, _ = request_bodies.to_stored_form(served, served.outward(_detached(served, merged)), "Ignore")
     if stored is None or old is None:
         return Response(
@@ -230,21 +237,24 @@ def _apply(state: State, served: ResourceType, request: Request) -> Response:
 def update_object(write: Write, stored: Stored, old: Document, new: Document, *, tracked: bool = False) -> bytes:
     """Replace one version by the next; returns its body. `old` is the document of `stored`."""
     state, served = write.state, write.served
-    _isolate(write, old, new)
+    # 1. The parts that this request cannot change keep their old values.
+    _keep_other_parts(write, old, new)
     causes = _keep_server_fields(old["metadata"], new["metadata"])
+    # 2. Defaults, admission and validation, as for a new object.
     _set_defaults(write, new)
     admission.keep(state, served, old, new, write.subresource)
     _refuse(write, new, causes + _causes(write, new, old))
+    # 3. The generation, managedFields, and the store.
     if served.counts_generation and _specification(served, new) != _specification(served, old):
         new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
     if not tracked:
-        new = _tracked(write, old, new)
+        new = _with_managed_fields(write, old, new)
     if write.dry_run:
         return encode(served.outward(new))
     return store_object(state, served, stored, old, new)
 
 
-def _tracked(write: Write, old: Document | None, new: Document) -> Document:
+def _with_managed_fields(write: Write, old: Document | None, new: Document) -> Document:
     """The new document with managedFields of this write."""
     state = write.state
     if not state.track_fields:
@@ -260,7 +270,7 @@ def store_object(state: State, served: ResourceType, stored: Stored, old: Docume
     if new == old:
         return served.render(stored)
     collection = state.collection(served)
-    if deletion.is_over(new):
+    if deletion.is_deletion_complete(new):
         new["metadata"]["resourceVersion"] = str(state.store.remove(collection, stored).version)
         return encode(served.outward(new))
     return served.render(state.store.put(collection, new))
@@ -297,7 +307,7 @@ def _check_uid(served: ResourceType, stored: Stored, uid: Any) -> None:
         raise errors.conflict(served.plural, served.group, stored.name, why)
 
 
-def _isolate(write: Write, old: Document, new: Document) -> None:
+def _keep_other_parts(write: Write, old: Document, new: Document) -> None:
     """A status write changes the status, any other write everything else."""
     served = write.served
     if not served.has_status:

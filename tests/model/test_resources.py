@@ -13,18 +13,18 @@ from restow.model.objects import Pod
 from restow.model.qos import qos_class
 from restow.model.resources import (
     Shortage,
-    add,
-    amounts,
+    add_vectors,
+    parse_amounts,
     fits,
     is_scheduled,
     maximum,
     minimum,
     pod_requests,
-    quantities,
+    format_quantities,
     scale,
     scored_requests,
     shortages,
-    subtract,
+    subtract_vectors,
     template_requests,
 )
 
@@ -245,9 +245,9 @@ def test_shortages_name_requested_and_free_amounts() -> None:
 
 
 def test_vectors_are_read_and_written() -> None:
-    assert amounts({"cpu": "1.5", "memory": "1Gi", "x.io/y": 2}) == {"cpu": 1500, "memory": 2**30, "x.io/y": 2}
-    assert quantities({"memory": 2**30, "cpu": 1500}) == {"cpu": "1500m", "memory": "1Gi"}
-    assert amounts(None) == {}
+    assert parse_amounts({"cpu": "1.5", "memory": "1Gi", "x.io/y": 2}) == {"cpu": 1500, "memory": 2**30, "x.io/y": 2}
+    assert format_quantities({"memory": 2**30, "cpu": 1500}) == {"cpu": "1500m", "memory": "1Gi"}
+    assert parse_amounts(None) == {}
 
 
 names = st.sampled_from(["cpu", "memory", "x.io/y"])
@@ -262,16 +262,16 @@ def dense(vector: dict[str, int]) -> dict[str, int]:
 
 @given(vectors, vectors, vectors)
 def test_adding_and_subtracting_vectors_is_a_group(a: dict[str, int], b: dict[str, int], c: dict[str, int]) -> None:
-    assert add(add(a, b), c) == add(a, add(b, c))
-    assert add(a, b) == add(b, a)
-    assert dense(subtract(add(a, b), b)) == dense(a)
-    assert dense(add(a, {})) == dense(a)
-    assert add(a, a) == dict(sorted(scale(a, 2).items()))
+    assert add_vectors(add_vectors(a, b), c) == add_vectors(a, add_vectors(b, c))
+    assert add_vectors(a, b) == add_vectors(b, a)
+    assert dense(subtract_vectors(add_vectors(a, b), b)) == dense(a)
+    assert dense(add_vectors(a, {})) == dense(a)
+    assert add_vectors(a, a) == dict(sorted(scale(a, 2).items()))
 
 
 @given(vectors, vectors)
 def test_maximum_and_minimum_share_the_sum(a: dict[str, int], b: dict[str, int]) -> None:
-    assert add(maximum(a, b), minimum(a, b)) == add(a, b)
+    assert add_vectors(maximum(a, b), minimum(a, b)) == add_vectors(a, b)
     assert maximum(a, b) == maximum(b, a)
 
 
@@ -280,10 +280,10 @@ def test_fitting_request_leaves_no_negative_amount(
     request: dict[str, int], more: dict[str, int], room: dict[str, int]
 ) -> None:
     assert fits(request, room) is (not shortages(request, room))
-    assert fits(request, room) is all(number >= 0 for number in subtract(room, request).values())
-    assert fits(request, add(request, more))
-    if fits(add(request, more), room):
-        assert fits(more, subtract(room, request))
+    assert fits(request, room) is all(number >= 0 for number in subtract_vectors(room, request).values())
+    assert fits(request, add_vectors(request, more))
+    if fits(add_vectors(request, more), room):
+        assert fits(more, subtract_vectors(room, request))
 
 
 amount_texts = st.sampled_from(["0", "1m", "0.5m", "100m", "1", "2.5"])

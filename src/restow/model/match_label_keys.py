@@ -19,7 +19,9 @@ def keys_of(selector: SelectorSpec | None) -> frozenset[str]:
     """The label keys that a selector names."""
     if selector is None:
         return frozenset()
-    return frozenset([*(selector.match_labels or ()), *(one.key for one in selector.match_expressions or ())])
+    return frozenset(
+        [*(selector.match_labels or ()), *(expression.key for expression in selector.match_expressions or ())]
+    )
 
 
 def fold_label_keys(spec: PodSpec, labels: dict[str, str]) -> PodSpec:
@@ -32,8 +34,11 @@ def fold_label_keys(spec: PodSpec, labels: dict[str, str]) -> PodSpec:
     constraints = spec.topology_spread_constraints
     if constraints:
         constraints = [
-            replace(one, label_selector=_with_own_labels(one.label_selector, labels, one.match_label_keys, ()))
-            for one in constraints
+            replace(
+                constraint,
+                label_selector=_with_own_labels(constraint.label_selector, labels, constraint.match_label_keys, ()),
+            )
+            for constraint in constraints
         ]
     affinity = spec.affinity
     if affinity:
@@ -58,7 +63,11 @@ def _folded_side(side: PodAffinity | None, labels: dict[str, str]) -> PodAffinit
     return replace(
         side,
         required=[fold(term) for term in side.required or ()] or None,
-        preferred=[replace(one, pod_affinity_term=fold(one.pod_affinity_term)) for one in side.preferred or ()] or None,
+        preferred=[
+            replace(preference, pod_affinity_term=fold(preference.pod_affinity_term))
+            for preference in side.preferred or ()
+        ]
+        or None,
     )
 
 

@@ -20,26 +20,26 @@ of its own.
 from __future__ import annotations
 
 from restow.model.cluster.affinity_index import AffinityIndex
-from restow.model.cluster.pod_classes import PodClasses
-from restow.model.cluster.topology_domains import Topologies
-from restow.model.cluster.node_masks import NodeMasks
+from restow.model.cluster.host_ports import HostPorts
+from restow.model.cluster.known_pods import KnownPods
 from restow.model.cluster.namespaces import Namespaces
+from restow.model.cluster.node_masks import NodeMasks
 from restow.model.cluster.node_table import NodeTable
 from restow.model.cluster.occupancy import Occupancy, Occupant
 from restow.model.cluster.owner_chains import OwnerChains
-from restow.model.cluster.known_pods import KnownPods
-from restow.model.cluster.host_ports import HostPorts
+from restow.model.cluster.pod_classes import PodClasses
+from restow.model.cluster.pod_shapes import Shapes
 from restow.model.cluster.queue_locks import QueueLocks
 from restow.model.cluster.room import Room
 from restow.model.cluster.rows import Rows
-from restow.model.cluster.pod_shapes import Shapes
-from restow.model.cluster.storage import AttachedVolumes, Storage, StorageObject
-from restow.model.cluster.undo_log import UndoLog
 from restow.model.cluster.seen_versions import SeenVersions, version_number
+from restow.model.cluster.storage import AttachedVolumes, Storage, StorageObject
+from restow.model.cluster.topology_domains import Topologies
+from restow.model.cluster.undo_log import UndoLog
 from restow.model.object_key import key_of
 from restow.model.objects import Namespace, Node, ObjectMeta, Pod, PodGroup, Queue, Reservation
 from restow.model.reservations.reservation_index import ReservationIndex
-from restow.model.resources import Vector, amounts
+from restow.model.resources import Vector, parse_amounts
 
 
 class ObservedCluster:
@@ -71,7 +71,7 @@ class ObservedCluster:
     # --- nodes --------------------------------------------------------------------------------------------------------
 
     def apply_node(self, node: Node) -> None:
-        name, offered = node.metadata.name, amounts(node.status.allocatable)
+        name, offered = node.metadata.name, parse_amounts(node.status.allocatable)
         if self._node_versions.is_news(name, version_number(node.metadata.resource_version), gone=False):
             self._write_node(self.rows.claim(name), node, offered)
 

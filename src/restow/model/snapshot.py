@@ -109,12 +109,14 @@ class Snapshot(ObservedCluster):
         other seats whose pods are there.
         """
         occupants = self.occupants(node)
-        names = (SeatName.parse(one.key) for one in occupants if one.ledger == "reserved")
+        names = (SeatName.parse(occupant.key) for occupant in occupants if occupant.ledger == "reserved")
         states = self.reservations.states
         unguaranteed = [name for name in names if name is not None and states.is_unguaranteed(name)]
         seated = occupants if taken is not None else ()
         remainders = [
-            one.seat for one in seated if one.seat is not None and self.reservations.unrecorded_remainder(one)
+            occupant.seat
+            for occupant in seated
+            if occupant.seat is not None and self.reservations.unrecorded_remainder(occupant)
         ]
         mark = self.mark()
         try:

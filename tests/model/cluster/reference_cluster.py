@@ -7,7 +7,7 @@ from typing import Any
 from restow.model.affinity import node_constraint
 from restow.model.cluster.room import LIMIT
 from restow.model.objects import Node, Placement, Pod, Reservation
-from restow.model.resources import add, amounts, pod_requests, scored_requests, subtract
+from restow.model.resources import add_vectors, parse_amounts, pod_requests, scored_requests, subtract_vectors
 from restow.model.taints import UNSCHEDULABLE, untolerated
 from tests.model.cluster.snapshot_values import LEDGERS, Table
 from tests.narrowing import present
@@ -126,7 +126,7 @@ class Reference:
                 is_open = placement.pod_ref is None and one.status.state.phase not in ("Succeeded", "Failed")
                 occupants = self._occupants(name, placement) if is_open else []
                 if occupants:
-                    remainder = subtract(size, pod_requests(occupants[0][1]))
+                    remainder = subtract_vectors(size, pod_requests(occupants[0][1]))
                     found.append((placement.node_name, {what: more for what, more in remainder.items() if more > 0}))
         return found
 
@@ -134,10 +134,10 @@ class Reference:
         tables: dict[str, Table] = {name: {} for name in LEDGERS}
 
         def count(ledger: str, where: str, vector: dict[str, int]) -> None:
-            tables[ledger][where] = add(tables[ledger].get(where, {}), vector)
+            tables[ledger][where] = add_vectors(tables[ledger].get(where, {}), vector)
 
         for name, node in self.nodes.items():
-            count("allocatable", name, amounts(node.status.allocatable))
+            count("allocatable", name, parse_amounts(node.status.allocatable))
         for one, where, _, _ in self.placed():
             count("requested", where, {**pod_requests(one), "pods": 1})
             count("nonzero", where, scored_requests(one))
@@ -171,8 +171,8 @@ def need(probe: Pod) -> dict[str, int]:
 
 def left(tables: dict[str, Table], name: str) -> dict[str, int]:
     """Free room as exact integers."""
-    taken = add(tables["requested"].get(name, {}), tables["reserved"].get(name, {}))
-    return subtract(tables["allocatable"].get(name, {}), taken)
+    taken = add_vectors(tables["requested"].get(name, {}), tables["reserved"].get(name, {}))
+    return subtract_vectors(tables["allocatable"].get(name, {}), taken)
 
 
 def is_huge(tables: dict[str, Table], name: str) -> bool:

@@ -141,10 +141,10 @@ class AffinityIndex:
 
     def pod_count(self, selector_groups: SelectorGroups, *, without_leaving: bool = False) -> PodCount:
         """How many pods belong to all of these selector groups, per row; kept up to date."""
-        found = self._pod_counts.get((selector_groups, without_leaving))
-        if found is None:
-            found = self._make_pod_count(selector_groups, without_leaving)
-        return found
+        count = self._pod_counts.get((selector_groups, without_leaving))
+        if count is None:
+            count = self._make_pod_count(selector_groups, without_leaving)
+        return count
 
     def weights_about(self, namespace: str, labels: Labels) -> list[AffinityWeight]:
         """The affinity terms, of pods on any row, that select a pod with these labels."""
@@ -231,8 +231,8 @@ class AffinityIndex:
             by_value = self._by_label.get((group.namespace, key))
             if by_value is not None:
                 by_value.setdefault(value, {})[group] = None
-        found = self._counts_by_group.find(group.namespace, group.labels, self._namespaces.labels(group.namespace))
-        group.pod_counts = [one for one in found if not (one.without_leaving and group.leaving)]
+        counts = self._counts_by_group.find(group.namespace, group.labels, self._namespaces.labels(group.namespace))
+        group.pod_counts = [count for count in counts if not (count.without_leaving and group.leaving)]
         group.affinity_weights = [
             (self._weight_of(term), amount) for term, amount in affinity_terms_of(shape, group.namespace, group.labels)
         ]
@@ -328,7 +328,9 @@ class AffinityIndex:
 
     def _namespace_changed(self, name: str) -> None:
         selective = [
-            one for one in self._pod_counts.values() if any(_selects_namespaces(each) for each in one.selector_groups)
+            count
+            for count in self._pod_counts.values()
+            if any(_selects_namespaces(each) for each in count.selector_groups)
         ]
         for group in self._in_namespace.get(name, ()):
             for count in selective:
@@ -361,7 +363,10 @@ def _terms_of_side(
     if side is None:
         return
     terms = [(required, term, 1) for term in side.required or ()]
-    terms += [(TermKind.PREFERRED, one.pod_affinity_term, sign * one.weight) for one in side.preferred or ()]
+    terms += [
+        (TermKind.PREFERRED, preference.pod_affinity_term, sign * preference.weight)
+        for preference in side.preferred or ()
+    ]
     for kind, term, amount in terms:
         try:
             yield AffinityTerm(kind, selector_group_of_term(term, namespace), term.topology_key), amount

@@ -123,9 +123,13 @@ class KnownPods:
 
     def assumed(self, now: float) -> Iterator[Assumption]:
         """Assumptions the API has not confirmed yet, oldest first."""
-        waiting = [(now - one.assumed_at, one) for one in self._known.values() if one.assumed_at is not None]
-        for age, one in sorted(waiting, key=lambda pair: (-pair[0], pair[1].key)):
-            yield Assumption(one.pod, one.node, age)
+        waiting = [
+            (now - occupant.assumed_at, occupant)
+            for occupant in self._known.values()
+            if occupant.assumed_at is not None
+        ]
+        for age, occupant in sorted(waiting, key=lambda pair: (-pair[0], pair[1].key)):
+            yield Assumption(occupant.pod, occupant.node, age)
 
     def _shown(self, pod: Pod) -> Occupant | None:
         """The occupant that a pod is once an event has shown it; None for a pod that takes no room."""

@@ -35,11 +35,11 @@ class LabelColumn:
         self.ids[row] = ABSENT if value is None else self.intern(value)
 
     def intern(self, value: str) -> int:
-        found = self._ids.get(value)
-        if found is None:
-            found = self._ids[value] = len(self.values)
+        value_id = self._ids.get(value)
+        if value_id is None:
+            value_id = self._ids[value] = len(self.values)
             self.values.append(value)
-        return found
+        return value_id
 
     def mask(self, requirement: Requirement, ids: Ids) -> Mask:
         """Which of these ids satisfy a requirement on this key."""
@@ -47,9 +47,11 @@ class LabelColumn:
             equal: Mask = ids == self._ids.get(requirement.values[0], -1)
             return equal
         if len(ids) < len(self.values):
-            distinct = {int(one): self._satisfies(requirement, int(one)) for one in ids}
-            return np.fromiter((distinct[int(one)] for one in ids), np.bool_, len(ids))
-        verdicts = np.fromiter((self._satisfies(requirement, one) for one in range(len(self.values))), np.bool_)
+            distinct = {int(value_id): self._satisfies(requirement, int(value_id)) for value_id in ids}
+            return np.fromiter((distinct[int(value_id)] for value_id in ids), np.bool_, len(ids))
+        verdicts = np.fromiter(
+            (self._satisfies(requirement, value_id) for value_id in range(len(self.values))), np.bool_
+        )
         mask: Mask = verdicts[ids]
         return mask
 

@@ -58,11 +58,11 @@ class NodeTable:
         self.taints = grown(self.taints, capacity)
 
     def _intern(self, taints: TaintSet) -> int:
-        found = self._taint_ids.get(taints)
-        if found is None:
-            found = self._taint_ids[taints] = len(self.taint_sets)
+        taint_id = self._taint_ids.get(taints)
+        if taint_id is None:
+            taint_id = self._taint_ids[taints] = len(self.taint_sets)
             self.taint_sets.append(taints)
-        return found
+        return taint_id
 
 
 def _taint_set(node: Node | None) -> TaintSet:

@@ -91,8 +91,8 @@ class Occupancy:
 
     def remainder(self, seat: SeatName) -> Amounts:
         """What a seat reserves beside the pod in it."""
-        found = self._remainders.get(seat)
-        return found[1] if found is not None else ()
+        remainder = self._remainders.get(seat)
+        return remainder[1] if remainder is not None else ()
 
     def set_remainder(self, seat: SeatName, node: str, amounts: Amounts) -> None:
         """Reserve amounts on a node beside the pod in a seat, instead of those set for this seat before."""

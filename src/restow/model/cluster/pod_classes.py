@@ -157,10 +157,10 @@ class PodClasses:
             return self._class_of(pod, shape)
         last = self._last
         if last is None or last[2] != self.version or not _are_surely_alike(pod, last[0]):
-            found = self._class_of(pod, self.shapes.of(pod))
-            self._last = (pod, found, self.version)
-            self._alike_by_lock_class = {found.queue_lock_class: found}
-            return found
+            pod_class = self._class_of(pod, self.shapes.of(pod))
+            self._last = (pod, pod_class, self.version)
+            self._alike_by_lock_class = {pod_class.queue_lock_class: pod_class}
+            return pod_class
         if self._locks.version == 0:  # no node was ever locked, so pods of different queues are of one class
             return last[1]
         lock_class = self._locks.lock_class_of(pod)
@@ -179,13 +179,13 @@ class PodClasses:
 
     def _intern(self, shape: Shape, namespace: str | None, labels: Projection, lock_class: str | None) -> PodClass:
         key = (shape.number, namespace, labels, lock_class)
-        found = self._classes.get(key)
-        if found is None:
+        pod_class = self._classes.get(key)
+        if pod_class is None:
             base = self._intern(shape.base, namespace, labels, lock_class) if shape.base is not shape else None
             unlocked = self._intern(shape, namespace, labels, None) if lock_class is not None else None
-            found = self._classes[key] = PodClass(self._made, key, shape, base, unlocked)
+            pod_class = self._classes[key] = PodClass(self._made, key, shape, base, unlocked)
             self._made += 1
-        return found
+        return pod_class
 
     def _with_lock_class(self, lock_class: str | None, pod_class: PodClass) -> PodClass:
         """The class of pods that differ in their lock class only."""

@@ -215,7 +215,7 @@ def _reports(status: PodStatus) -> bool:
         or status.init_container_statuses
         or status.resources
         or status.allocated_resources
-        or (status.conditions and any(one.type == _RESIZING for one in status.conditions))
+        or (status.conditions and any(condition.type == _RESIZING for condition in status.conditions))
     )
 
 
@@ -227,7 +227,7 @@ def _reported(status: PodStatus) -> tuple[object, ...]:
         for report in reports or ()
         if report.resources is not None
     ]
-    resizing = [one.reason for one in status.conditions or () if one.type == _RESIZING]
+    resizing = [condition.reason for condition in status.conditions or () if condition.type == _RESIZING]
     return containers, resizing, status.resources, status.allocated_resources
 
 
@@ -281,7 +281,11 @@ def _ports(spec: PodSpec) -> Iterator[HostPort]:
 def _features(spec: PodSpec) -> Iterator[str]:
     """The kubelet features that Kubernetes 1.36 infers from a pod."""
     containers = (*(spec.containers or ()), *(spec.init_containers or ()))
-    if any(rule.action == "RestartAllContainers" for one in containers for rule in one.restart_policy_rules or ()):
+    if any(
+        rule.action == "RestartAllContainers"
+        for container in containers
+        for rule in container.restart_policy_rules or ()
+    ):
         yield "RestartAllContainersOnContainerExits"
     if spec.host_network and spec.host_users is False:
         yield "UserNamespacesHostNetworkSupport"
@@ -289,7 +293,15 @@ def _features(spec: PodSpec) -> Iterator[str]:
 
 def _tolerations(written: list[Toleration] | None) -> tuple[Toleration, ...]:
     """The tolerations sorted, without tolerationSeconds, which only matter to running pods."""
-    alike = {(one.key or "", one.operator or "Equal", one.value or "", one.effect or ""): one for one in written or ()}
+    alike = {
+        (
+            toleration.key or "",
+            toleration.operator or "Equal",
+            toleration.value or "",
+            toleration.effect or "",
+        ): toleration
+        for toleration in written or ()
+    }
     return tuple(
         Toleration(key=key, operator=operator, value=value, effect=effect)
         for key, operator, value, effect in sorted(alike)

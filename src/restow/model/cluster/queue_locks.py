@@ -84,10 +84,10 @@ class QueueLocks:
 
     def rows_of(self, queue: str) -> RowIndex:
         """The rows that are locked for this queue alone."""
-        found = self._rows_of.get(queue)
-        if found is None:
-            found = self._rows_of[queue] = np.flatnonzero(self.of_row == self.number(queue))
-        return found
+        rows = self._rows_of.get(queue)
+        if rows is None:
+            rows = self._rows_of[queue] = np.flatnonzero(self.of_row == self.number(queue))
+        return rows
 
     def lock_class_of(self, pod: Pod) -> str | None:
         """The lock class of a pod: see the top of this module."""
@@ -159,11 +159,11 @@ class QueueLocks:
             self._nodes.changes.touch(row)
 
     def _intern(self, holders: Holders) -> int:
-        found = self._numbers.get(holders)
-        if found is None:
-            found = self._numbers[holders] = len(self.holders)
+        number = self._numbers.get(holders)
+        if number is None:
+            number = self._numbers[holders] = len(self.holders)
             self.holders.append(holders)
-        return found
+        return number
 
     def _is_news(self, queue: Queue, *, gone: bool) -> bool:
         version = version_number(queue.metadata.resource_version)

@@ -92,11 +92,11 @@ class Excerpt:
 
     def of(self, cells: NDArray[np.int64]) -> NDArray[np.int64]:
         """A line per resource; not to be written to."""
-        found = self._cut.get(id(cells))
-        if found is None:
-            found = cells[:, self.rows] if isinstance(self.rows, slice) else cells.take(self.rows, axis=1)
-            self._cut[id(cells)] = found
-        return found
+        excerpt = self._cut.get(id(cells))
+        if excerpt is None:
+            excerpt = cells[:, self.rows] if isinstance(self.rows, slice) else cells.take(self.rows, axis=1)
+            self._cut[id(cells)] = excerpt
+        return excerpt
 
 
 class Room:

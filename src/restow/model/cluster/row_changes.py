@@ -75,7 +75,11 @@ class RowChanges:
 
 def changed_since(tracks: Sequence[RowChanges], seen: Sequence[int]) -> RowIndex:
     """The rows that changed in any of the tracks after the generations in `seen`, each once."""
-    parts = [track.since(one) for track, one in zip(tracks, seen, strict=True) if track.generation != one]
+    parts = [
+        track.since(generation)
+        for track, generation in zip(tracks, seen, strict=True)
+        if track.generation != generation
+    ]
     if len(parts) == 1:
         return parts[0]
     return np.unique(np.concatenate(parts)) if parts else np.zeros(0, np.intp)

@@ -72,13 +72,13 @@ class SelectorGroupIndex(Generic[E]):
 
     def find(self, namespace: str, labels: Labels, namespace_labels: Labels) -> list[E]:
         """The entries with groups that a pod belongs to."""
-        found: dict[E, None] = {}
+        entries: dict[E, None] = {}
         for where in (namespace, None):
             for label in (None, *labels.items()):
                 for entry, groups in self._entries.get((where, label), {}).items():
-                    if entry not in found and belongs_to_all(groups, namespace, labels, namespace_labels):
-                        found[entry] = None
-        return list(found)
+                    if entry not in entries and belongs_to_all(groups, namespace, labels, namespace_labels):
+                        entries[entry] = None
+        return list(entries)
 
     def clear(self) -> None:
         self._entries.clear()
@@ -86,7 +86,7 @@ class SelectorGroupIndex(Generic[E]):
 
 def belongs_to_all(groups: SelectorGroups, namespace: str, labels: Labels, namespace_labels: Labels) -> bool:
     """Whether a pod belongs to each of the groups; False for an empty tuple of groups."""
-    return bool(groups) and all(one.includes(namespace, labels, namespace_labels) for one in groups)
+    return bool(groups) and all(group.includes(namespace, labels, namespace_labels) for group in groups)
 
 
 def _lookup_keys(group: SelectorGroup) -> Iterator[_LookupKey]:
@@ -101,7 +101,11 @@ def _lookup_keys(group: SelectorGroup) -> Iterator[_LookupKey]:
 
 def required_label(group: SelectorGroup) -> tuple[str, str] | None:
     """A label that every pod of the group has; None if there is no such label."""
-    required = ((one.key, one.values[0]) for one in group.selector.requirements if _names_one_value(one))
+    required = (
+        (requirement.key, requirement.values[0])
+        for requirement in group.selector.requirements
+        if _names_one_value(requirement)
+    )
     return next(required, None)
 
 

@@ -178,16 +178,16 @@ class Topologies:
     def domains(self, key: str, counts: Callable[[Which], Mask] | None = None, meaning: Hashable = None) -> Domains:
         """The domains of a key, of the nodes that `counts` accepts. Calls with an equal `meaning` share one object, so
         their `counts` must accept the same nodes."""
-        found = self._known.get((Domains, key, meaning))
-        if found is None:
-            found = self._known[Domains, key, meaning] = Domains(self._nodes, key, counts)
-        return found
+        domains = self._known.get((Domains, key, meaning))
+        if domains is None:
+            domains = self._known[Domains, key, meaning] = Domains(self._nodes, key, counts)
+        return domains
 
     def each_node(self, key: str) -> Domains:
-        found = self._known.get((EachNode, key, None))
-        if found is None:
-            found = self._known[EachNode, key, None] = EachNode(self._nodes, key)
-        return found
+        domains = self._known.get((EachNode, key, None))
+        if domains is None:
+            domains = self._known[EachNode, key, None] = EachNode(self._nodes, key)
+        return domains
 
 
 def domain_sums(domains: Domains, source: RowSums) -> DomainSums:

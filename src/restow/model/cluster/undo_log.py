@@ -66,7 +66,7 @@ class UndoLog:
                 self._inverses.append((_restore, (table, key, old)))
 
     def _end(self, mark: Mark) -> None:
-        for later in [one for one in self._marks if one >= mark]:
+        for later in [other for other in self._marks if other >= mark]:
             del self._marks[later]
         self.recording = bool(self._marks)
         if not self._marks:

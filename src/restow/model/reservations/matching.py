@@ -91,10 +91,16 @@ def why_none_usable(pods: Sequence[Pod], index: ReservationIndex, names: frozens
     other schedulers are for other pods, and those that a plan makes room for are only to be waited for.
     """
     for pod in pods:
-        for one in index.live_reservations(pod):
-            if migrating_pod(one) is None and not _is_room_being_made(one) and is_for_scheduler(one, names):
-                mismatch = why_unusable(one.metadata.namespace or "", one.metadata.name, index, names, now)
-                return mismatch or why_template_exceeded(one, pods, index)
+        for reservation in index.live_reservations(pod):
+            if (
+                migrating_pod(reservation) is None
+                and not _is_room_being_made(reservation)
+                and is_for_scheduler(reservation, names)
+            ):
+                mismatch = why_unusable(
+                    reservation.metadata.namespace or "", reservation.metadata.name, index, names, now
+                )
+                return mismatch or why_template_exceeded(reservation, pods, index)
     return None
 
 

@@ -17,7 +17,7 @@ from restow.model.quantity import QuantityError
 from restow.model.queues import DEFAULT_QUEUE
 from restow.model.reservations.owners import Owners
 from restow.model.reservations.spec import requests_per_task, seats_per_task
-from restow.model.resources import amounts, fits, template_requests
+from restow.model.resources import parse_amounts, fits, template_requests
 
 
 def is_ended(reservation: Reservation) -> bool:
@@ -39,7 +39,7 @@ def possible_consumers(reservation: Reservation) -> Owners:
     """The owners of the pods that may have consumed a seat: those of the spec, and those that the status still names,
     which the spec may have had when a pod on its way was assigned."""
     owners, before = reservation.spec.owners or (), reservation.status.observed_owners or ()
-    return Owners.of([*owners, *(one for one in before if one not in owners)])
+    return Owners.of([*owners, *(owner for owner in before if owner not in owners)])
 
 
 def status_names_all_owners(reservation: Reservation) -> bool:
@@ -49,7 +49,7 @@ def status_names_all_owners(reservation: Reservation) -> bool:
     could not tell their annotations from forged ones.
     """
     named = reservation.status.observed_owners
-    return named is None or all(one in named for one in reservation.spec.owners or ())
+    return named is None or all(owner in named for owner in reservation.spec.owners or ())
 
 
 def has_undecided_change(reservation: Reservation) -> bool:
@@ -76,7 +76,7 @@ def assignable_seats(reservation: Reservation) -> dict[str, int]:
 
 def _asks_for_no_more(task: TaskSpec, given: Quantities | None) -> bool:
     try:
-        return fits(template_requests(task.template.spec), amounts(given))
+        return fits(template_requests(task.template.spec), parse_amounts(given))
     except QuantityError:  # an unreadable request was never granted
         return False
 
@@ -89,11 +89,11 @@ def has_undecided_increase(reservation: Reservation) -> bool:
     if not has_undecided_change(reservation):
         return False
     status = reservation.status
-    held = {one.task for one in status.placements or () if one.pod_ref is None}
+    held = {placement.task for placement in status.placements or () if placement.pod_ref is None}
     given = status.observed_requests or {}
     try:
         return not all(
-            fits(request, amounts(given.get(task)))
+            fits(request, parse_amounts(given.get(task)))
             for task, request in requests_per_task(reservation).items()
             if task in held
         )

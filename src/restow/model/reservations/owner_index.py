@@ -56,7 +56,7 @@ class OwnerIndex:
         while order is not None:
             yield order[2]
             following = (_after(orders, order) for orders in lists)
-            order = min((one for one in following if one is not None), default=None)
+            order = min((entry for entry in following if entry is not None), default=None)
 
     # --- writing ------------------------------------------------------------------------------------------------------
 

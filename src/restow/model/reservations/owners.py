@@ -54,8 +54,8 @@ class Owners(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, written: Iterable[ReservationOwner]) -> Self:
-        entries = tuple(_Owner(one.object, one.controller, _selector(one)) for one in written)
-        return cls(entries, any(one.object and one.object.kind in _POD_KINDS for one in entries))
+        entries = tuple(_Owner(owner.object, owner.controller, _selector(owner)) for owner in written)
+        return cls(entries, any(owner.object and owner.object.kind in _POD_KINDS for owner in entries))
 
     def matches(self, pod: Pod, owner_chains: OwnerChains) -> bool:
         """Whether any entry matches this pod, which must be of the reservation's namespace."""
@@ -68,7 +68,11 @@ class Owners(msgspec.Struct, frozen=True):
                 if reference is not None and (reference.uid or reference.name):
                     yield (UID, reference.uid) if reference.uid else (NAME, reference.name or "")
             if not owner.selector.nothing:
-                equal = [one for one in owner.selector.requirements if one.operator == "In" and len(one.values) == 1]
+                equal = [
+                    requirement
+                    for requirement in owner.selector.requirements
+                    if requirement.operator == "In" and len(requirement.values) == 1
+                ]
                 yield (("label", equal[0].key), equal[0].values[0]) if equal else (ANYTHING, "")
 
 

@@ -97,7 +97,7 @@ class Placements:
         """Add placements before the status shows them. Raises LookupError if there is no such reservation."""
         if key not in self._known:
             raise LookupError(f"reservation {'/'.join(key)} is not known")
-        more = {SeatName.of(key, one): one for one in placements}
+        more = {SeatName.of(key, placement): placement for placement in placements}
         if not more:
             return ()
         if key not in self._assumed:
@@ -106,8 +106,8 @@ class Placements:
         if any(name in self._seats for name in more):
             self._set_assumed(key, _not_shown(self._known[key], {**self._assumed[key], **more}))
             return self._replace_seats(key)
-        for name, one in more.items():
-            self._log.put(self._assumed[key], name, one)
+        for name, placement in more.items():
+            self._log.put(self._assumed[key], name, placement)
         return self._add_seats(key, more.values())
 
     def forget(self, key: Key) -> Iterable[SeatName] | None:
@@ -233,14 +233,14 @@ def _version(reservation: Reservation) -> tuple[str, int | None]:
 def _not_shown(reservation: Reservation, assumed: Mapping[SeatName, Placement]) -> dict[SeatName, Placement]:
     """The assumed placements that the status does not show."""
     key = key_of(reservation)
-    shown = {SeatName.of(key, one) for one in reservation.status.placements or ()}
-    return {name: one for name, one in assumed.items() if name not in shown}
+    shown = {SeatName.of(key, placement) for placement in reservation.status.placements or ()}
+    return {name: placement for name, placement in assumed.items() if name not in shown}
 
 
 def _still_in_spec(reservation: Reservation, assumed: Mapping[SeatName, Placement]) -> dict[SeatName, Placement]:
     """Those of them that the spec (still) has: no status would ever show the others, and no pass release them."""
     wanted, left = seats_per_task(reservation), _not_shown(reservation, assumed)
-    return {name: one for name, one in left.items() if name.index < wanted.get(name.task, 0)}
+    return {name: placement for name, placement in left.items() if name.index < wanted.get(name.task, 0)}
 
 
 def _decision(reservation: Reservation) -> tuple[str | None, int | None]:

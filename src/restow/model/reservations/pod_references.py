@@ -19,9 +19,9 @@ def workload_reference(pod: Pod) -> ObjectReference:
         return ObjectReference(
             api_version=POD_GROUP.api_version, kind=POD_GROUP.kind, namespace=meta.namespace, name=gang
         )
-    for one in meta.owner_references or ():
-        if one.controller:
+    for owner in meta.owner_references or ():
+        if owner.controller:
             return ObjectReference(
-                api_version=one.api_version, kind=one.kind, namespace=meta.namespace, name=one.name, uid=one.uid
+                api_version=owner.api_version, kind=owner.kind, namespace=meta.namespace, name=owner.name, uid=owner.uid
             )
     return ObjectReference(api_version="v1", kind="Pod", namespace=meta.namespace, name=meta.name, uid=meta.uid)

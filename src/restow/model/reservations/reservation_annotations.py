@@ -58,5 +58,5 @@ def named_reservation_uid(pod: Pod) -> str | None:
 def requested_reservation_name(*metadata: ObjectMeta | None) -> str | None:
     """The name of the reservation that the first of these metadata (a pod, then its PodGroup) requests; None without
     one."""
-    named = ((one.annotations or {}).get(USE_RESERVATION_ANNOTATION) for one in metadata if one is not None)
+    named = ((each.annotations or {}).get(USE_RESERVATION_ANNOTATION) for each in metadata if each is not None)
     return next((name for name in named if name), None)

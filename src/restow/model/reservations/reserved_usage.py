@@ -30,7 +30,9 @@ class ReservedUsage:
     def by_queue(self) -> dict[str, dict[str, int]]:
         """The sums over the seats of each queue, as it is written, by the name of the resource."""
         queues = dict.fromkeys(queue for _, queue in self._sums)
-        return {queue: self._total(one for one in self._sums if one[1] == queue) for queue in queues}
+        return {
+            queue: self._total(charged_to for charged_to in self._sums if charged_to[1] == queue) for queue in queues
+        }
 
     def add(self, charged_to: ChargedTo, amounts: Amounts) -> None:
         """A seat reserves this much."""

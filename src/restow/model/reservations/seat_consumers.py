@@ -180,7 +180,7 @@ class SeatConsumers:
         """A reservation is gone, or another one has its name: its closed seats are gone with it."""
         metadata = reservation.metadata
         key = metadata.namespace or "", metadata.name
-        for name in [one for one in self._closed if (one.namespace, one.reservation) == key]:
+        for name in [closed for closed in self._closed if (closed.namespace, closed.reservation) == key]:
             self._log.drop(self._closed, name)
 
     # --- what the scheduler has seen (never undone) -------------------------------------------------------------------

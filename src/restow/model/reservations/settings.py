@@ -46,10 +46,10 @@ class ReservationSettings(msgspec.Struct, frozen=True):
 
 def read_reservation_settings(section: Mapping[str, Any]) -> ReservationSettings:
     """Parse and check the section. Raises WireError."""
-    written, found = convert_readable(ReservationsSection, section, SECTION)
-    found += _problems(written)
-    if found:
-        raise WireError(SECTION, found)
+    written, problems = convert_readable(ReservationsSection, section, SECTION)
+    problems += _problems(written)
+    if problems:
+        raise WireError(SECTION, problems)
     return ReservationSettings(
         parse_duration(written.expiry_check),
         parse_duration(written.gc_period),

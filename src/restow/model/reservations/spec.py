@@ -13,7 +13,7 @@ from restow.model.objects import (
     Reservation,
     TaskSpec,
 )
-from restow.model.resources import Vector, add, scale, template_requests
+from restow.model.resources import Vector, add_vectors, scale, template_requests
 from restow.model.times import format_duration, parse_duration, parse_time, time_of
 
 
@@ -88,6 +88,6 @@ def total_requests(reservation: Reservation, placements: Iterable[Placement]) ->
     """The sum of what the seats at these placements request. Raises QuantityError."""
     each = requests_per_task(reservation)
     total: Vector = {}
-    for task, count in Counter(one.task for one in placements).items():
-        total = add(total, scale(each.get(task, {}), count))
+    for task, count in Counter(placement.task for placement in placements).items():
+        total = add_vectors(total, scale(each.get(task, {}), count))
     return total

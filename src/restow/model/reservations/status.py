@@ -56,7 +56,7 @@ from restow.model.reservations.spec import (
     seats_per_task,
     total_requests,
 )
-from restow.model.resources import quantities
+from restow.model.resources import format_quantities
 from restow.model.times import format_time
 
 PENDING, WAITING, AVAILABLE = ReservationPhase.PENDING, ReservationPhase.WAITING, ReservationPhase.AVAILABLE
@@ -158,7 +158,8 @@ def next_status(reservation: Reservation, observation: ReservationObservation, n
         state=state,
         min_available=seats_needed(reservation),
         conditions=_conditions(old.conditions or (), state),
-        placements=sorted((seat.placement for seat in seats), key=lambda one: (one.task, one.index)) or None,
+        placements=sorted((seat.placement for seat in seats), key=lambda placement: (placement.task, placement.index))
+        or None,
         current_owner=owners[0] if owners else None,
         current_owners=owners or None,
         observed_generation=reservation.metadata.generation,
@@ -251,7 +252,7 @@ def _requests_message(reservation: Reservation, seats: Iterable[SeatObservation]
     requested = {name: amount for name, amount in total.items() if amount}
     if not 0 < len(requested) <= MOST_AMOUNTS:
         return ""
-    return f": {', '.join(f'{name} {amount}' for name, amount in quantities(requested).items())}"
+    return f": {', '.join(f'{name} {amount}' for name, amount in format_quantities(requested).items())}"
 
 
 def _tasks_without_requests(reservation: Reservation) -> list[str]:
@@ -358,9 +359,9 @@ def _seat_requests(
     """What the seats hold or held, how much of that is consumed, and what one seat of each task was granted."""
     consumed = total_requests(reservation, (seat.placement for seat in seats if seat.is_consumed))
     held = consumed if phase is FAILED else total_requests(reservation, (seat.placement for seat in seats))
-    granted = {task: quantities(request) for task, request in requests_per_task(reservation).items()}
+    granted = {task: format_quantities(request) for task, request in requests_per_task(reservation).items()}
     return {
-        "allocatable": quantities(held) or None,
-        "allocated": quantities(consumed) or None,
+        "allocatable": format_quantities(held) or None,
+        "allocated": format_quantities(consumed) or None,
         "observed_requests": granted or None,
     }

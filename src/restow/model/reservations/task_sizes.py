@@ -51,7 +51,7 @@ def without_requests(pod: Pod) -> Pod:
 
 
 def _unsized(containers: Sequence[Container] | None) -> list[Container]:
-    return [replace(one, resources=ResourceRequirements()) for one in containers or ()]
+    return [replace(container, resources=ResourceRequirements()) for container in containers or ()]
 
 
 def _smallest_first(tasks: Iterable[TaskSpec]) -> list[Sized]:
@@ -69,9 +69,10 @@ def _asked(task: TaskSpec) -> Vector:
 
 def _sizes(requests: Sequence[Vector]) -> list[list[float]]:
     most: dict[str, int] = {}
-    for one in requests:
-        for name, amount in one.items():
+    for vector in requests:
+        for name, amount in vector.items():
             most[name] = max(most.get(name, 0), amount)
     return [
-        sorted((amount / most[name] for name, amount in one.items() if amount > 0), reverse=True) for one in requests
+        sorted((amount / most[name] for name, amount in vector.items() if amount > 0), reverse=True)
+        for vector in requests
     ]

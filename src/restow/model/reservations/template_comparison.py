@@ -42,38 +42,38 @@ Canonical = tuple[bytes, ...]
 """One part per field of FIELDS."""
 
 
-def differing_fields(pod: Pod, stand_in: Pod, default_class: str = "") -> tuple[str, ...]:
+def differing_fields(pod: Pod, reserved_pod: Pod, default_class: str = "") -> tuple[str, ...]:
     """The compared fields in which a pod differs from the reserved pod of a seat.
 
     `default_class` is the priority class of pods that name none. A seat without a scheduler name is for pods of any
     scheduler.
     """
-    mine, reserved = canonical_form(pod, default_class), canonical_form(stand_in, default_class)
-    if mine == reserved:
+    own, reserved = canonical_form(pod, default_class), canonical_form(reserved_pod, default_class)
+    if own == reserved:
         return ()
-    found = tuple(field for field, one, other in zip(FIELDS, mine, reserved, strict=True) if one != other)
-    return found if stand_in.spec.scheduler_name else tuple(field for field in found if field != FIELDS[0])
+    differing = tuple(field for field, part, other in zip(FIELDS, own, reserved, strict=True) if part != other)
+    return differing if reserved_pod.spec.scheduler_name else tuple(field for field in differing if field != FIELDS[0])
 
 
-def describe_differences(pod: Pod, stand_in: Pod, found: Iterable[str]) -> str:
+def describe_differences(pod: Pod, reserved_pod: Pod, fields: Iterable[str]) -> str:
     """The differing fields as a text; of containers also which, and in what."""
-    mine, reserved = pod.spec, stand_in.spec
-    inside = {
-        "containers": _apart(mine.containers, reserved.containers),
-        "initContainers": _apart(mine.init_containers, reserved.init_containers),
+    own, reserved = pod.spec, reserved_pod.spec
+    details = {
+        "containers": _container_differences(own.containers, reserved.containers),
+        "initContainers": _container_differences(own.init_containers, reserved.init_containers),
     }
-    return ", ".join(field + inside.get(field, "") for field in found)
+    return ", ".join(field + details.get(field, "") for field in fields)
 
 
-def _apart(mine: Iterable[Container] | None, reserved: Iterable[Container] | None) -> str:
-    ours, theirs = ({name: rest for name, *rest in _containers(some or ())} for some in (mine, reserved))
-    told = [f"the template has no {name}" for name in ours if name not in theirs]
-    told += [f"the pod has no {name}" for name in theirs if name not in ours]
-    for name in ours.keys() & theirs.keys():
-        parts = zip(("image", "requests", "limits"), ours[name], theirs[name], strict=True)
-        if unlike := [part for part, one, other in parts if one != other]:
-            told.append(f"{name}: {', '.join(unlike)}")
-    return f" ({'; '.join(sorted(told)) or 'their order'})"
+def _container_differences(own: Iterable[Container] | None, reserved: Iterable[Container] | None) -> str:
+    of_pod, of_template = ({name: rest for name, *rest in _containers(side or ())} for side in (own, reserved))
+    differences = [f"the template has no {name}" for name in of_pod if name not in of_template]
+    differences += [f"the pod has no {name}" for name in of_template if name not in of_pod]
+    for name in of_pod.keys() & of_template.keys():
+        parts = zip(("image", "requests", "limits"), of_pod[name], of_template[name], strict=True)
+        if differing := [part for part, value, other in parts if value != other]:
+            differences.append(f"{name}: {', '.join(differing)}")
+    return f" ({'; '.join(sorted(differences)) or 'their order'})"
 
 
 def canonical_form(pod: Pod, default_class: str = "") -> Canonical:
@@ -125,9 +125,11 @@ def _unordered(value: Any) -> Any:
 
 def _tolerations(written: Iterable[Toleration]) -> list[Toleration]:
     """With those that the API server adds to pods that say nothing about nodes that are not ready."""
-    full = [replace(one, operator=one.operator or "Equal") for one in written]
+    full = [replace(toleration, operator=toleration.operator or "Equal") for toleration in written]
     for key in _ADDED_TOLERATIONS:
-        if not any(one.key in (None, "", key) and one.effect in (None, "", NO_EXECUTE) for one in full):
+        if not any(
+            toleration.key in (None, "", key) and toleration.effect in (None, "", NO_EXECUTE) for toleration in full
+        ):
             full.append(Toleration(key=key, operator="Exists", effect=NO_EXECUTE, toleration_seconds=_ADDED_SECONDS))
     return sorted(full, key=_encode)
 
@@ -136,12 +138,12 @@ def _containers(containers: Iterable[Container]) -> list[tuple[str, str, Any, An
     """What is limited and not requested is requested, as the API server has it."""
     return [
         (
-            one.name,
-            one.image or "",
-            _amounts({**(one.resources.limits or {}), **(one.resources.requests or {})}),
-            _amounts(one.resources.limits),
+            container.name,
+            container.image or "",
+            _amounts({**(container.resources.limits or {}), **(container.resources.requests or {})}),
+            _amounts(container.resources.limits),
         )
-        for one in containers
+        for container in containers
     ]
 
 

@@ -43,15 +43,15 @@ MOST_SEATS = 5000
 def spec_problems(reservation: Reservation) -> list[Problem]:
     """Everything that is wrong with the spec, sorted by path."""
     spec = reservation.spec
-    found = find_problems(ReservationSpec, msgspec.to_builtins(spec), check_formats=True)
-    found += [
+    problems = find_problems(ReservationSpec, msgspec.to_builtins(spec), check_formats=True)
+    problems += [
         *_task_problems(spec),
         *_template_problems(spec),
         *_seat_count_problems(spec),
         *_owner_problems(reservation),
         *_policy_and_time_problems(spec),
     ]
-    return sorted(Problem(f"spec.{one.path}", one.message) for one in found)
+    return sorted(Problem(f"spec.{problem.path}", problem.message) for problem in problems)
 
 
 def _task_problems(spec: ReservationSpec) -> Iterator[Problem]:
@@ -80,11 +80,11 @@ def _template_problems(spec: ReservationSpec) -> Iterator[Problem]:
             message = "must be empty: reservationNodeNames prefers nodes, a required node affinity restricts them"
             yield Problem(f"{path}.nodeName", message)
         yield from _resource_problems(pod, path)
-        for which, one in enumerate(pod.tolerations or ()):
-            if one.operator not in _TOLERATIONS:
-                yield Problem(f"{path}.tolerations[{which}].operator", _none_of(one.operator, _TOLERATIONS[2:]))
-            if one.effect not in _EFFECTS:
-                yield Problem(f"{path}.tolerations[{which}].effect", _none_of(one.effect, _EFFECTS[2:]))
+        for which, toleration in enumerate(pod.tolerations or ()):
+            if toleration.operator not in _TOLERATIONS:
+                yield Problem(f"{path}.tolerations[{which}].operator", _none_of(toleration.operator, _TOLERATIONS[2:]))
+            if toleration.effect not in _EFFECTS:
+                yield Problem(f"{path}.tolerations[{which}].effect", _none_of(toleration.effect, _EFFECTS[2:]))
         affinity = pod.affinity.node_affinity if pod.affinity else None
         required = affinity.required if affinity else None
         path = f"{path}.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms"
@@ -99,7 +99,10 @@ def _resource_problems(pod: PodSpec, path: str) -> Iterator[Problem]:
     """Resource names that no node can offer, so that a seat would hold nothing of them."""
     asking = {f"{path}.resources": pod.resources}
     for field, containers in (("containers", pod.containers), ("initContainers", pod.init_containers)):
-        asking |= {f"{path}.{field}[{which}].resources": one.resources for which, one in enumerate(containers or ())}
+        asking |= {
+            f"{path}.{field}[{which}].resources": container.resources
+            for which, container in enumerate(containers or ())
+        }
     for where, resources in asking.items():
         written = {"requests": resources.requests, "limits": resources.limits} if resources is not None else {}
         for field, named in written.items():
@@ -127,28 +130,33 @@ def _seat_count_problems(spec: ReservationSpec) -> Iterator[Problem]:
 
 
 def _owner_problems(reservation: Reservation) -> Iterator[Problem]:
-    namespace = reservation.metadata.namespace
     for number, owner in enumerate(reservation.spec.owners or ()):
-        path, named = f"owners[{number}]", {"object": owner.object, "controller": owner.controller}
+        path = f"owners[{number}]"
         if owner == ReservationOwner():
             yield Problem(path, "object, controller or labelSelector is required")
-        for field, one in named.items():
-            if one is not None and not (one.name or one.uid):
-                yield Problem(f"{path}.{field}", "name or uid is required")
-            if (
-                one is not None and one.kind and one.kind[0].islower() and not one.uid
-            ):  # with a UID, the reference was copied from an object
-                yield Problem(f"{path}.{field}.kind", f"{one.kind!r} is not a kind: kinds begin with a capital letter")
-            if one is not None and (expected := _api_version_of_built_in(one)) is not None:
-                message = f"{one.api_version} has no kind {one.kind}, which is in {expected}"
-                yield Problem(f"{path}.{field}.apiVersion", message)
-            if one is not None and one.namespace not in (None, "", namespace):
-                message = f"must be {namespace}, the namespace of the reservation, not {one.namespace}"
-                yield Problem(f"{path}.{field}.namespace", message)
+        if owner.object is not None:
+            yield from _reference_problems(owner.object, f"{path}.object", reservation.metadata.namespace)
+        if owner.controller is not None:
+            yield from _reference_problems(owner.controller, f"{path}.controller", reservation.metadata.namespace)
         try:
             label_selector(owner.label_selector)
         except SelectorError as error:
             yield Problem(f"{path}.labelSelector", str(error))
+
+
+def _reference_problems(reference: ObjectReference, path: str, namespace: str | None) -> Iterator[Problem]:
+    if not (reference.name or reference.uid):
+        yield Problem(path, "name or uid is required")
+    # A reference with a UID was copied from an object, so its kind and apiVersion are right.
+    if reference.kind and reference.kind[0].islower() and not reference.uid:
+        yield Problem(f"{path}.kind", f"{reference.kind!r} is not a kind: kinds begin with a capital letter")
+    expected = _api_version_of_built_in(reference)
+    if expected is not None:
+        message = f"{reference.api_version} has no kind {reference.kind}, which is in {expected}"
+        yield Problem(f"{path}.apiVersion", message)
+    if reference.namespace not in (None, "", namespace):
+        message = f"must be {namespace}, the namespace of the reservation, not {reference.namespace}"
+        yield Problem(f"{path}.namespace", message)
 
 
 def _api_version_of_built_in(owner: ObjectReference) -> str | None:

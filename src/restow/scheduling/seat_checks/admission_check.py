@@ -50,7 +50,7 @@ def why_not_admitted(
     """
     answers: dict[SeatName, str] = {}
     waiting, needed = list(pods_before), len(pods_before) + spare_seats + 1
-    replaced = dict.fromkeys(one.replaces for one in (pod, *pods_before))
+    replaced = dict.fromkeys(incoming.replaces for incoming in (pod, *pods_before))
     with snapshot.counting_only_room_of(*replaced):  # a try: every change below is taken back at its end
         for seat in seats:
             answers[seat.name] = _why_refused(snapshot, engine, seat, pod, now)
@@ -74,7 +74,7 @@ def _seat_first_admitted(
     snapshot: Snapshot, engine: Engine, seat: Seat, waiting: list[IncomingPod], now: float
 ) -> None:
     """Let the first of the waiting pods that a seat admits take it."""
-    admitted = next((one for one in waiting if not _why_refused(snapshot, engine, seat, one, now)), None)
+    admitted = next((incoming for incoming in waiting if not _why_refused(snapshot, engine, seat, incoming, now)), None)
     if admitted is not None:
         waiting.remove(admitted)
         snapshot.reservations.states.vacate(seat.name)

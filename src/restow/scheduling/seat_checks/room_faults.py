@@ -52,8 +52,8 @@ def room_faults(snapshot: Snapshot, engine: Engine, row: int, now: float) -> dic
         awaited = staying_pods_on(snapshot, reservation, node)
         expected = Counter(free_later)
         expected.update(ignored)
-        for one in awaited:
-            for number, amount in one.shape.amounts:
+        for occupant in awaited:
+            for number, amount in occupant.shape.amounts:
                 expected[number] += amount
         lacking = _shortage(room.resources, expected, group)
         lacking_now = lacking or _shortage(
@@ -78,8 +78,8 @@ def room_faults(snapshot: Snapshot, engine: Engine, row: int, now: float) -> dic
 def _remainders(snapshot: Snapshot, node: str) -> Counter[int]:
     """What seats on a node reserve beside smaller pods until their consumption is recorded, by resource number."""
     total = Counter[int]()
-    for one in snapshot.occupants(node):
-        for number, amount in snapshot.reservations.unrecorded_remainder(one):
+    for occupant in snapshot.occupants(node):
+        for number, amount in snapshot.reservations.unrecorded_remainder(occupant):
             total[number] += amount
     return total
 
@@ -87,13 +87,13 @@ def _remainders(snapshot: Snapshot, node: str) -> Counter[int]:
 def _requests_on_the_way(snapshot: Snapshot, node: str) -> Counter[int]:
     """What assumed pods request on a node beyond the seats that are held for them: no other process knows of it."""
     index, total = snapshot.reservations, Counter[int]()
-    for one in snapshot.occupants(node):
-        if one.ledger != "requested" or one.assumed_at is None:
+    for occupant in snapshot.occupants(node):
+        if occupant.ledger != "requested" or occupant.assumed_at is None:
             continue
-        is_in_seat = one.seat is not None and index.consumers.occupant_of(one.seat) is one
-        seat = index.seat(one.seat) if one.seat is not None and is_in_seat else None
+        is_in_seat = occupant.seat is not None and index.consumers.occupant_of(occupant.seat) is occupant
+        seat = index.seat(occupant.seat) if occupant.seat is not None and is_in_seat else None
         held = dict(snapshot.shapes.of(seat.reserved_pod).amounts) if seat is not None else {}
-        for number, amount in one.shape.amounts:
+        for number, amount in occupant.shape.amounts:
             total[number] += max(amount - held.get(number, 0), 0)
     return total
 

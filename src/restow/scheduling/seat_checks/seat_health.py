@@ -177,5 +177,5 @@ def fault_of_refusal(snapshot: Snapshot, reservation: Reservation, node: str, wh
 
 def is_node_being_left(snapshot: Snapshot, reservation: Reservation, node: str) -> bool:
     """Whether a pod on a node terminates, or a plan moves one away for this reservation."""
-    is_leaving = any(one.leaving for one in snapshot.occupants(node))
+    is_leaving = any(occupant.leaving for occupant in snapshot.occupants(node))
     return is_leaving or bool(staying_pods_on(snapshot, reservation, node))

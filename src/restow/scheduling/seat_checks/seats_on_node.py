@@ -22,25 +22,25 @@ def open_seats_on(snapshot: Snapshot, node: str) -> list[SeatName]:
 def open_seats(snapshot: Snapshot, node: str) -> Iterator[Seat]:
     """The unconsumed seats that take room on a node: by their reserved pods, or by the pods on their way to them."""
     index = snapshot.reservations
-    for one in snapshot.occupants(node):
-        name = SeatName.parse(one.key) if one.ledger == "reserved" else one.seat
+    for occupant in snapshot.occupants(node):
+        name = SeatName.parse(occupant.key) if occupant.ledger == "reserved" else occupant.seat
         seat = index.seat(name) if name is not None else None
         if seat is None or seat.recorded_consumer is not None:
             continue
-        is_reserved = one.ledger == "reserved"
-        if is_reserved or (one.assumed_at is not None and index.consumers.occupant_of(seat.name) is one):
+        is_reserved = occupant.ledger == "reserved"
+        if is_reserved or (occupant.assumed_at is not None and index.consumers.occupant_of(seat.name) is occupant):
             yield seat
 
 
 def awaited_pods_on(snapshot: Snapshot, reservation: Reservation, node: str) -> list[Occupant]:
     """The pods on a node that a plan moves away for a reservation, terminating or not."""
     occupants = (snapshot.pods.known.get(uid) for uid in awaited_pods(reservation))
-    return [one for one in occupants if one is not None and one.node == node]
+    return [occupant for occupant in occupants if occupant is not None and occupant.node == node]
 
 
 def staying_pods_on(snapshot: Snapshot, reservation: Reservation, node: str) -> list[Occupant]:
     """Those of the awaited pods that do not terminate yet: the room of the others counts as releasing already."""
-    return [one for one in awaited_pods_on(snapshot, reservation, node) if not one.leaving]
+    return [occupant for occupant in awaited_pods_on(snapshot, reservation, node) if not occupant.leaving]
 
 
 def cycle_of_seat(seat: Seat, snapshot: Snapshot, now: float) -> Cycle:

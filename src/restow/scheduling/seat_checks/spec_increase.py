@@ -21,7 +21,7 @@ from restow.model.reservations.seat import Seat
 from restow.model.reservations.seat_fault import FaultReason, SeatFault
 from restow.model.reservations.seat_name import SeatName
 from restow.model.reservations.spec import seats_per_task
-from restow.model.resources import PODS, Vector, add, amounts, subtract
+from restow.model.resources import PODS, Vector, add_vectors, parse_amounts, subtract_vectors
 from restow.model.snapshot import Snapshot
 from restow.scheduling.pod_group_cache import PodGroupCache, requests_of
 from restow.scheduling.queue_shares import NamespaceShare, QueueShares, credit_of_migrating_pod
@@ -61,7 +61,9 @@ def seats_beyond_limits(
     if increase is None:
         return {}
     newer = [
-        one for other in _newer_changes(snapshot, reservation) if (one := _increase_of(snapshot, other)) is not None
+        newer_increase
+        for other in _newer_changes(snapshot, reservation)
+        if (newer_increase := _increase_of(snapshot, other)) is not None
     ]
     limits = _Limits(snapshot, roster, reservation, increase, newer, namespace_share)
     why = limits.refusal(increase.more)
@@ -76,10 +78,10 @@ def _excess(increase: _Increase, limits: _Limits) -> list[SeatName]:
         if limits.refusal(more) is None:
             break
         given_up.append(seat)
-        more = subtract(more, requests_of(seat.reserved_pod))
+        more = subtract_vectors(more, requests_of(seat.reserved_pod))
     excess = list[SeatName]()
     for seat in reversed(given_up):
-        with_seat = add(more, requests_of(seat.reserved_pod))
+        with_seat = add_vectors(more, requests_of(seat.reserved_pod))
         if limits.refusal(with_seat) is None:  # it requests other resources, or little
             more = with_seat
         else:
@@ -104,14 +106,14 @@ class _Limits:
         self._namespace = NamespaceShare(snapshot, increase.namespace, namespace_share)
         # The snapshot counts changed seats in their new size. Here they count as granted, also those of newer changes.
         self._queues.discharge(increase.queue, credit_of_migrating_pod(snapshot, roster, own, increase.queue))
-        for one in (increase, *newer):
-            self._queues.discharge(one.queue, subtract(one.held, one.granted_by_queue))
-            if one.namespace == increase.namespace:
-                self._namespace.release(subtract(one.held, one.granted))
+        for change in (increase, *newer):
+            self._queues.discharge(change.queue, subtract_vectors(change.held, change.granted_by_queue))
+            if change.namespace == increase.namespace:
+                self._namespace.release(subtract_vectors(change.held, change.granted))
 
     def refusal(self, more: Vector) -> str | None:
         """Why the reservation may not have so much beyond what it was granted; None if it may."""
-        of_queue = add(more, self._increase.granted) if self._increase.changes_queue else more
+        of_queue = add_vectors(more, self._increase.granted) if self._increase.changes_queue else more
         why = self._namespace.why_exceeded(more)
         if why is None and any(amount > 0 for amount in of_queue.values()):
             why = self._queues.why_exceeded(self._increase.queue, of_queue)
@@ -124,11 +126,11 @@ def _increase_of(snapshot: Snapshot, reservation: Reservation, lost: Container[S
         return None
     status, index, wanted = reservation.status, snapshot.reservations, seats_per_task(reservation)
     key, observed, granted = key_of(reservation), status.observed_requests or {}, dict[str, int]()
-    shown = {SeatName.of(key, one) for one in status.placements or () if one.pod_ref is None}
+    shown = {SeatName.of(key, placement) for placement in status.placements or () if placement.pod_ref is None}
     try:
         for name in sorted(shown):
             if index.consumers.occupant_of(name) is None:  # else the pod in the seat, or on its way, is charged itself
-                granted = add(granted, {**amounts(observed.get(name.task)), PODS: 1})
+                granted = add_vectors(granted, {**parse_amounts(observed.get(name.task)), PODS: 1})
     except QuantityError:
         return None
     held, kept_requests, kept = dict[str, int](), dict[str, int](), list[Seat]()
@@ -136,20 +138,20 @@ def _increase_of(snapshot: Snapshot, reservation: Reservation, lost: Container[S
         name, requests = seat.name, requests_of(seat.reserved_pod)
         if name not in index.reserved_pods or name not in shown:
             continue
-        held = add(held, requests)
+        held = add_vectors(held, requests)
         if name.index < wanted.get(name.task, 0) and name not in lost:
             kept.append(seat)
-            kept_requests = add(kept_requests, requests)
+            kept_requests = add_vectors(kept_requests, requests)
     queue, queue_before = reservation.spec.queue or DEFAULT_QUEUE, status.observed_queue or DEFAULT_QUEUE
-    return _Increase(key[0], queue, queue != queue_before, kept, held, granted, subtract(kept_requests, granted))
+    return _Increase(key[0], queue, queue != queue_before, kept, held, granted, subtract_vectors(kept_requests, granted))
 
 
 def _newer_changes(snapshot: Snapshot, reservation: Reservation) -> list[Reservation]:
     """The reservations with undecided changes that are newer than this one."""
     index = snapshot.reservations
     known = (index.get(*key) for key in index.names())
-    changed = (one for one in known if one is not None and has_undecided_change(one))
-    return [one for one in changed if _age(one) > _age(reservation)]
+    changed = (other for other in known if other is not None and has_undecided_change(other))
+    return [other for other in changed if _age(other) > _age(reservation)]
 
 
 def _age(reservation: Reservation) -> tuple[str, str, str]:

@@ -31,7 +31,7 @@ class AttachmentIndex:
         node, volume = attachment.spec.node_name, attachment.spec.source.persistent_volume_name
         others = self._by_node[node]
         del others[attachment.metadata.name]
-        if volume and not any(one.spec.source.persistent_volume_name == volume for one in others.values()):
+        if volume and not any(other.spec.source.persistent_volume_name == volume for other in others.values()):
             self._nodes_of[volume].discard(node)
             if not self._nodes_of[volume]:
                 del self._nodes_of[volume]

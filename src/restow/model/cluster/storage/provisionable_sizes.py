@@ -24,8 +24,8 @@ Sizes = NDArray[np.int64]
 
 def largest_volume(capacity: CSIStorageCapacity) -> int:
     """The largest volume that a CSIStorageCapacity allows, in bytes; 0 if it does not say. Raises QuantityError."""
-    said = capacity.capacity if capacity.maximum_volume_size is None else capacity.maximum_volume_size
-    return 0 if said is None else Quantity.parse(said).value
+    size = capacity.capacity if capacity.maximum_volume_size is None else capacity.maximum_volume_size
+    return 0 if size is None else Quantity.parse(size).value
 
 
 class ProvisionableSizes:

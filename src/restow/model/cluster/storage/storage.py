@@ -94,10 +94,12 @@ class Storage:
     def default_class(self) -> StorageClass | None:
         """The class of claims that name none, as the API server chooses it: the newest default class, then by name."""
         known = [
-            one for one in self.classes.every() if (one.metadata.annotations or {}).get(volumes.DEFAULT_CLASS) == "true"
+            storage_class
+            for storage_class in self.classes.every()
+            if (storage_class.metadata.annotations or {}).get(volumes.DEFAULT_CLASS) == "true"
         ]
-        by_name = sorted(known, key=lambda one: one.metadata.name)
-        return max(by_name, key=lambda one: one.metadata.creation_timestamp or "", default=None)
+        by_name = sorted(known, key=lambda storage_class: storage_class.metadata.name)
+        return max(by_name, key=lambda storage_class: storage_class.metadata.creation_timestamp or "", default=None)
 
     def csi_node(self, name: str) -> CSINode | None:
         return self.csi_nodes.shown(f"/{name}")

@@ -201,7 +201,7 @@ class VolumePool:
         return suits
 
     def _number_all(self) -> None:
-        self.offers = sorted(self._available.values(), key=lambda one: (one.capacity, one.volume.metadata.name))
+        self.offers = sorted(self._available.values(), key=lambda offer: (offer.capacity, offer.volume.metadata.name))
         self._numbers = {offer.volume.metadata.name: number for number, offer in enumerate(self.offers)}
         self._open = np.ones(len(self.offers), np.bool_)
         self._sizes = [offer.capacity for offer in self.offers]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from restow.model.objects import Pod
-from restow.model.resources import amounts, pod_requests
+from restow.model.resources import parse_amounts, pod_requests
 from restow.model.snapshot import Snapshot
 from restow.planning.plan import Plan
 
@@ -87,7 +87,7 @@ def _must_be_apart(one: Pod, other: Pod) -> bool:
 def _above(snapshot: Snapshot, pods: Mapping[str, Pod], places: Mapping[str, set[str]], wave: int) -> Iterator[str]:
     for name in snapshot.rows.names():
         node = snapshot.node(name)
-        offered = amounts(node.status.allocatable if node else {})
+        offered = parse_amounts(node.status.allocatable if node else {})
         for resource in ("cpu", "memory"):
             used = sum(pod_requests(pods[uid]).get(resource, 0) for uid, where in places.items() if name in where)
             if used > offered[resource]:

@@ -195,7 +195,7 @@ def test_seats_of_reservations_count_as_use() -> None:
 def test_who_may_not_move_is_named_with_the_reason() -> None:
     pods = [app("p", "1", on="a"), filled("bare", "1", "a"), filled("f", "7500m", "t")]
     found = planned([ten("a"), ten("t")], pods)
-    assert reasons(found) == {"bare": "no controller would make it again"}
+    assert reasons(found) == {"bare": "no controller would recreate it"}
 
 
 # --- targets ----------------------------------------------------------------------------------------------------------

@@ -26,14 +26,14 @@ def ours(name: str, **fields: Any) -> Pod:
     ("one", "budgets", "reason"),
     [
         pytest.param(ours("p"), [], "", id="nothing against it"),
-        pytest.param(pod("p", on="a"), [], "no controller would make it again", id="a bare pod"),
+        pytest.param(pod("p", on="a"), [], "no controller would recreate it", id="a bare pod"),
         pytest.param(
             annotated(ours("p"), {"restow.sh/use-reservation": "r"}),
             [],
             "it requests reservation r by name, so its successor could use no other seat",
             id="one that insists on a reservation",
         ),
-        pytest.param(ours("p", leaving=True), [], "it is terminating already", id="on its way out"),
+        pytest.param(ours("p", leaving=True), [], "it is already terminating", id="on its way out"),
         pytest.param(ours("p", labels=WEB), [budget("one", 1, "web")], "", id="a budget with something left"),
         pytest.param(
             ours("p", labels=WEB),
@@ -96,7 +96,7 @@ def test_guests_are_sorted_into_those_who_may_and_those_who_may_not() -> None:
     found = candidates_on_node(snapshot, "a", request(snapshot, protections=OURS).eviction_rules)
     assert [one.pod.metadata.name for one in found.candidates] == ["p"]
     assert {one.pod: one.reason for one in found.refusals} == {
-        "bare": "no controller would make it again",
+        "bare": "no controller would recreate it",
         "r-t-0": "it is the seat of a reservation",
     }
     assert (found.foreign_count, found.arriving_count, found.staying_count) == (1, 1, 4)

@@ -7,7 +7,7 @@ import pytest
 
 from restow.model.objects import Pod
 from restow.model.pods import stays_with_node
-from restow.model.resources import amounts
+from restow.model.resources import parse_amounts
 from restow.planning.measures import (
     cluster_overview,
     count_slots,
@@ -52,7 +52,7 @@ def test_who_belongs_to_a_node(one: Pod, stays: bool) -> None:
 def test_slots_count_what_fits(shape: dict[str, str], expected: int) -> None:
     cordoned = ten("c", unschedulable=True)
     snapshot = cluster([ten("a"), ten("b"), cordoned], [app("p", "3", on="b")])
-    assert count_slots(snapshot, amounts(shape)) == expected
+    assert count_slots(snapshot, parse_amounts(shape)) == expected
 
 
 def test_use_counts_pods_and_what_reservations_hold() -> None:

@@ -31,7 +31,7 @@ PLAN = Plan(
     after={"freeNodes": 2},
     bound=3,
     seconds=0.5,
-    refusals=(Refusal(namespace="a", pod="r", reason="no controller would make it again"),),
+    refusals=(Refusal(namespace="a", pod="r", reason="no controller would recreate it"),),
     versions={"Pod a/p": "7"},
     configuration=configuration_fingerprint({"scheduler": {}}),
 )
@@ -47,7 +47,7 @@ def test_the_printed_form_is_the_one_programs_rely_on() -> None:
         "after": {"freeNodes": 2},
         "bound": 3,
         "seconds": 0.5,
-        "refusals": [{"namespace": "a", "pod": "r", "reason": "no controller would make it again"}],
+        "refusals": [{"namespace": "a", "pod": "r", "reason": "no controller would recreate it"}],
     }
     assert json.dumps(plan_document(PLAN)) == json.dumps(expected), "in this order"
 

@@ -81,7 +81,7 @@ def test_a_valid_plan_has_none() -> None:
             id="a taint it does not tolerate",
         ),
         pytest.param({"pod": "agent"}, "may not move: DaemonSet agents would put it back", id="a pod of a DaemonSet"),
-        pytest.param({"pod": "bare"}, "may not move: no controller would make it again", id="a bare pod"),
+        pytest.param({"pod": "bare"}, "may not move: no controller would recreate it", id="a bare pod"),
         pytest.param({"pod": "db-1"}, "cannot go to b: node(s) didn't match pod anti-affinity", id="anti-affinity"),
         pytest.param({"pod": "near", "source": "b", "target": "c"}, "didn't match pod affinity rules", id="affinity"),
         pytest.param({"order": 0}, "order and wave count from 1, here they are 0 and 1", id="order 0"),

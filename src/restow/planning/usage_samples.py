@@ -15,7 +15,7 @@ import msgspec
 from restow.model.objects import NodeMetrics, PodMetrics, Quantities
 from restow.model.pods import namespaced_name
 from restow.model.quantity import QuantityError
-from restow.model.resources import CPU, MEMORY, Vector, add, amounts, subtract
+from restow.model.resources import CPU, MEMORY, Vector, add_vectors, parse_amounts, subtract_vectors
 from restow.model.times import TimeError, parse_time
 from restow.planning.plan import Move
 
@@ -47,7 +47,7 @@ class UsageSamples(msgspec.Struct, frozen=True):
         nodes = dict(self.nodes)
         for move in moves:
             sample = self.pods.get((move.namespace, move.pod))
-            for name, change in ((move.source, subtract), (move.target, add)):
+            for name, change in ((move.source, subtract_vectors), (move.target, add_vectors)):
                 if sample is not None and name in nodes:
                     nodes[name] = UsageSample(nodes[name].measured_at, change(nodes[name].amounts, sample.amounts))
         return UsageSamples(nodes, self.pods, self.unavailable_reason)
@@ -71,7 +71,7 @@ def _sample(timestamp: str | None, usages: list[Quantities | None]) -> UsageSamp
     try:
         measured_at = parse_time(timestamp or "")
         for usage in usages:
-            total = add(total, amounts(usage))
+            total = add_vectors(total, parse_amounts(usage))
     except (TimeError, QuantityError):
         return None
     return UsageSample(measured_at, total) if total else None

@@ -13,7 +13,7 @@ from random import Random
 from typing import Any
 
 from restow.model.objects import Pod
-from restow.model.resources import amounts, pod_requests
+from restow.model.resources import parse_amounts, pod_requests
 from restow.model.wire import convert
 
 HOST, ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
@@ -41,7 +41,7 @@ class _Drawing:
     def items(self) -> Iterator[Item]:
         count = self._rng.choice([0, 1, 2, 3, 5, 8]) if self._wild else self._rng.randint(2, 7)
         self._nodes = {f"n{number}": self._node(number) for number in range(count)}
-        self._free = {name: dict(amounts(one["status"]["allocatable"])) for name, one in self._nodes.items()}
+        self._free = {name: dict(parse_amounts(one["status"]["allocatable"])) for name, one in self._nodes.items()}
         yield from self._nodes.values()
         for number in range(self._rng.choice([self._rng.randint(0, 12), self._rng.randint(0, 35)])):
             yield from self._pod(number)

@@ -1,12 +1,19 @@
-"""The flow model: exact over the nodes it is given, whole numbers of pods of each class that leave and come.
+"""The flow model: an exact integer program of the packing problem over some nodes.
 
-Goes in: a problem, an answer to it so far, and the nodes that may be decided anew; what the answer says of all other
-nodes stays. Comes out: a better answer, or none, and over all nodes a bound that no answer exceeds.
+Goes in: a problem, a solution so far, and the nodes to decide anew. What the solution says of all other nodes stays.
+Comes out: a better solution, or none; and if all nodes are decided, an upper bound.
 
-    per node and resource    what comes and is placed, less what leaves, fits into what is free
-    per class                as many come as leave, the other nodes counted
-    at most                  `limit` moves; as many placed as wait, and as queues may take; gangs as a whole
-    an empty node            takes with it all of its room: everyone leaves and nobody comes
+    columns                  per class and node: how many pods leave, and how many come; per demand and node: how many
+                             are placed; binary ones for empty nodes, gangs that start, and resources that stay
+                             over-committed
+    per node and resource    what comes and is placed, less what leaves, fits into the free amount
+    per class                as many pods come as leave (flow conservation), with those of the other nodes
+    moves                    at most `max_moves` pods come
+    demands, gangs, quotas   as in the master problem
+    an empty node            uses up all of its room, so that no pod fits, and all its movable pods leave
+
+Over all nodes it is the whole problem, so the bound of the solver is a bound of the problem. Over a few nodes it is the
+subproblem of the large-neighbourhood search.
 """
 
 from __future__ import annotations
@@ -38,17 +45,18 @@ from restow.planning.optimal.solver import UNBOUNDED, IntegerProgram, SolverLimi
 
 class FlowResult(msgspec.Struct, frozen=True):
     solution: Solution | None
-    """The best answer found."""
+    """The best solution found."""
     bound: float
-    """Where all nodes were decided: what no answer is worth more than."""
+    """An upper bound on the value, if all nodes were decided; else infinite."""
     is_proven: bool = False
-    """Whether no answer over these nodes is worth more."""
+    """Whether no solution that differs on these nodes only is better."""
 
 
-class _Block(msgspec.Struct, frozen=True, eq=False):
-    """Columns that say how many of one class, or demand, there are on each of some nodes."""
+class _ColumnBlock(msgspec.Struct, frozen=True, eq=False):
+    """Columns for the number of pods of one class, or of one demand, on each of some nodes."""
 
-    which: int
+    index: int
+    """Of the class or the demand."""
     nodes: RowIndex
     first: int
 
@@ -56,14 +64,12 @@ class _Block(msgspec.Struct, frozen=True, eq=False):
     def columns(self) -> RowIndex:
         return np.arange(self.first, self.first + len(self.nodes))
 
-    def on(self, node: int) -> list[int]:
-        """The column of a node, if it has one."""
+    def columns_of(self, node: int) -> list[int]:
+        """The column of a node; empty if it has none."""
         return [self.first + place for place in np.flatnonzero(self.nodes == node).tolist()]
 
 
 class FlowModel:
-    """The program over some nodes, of so many columns at most."""
-
     def __init__(
         self,
         problem: PackingProblem,
@@ -75,230 +81,253 @@ class FlowModel:
     ) -> None:
         self.problem = problem
         self.is_complete = True
-        """Whether all of it was put together: it did not get too large, or too late."""
+        """Whether the program was built to the end: it did not become too large or too late."""
         self._nodes: RowIndex = np.array(sorted(nodes), np.intp)
-        self._outer = _outside(base, frozenset(self._nodes.tolist()))
-        self._spare = max(problem.max_moves - self._outer.move_count, 0)
+        self._fixed = _solution_outside(base, frozenset(self._nodes.tolist()))
+        """The part of the solution that stays."""
+        self._moves_left = max(problem.max_moves - self._fixed.move_count, 0)
         self._unit = problem.unit
-        self._price = 0.5 / (problem.max_moves + 1)  # of a move: all of them together are not worth one unit
-        self._all_room = max_free(problem, self._nodes)
-        self._out: list[_Block] = []
-        self._in: list[_Block] = []
-        self._put: list[_Block] = []
-        self._empty: list[_Block] = []
-        self._starts: list[tuple[int, int]] = []
+        self._move_cost = 0.5 / (problem.max_moves + 1)
+        """All moves together cost less than one unit of value: moves only break ties."""
+        self._max_free = max_free(problem, self._nodes)
+        self._leaving: list[_ColumnBlock] = []
+        self._coming: list[_ColumnBlock] = []
+        self._placing: list[_ColumnBlock] = []
+        self._emptying: list[_ColumnBlock] = []
+        self._gang_columns: list[tuple[int, int]] = []
         """(column, gang)."""
-        self._owes: list[tuple[int, int, int]] = []
+        self._overcommit_columns: list[tuple[int, int, int]] = []
         """(column, node, resource)."""
         self._program = IntegerProgram()
-        self._room = self._program.add_rows(problem.free[self._nodes].ravel())
+        self._room_row = self._program.add_rows(problem.free[self._nodes].ravel())
         self._build(max_columns, is_late)
 
     def solve(self, limits: SolverLimits, start: Solution | None = None) -> FlowResult:
-        """Look for the best answer, beginning with `start` if one is given."""
-        known = None if start is None else self._columns_of(start)
-        return self._read(self._program.solve(limits, start=known))
+        """Look for the best solution, beginning with `start` if it is given."""
+        initial = None if start is None else self._column_values(start)
+        return self._read_result(self._program.solve(limits, start=initial))
 
     # --- building -----------------------------------------------------------------------------------------------------
 
-    def _build(self, most: int, late: DeadlineCheck) -> None:
-        moving = self._program.add_rows(self._spare)
-        leavers = self._leavers()
-        for which in sorted({*leavers, *(which for which, _ in self._outer.pod_changes)}):
-            self._flow(which, leavers.get(which, []), moving)
-            if self._stops(most, late):
+    def _build(self, max_columns: int, is_late: DeadlineCheck) -> None:
+        moves_row = self._program.add_rows(self._moves_left)
+        sources = self._sources()
+        for class_index in sorted({*sources, *(index for index, _ in self._fixed.pod_changes)}):
+            self._add_class(class_index, sources.get(class_index, []), moves_row)
+            if self._is_given_up(max_columns, is_late):
                 return
-        for which in range(len(self.problem.demands)):
-            self._placed(which)
-            if self._stops(most, late):
+        for demand_index in range(len(self.problem.demands)):
+            self._add_demand(demand_index)
+            if self._is_given_up(max_columns, is_late):
                 return
         for gang in sorted(self.problem.gang_minimums):
-            self._gang(gang)
+            self._add_gang(gang)
         for quota in self.problem.quotas:
-            self._within(quota)
+            self._add_quota(quota)
         if self.problem.counts_empty_nodes:
-            self._emptied()
-        self._in_debt()
+            self._add_empty_nodes()
+        self._add_overcommitment()
 
-    def _stops(self, most: int, late: DeadlineCheck) -> bool:
-        self.is_complete = self._program.column_count <= most and not late()
+    def _is_given_up(self, max_columns: int, is_late: DeadlineCheck) -> bool:
+        self.is_complete = self._program.column_count <= max_columns and not is_late()
         return not self.is_complete
 
-    def _leavers(self) -> dict[int, list[tuple[int, int]]]:
-        """By class, the nodes that pods can leave, and how many."""
-        found: dict[int, list[tuple[int, int]]] = {}
+    def _sources(self) -> dict[int, list[tuple[int, int]]]:
+        """By class: the nodes that pods can leave, and how many."""
+        sources: dict[int, list[tuple[int, int]]] = {}
         for node in self._nodes.tolist():
-            for which, count in self.problem.movable_pods[node].items():
-                found.setdefault(which, []).append((node, count))
-        return found
+            for class_index, count in self.problem.movable_pods[node].items():
+                sources.setdefault(class_index, []).append((node, count))
+        return sources
 
-    def _flow(self, which: int, leavers: Sequence[tuple[int, int]], moving: int) -> None:
+    def _add_class(self, class_index: int, sources: Sequence[tuple[int, int]], moves_row: int) -> None:
         """Pods of one class leave some nodes and come to others."""
         problem, program = self.problem, self._program
-        size = problem.class_sizes[which]
-        balance = -sum(number for (one, _), number in self._outer.pod_changes.items() if one == which)
+        size = problem.class_sizes[class_index]
+        balance = -sum(number for (index, _), number in self._fixed.pod_changes.items() if index == class_index)
         row = program.add_rows(balance, balance)
-        if leavers:
-            nodes, counts = (np.array(part, np.intp) for part in zip(*leavers, strict=True))
-            out = _Block(which, nodes, program.add_columns(0.0, counts))
-            self._out.append(out)
-            self._uses(out, -size)
-            program.add_terms(row, out.columns, -1.0)
-        fits = np.minimum(self._most_that_fit(size), 1 if problem.one_per_node[which] else self._spare)
-        fits[~problem.allowed_nodes(which)[self._nodes]] = 0
-        comers = _Block(which, self._nodes[fits > 0], program.add_columns(-self._price, fits[fits > 0]))
-        self._in.append(comers)
-        self._uses(comers, size)
-        program.add_terms(row, comers.columns, 1.0)
-        program.add_terms(moving, comers.columns, 1.0)
+        if sources:
+            nodes, counts = (np.array(part, np.intp) for part in zip(*sources, strict=True))
+            leaving = _ColumnBlock(class_index, nodes, program.add_columns(0.0, counts))
+            self._leaving.append(leaving)
+            self._add_room_terms(leaving, -size)
+            program.add_terms(row, leaving.columns, -1.0)
+        limits = np.minimum(self._max_fitting(size), 1 if problem.one_per_node[class_index] else self._moves_left)
+        limits[~problem.allowed_nodes(class_index)[self._nodes]] = 0
+        first = program.add_columns(-self._move_cost, limits[limits > 0])
+        coming = _ColumnBlock(class_index, self._nodes[limits > 0], first)
+        self._coming.append(coming)
+        self._add_room_terms(coming, size)
+        program.add_terms(row, coming.columns, 1.0)
+        program.add_terms(moves_row, coming.columns, 1.0)
 
-    def _placed(self, which: int) -> None:
-        """Waiting pods that are alike are placed."""
-        program, demand = self._program, self.problem.demands[which]
-        supply = demand.count - sum(number for (one, _), number in self._outer.placements.items() if one == which)
-        fits = np.minimum(self._most_that_fit(demand.size), 1 if demand.one_per_node else max(supply, 0))
-        fits[~demand.allowed_nodes[self._nodes]] = 0
-        placed = _Block(which, self._nodes[fits > 0], program.add_columns(demand.value / self._unit, fits[fits > 0]))
-        self._put.append(placed)
-        self._uses(placed, demand.size)
-        program.add_terms(program.add_rows(supply), placed.columns, 1.0)
+    def _add_demand(self, demand_index: int) -> None:
+        """Pods of one demand are placed."""
+        program, demand = self._program, self.problem.demands[demand_index]
+        fixed = sum(number for (index, _), number in self._fixed.placements.items() if index == demand_index)
+        pending = demand.count - fixed
+        limits = np.minimum(self._max_fitting(demand.size), 1 if demand.one_per_node else max(pending, 0))
+        limits[~demand.allowed_nodes[self._nodes]] = 0
+        first = program.add_columns(demand.value / self._unit, limits[limits > 0])
+        placing = _ColumnBlock(demand_index, self._nodes[limits > 0], first)
+        self._placing.append(placing)
+        self._add_room_terms(placing, demand.size)
+        program.add_terms(program.add_rows(pending), placing.columns, 1.0)
 
-    def _gang(self, gang: int) -> None:
-        """Of a gang, either so many are placed as must be, or nobody."""
+    def _add_gang(self, gang: int) -> None:
+        """A binary column: 1 if the gang starts. Then at least its minimum is placed, else nothing."""
         demands, program = self.problem.demands, self._program
-        gone = sum(number for (which, _), number in self._outer.placements.items() if demands[which].gang == gang)
+        fixed = sum(number for (index, _), number in self._fixed.placements.items() if demands[index].gang == gang)
         starts = program.add_columns(0.0, 1)
-        self._starts.append((starts, gang))
-        enough, nobody_else = program.add_rows(UNBOUNDED, -gone), program.add_rows(-gone)
+        self._gang_columns.append((starts, gang))
+        enough, nothing = program.add_rows(UNBOUNDED, -fixed), program.add_rows(-fixed)
         program.add_terms(enough, starts, -self.problem.gang_minimums[gang])
-        program.add_terms(nobody_else, starts, -sum(demand.count for demand in demands if demand.gang == gang))
-        for block in self._put:
-            if demands[block.which].gang == gang:
+        program.add_terms(nothing, starts, -sum(demand.count for demand in demands if demand.gang == gang))
+        for block in self._placing:
+            if demands[block.index].gang == gang:
                 program.add_terms(enough, block.columns, 1.0)
-                program.add_terms(nobody_else, block.columns, 1.0)
+                program.add_terms(nothing, block.columns, 1.0)
 
-    def _within(self, quota: QueueQuota) -> None:
-        """A queue takes no more than it may."""
-        gone: Counter[int] = Counter()
-        for (which, _), number in self._outer.placements.items():
-            gone[which] += number
-        rows = self._program.add_rows(quota.limits - quota_charge(quota, gone))
-        for block in self._put:
-            asked = quota.requests.get(block.which, np.zeros_like(quota.limits))
-            for resource in np.flatnonzero(asked).tolist():
-                self._program.add_terms(rows + resource, block.columns, asked[resource])
+    def _add_quota(self, quota: QueueQuota) -> None:
+        """A queue takes no more than its quota."""
+        fixed: Counter[int] = Counter()
+        for (demand_index, _), number in self._fixed.placements.items():
+            fixed[demand_index] += number
+        rows = self._program.add_rows(quota.limits - quota_charge(quota, fixed))
+        for block in self._placing:
+            requests = quota.requests.get(block.index, np.zeros_like(quota.limits))
+            for resource in np.flatnonzero(requests).tolist():
+                self._program.add_terms(rows + resource, block.columns, requests[resource])
 
-    def _emptied(self) -> None:
-        """An empty node takes all of its room, and everyone has left."""
+    def _add_empty_nodes(self) -> None:
+        """A binary column per node: 1 if the node is empty. Then it uses up all room, no pod comes, all pods leave."""
         problem, program = self.problem, self._program
         nodes = self._nodes[~problem.cannot_empty[self._nodes]]
-        empty = _Block(0, nodes, program.add_columns(1.0, np.ones(len(nodes))))
-        self._empty.append(empty)
+        empty = _ColumnBlock(0, nodes, program.add_columns(1.0, np.ones(len(nodes))))
+        self._emptying.append(empty)
         place, column_of = self._places(nodes), dict(zip(nodes.tolist(), empty.columns.tolist(), strict=True))
-        room = self._room + place[:, None] * problem.free.shape[1] + np.arange(problem.free.shape[1])
-        program.add_terms(room, empty.columns[:, None], np.maximum(self._all_room[place], 0))
-        nobody = program.add_rows(np.full(len(self._nodes), self._spare))
-        program.add_terms(nobody + place, empty.columns, self._spare)
-        for block in self._in:
-            program.add_terms(nobody + self._places(block.nodes), block.columns, 1.0)
-        for block in self._out:
+        room = self._room_row + place[:, None] * problem.free.shape[1] + np.arange(problem.free.shape[1])
+        program.add_terms(room, empty.columns[:, None], np.maximum(self._max_free[place], 0))
+        # No pod comes: coming + moves_left * empty <= moves_left.
+        no_arrivals = program.add_rows(np.full(len(self._nodes), self._moves_left))
+        program.add_terms(no_arrivals + place, empty.columns, self._moves_left)
+        for block in self._coming:
+            program.add_terms(no_arrivals + self._places(block.nodes), block.columns, 1.0)
+        # All pods of each class leave: leaving - count * empty >= 0.
+        for block in self._leaving:
             for node, column in zip(block.nodes.tolist(), block.columns.tolist(), strict=True):
                 if node in column_of:
                     row = program.add_rows(UNBOUNDED, 0.0)
-                    count = problem.movable_pods[node][block.which]
+                    count = problem.movable_pods[node][block.index]
                     program.add_terms(row, [column, column_of[node]], [1.0, -count])
 
-    def _in_debt(self) -> None:
-        """Where a node is over-committed, either nobody comes who asks for that resource, or so many leave that
-        everything fits."""
+    def _add_overcommitment(self) -> None:
+        """Where a node is over-committed: either no pod comes that requests the resource, or so many leave that all
+        fit.
+
+        The row of the resource cannot be satisfied at first, because its right side is negative. A binary column
+        relaxes it by the missing amount; while the column is 1, a second row allows no arrivals that request the
+        resource.
+        """
         problem, program = self.problem, self._program
         for place, resource in np.argwhere(problem.free[self._nodes] < 0).tolist():
             node = int(self._nodes[place])
-            comers = [column for size, block in self._takers() if size[resource] for column in block.on(node)]
-            owes = program.add_columns(0.0, 1)
-            self._owes.append((owes, node, resource))
-            row = self._room + place * problem.free.shape[1] + resource
-            program.add_terms(row, owes, problem.free[node, resource])
-            most = self._spare + max(int(self._all_room[place, resource]), 0)
-            program.add_terms(program.add_rows(most), [*comers, owes], [*(1.0 for _ in comers), most])
+            arrivals = [
+                column for size, block in self._arrivals() if size[resource] for column in block.columns_of(node)
+            ]
+            stays_overcommitted = program.add_columns(0.0, 1)
+            self._overcommit_columns.append((stays_overcommitted, node, resource))
+            row = self._room_row + place * problem.free.shape[1] + resource
+            program.add_terms(row, stays_overcommitted, problem.free[node, resource])
+            limit = self._moves_left + max(int(self._max_free[place, resource]), 0)
+            columns, factors = [*arrivals, stays_overcommitted], [*(1.0 for _ in arrivals), limit]
+            program.add_terms(program.add_rows(limit), columns, factors)
 
-    def _takers(self) -> Iterator[tuple[Ints, _Block]]:
-        """Who comes or is placed, with what one of them asks for."""
-        yield from ((self.problem.class_sizes[block.which], block) for block in self._in)
-        yield from ((self.problem.demands[block.which].size, block) for block in self._put)
+    def _arrivals(self) -> Iterator[tuple[Ints, _ColumnBlock]]:
+        """The columns of pods that come or are placed, with the requests of one pod."""
+        yield from ((self.problem.class_sizes[block.index], block) for block in self._coming)
+        yield from ((self.problem.demands[block.index].size, block) for block in self._placing)
 
-    def _uses(self, block: _Block, size: Ints) -> None:
-        """Each column of a block takes this much of its node's room."""
-        rows = self._room + self._places(block.nodes) * len(size)
+    def _add_room_terms(self, block: _ColumnBlock, size: Ints) -> None:
+        """Each pod of a block takes this size of its node's room."""
+        rows = self._room_row + self._places(block.nodes) * len(size)
         for resource, amount in enumerate(size.tolist()):
             if amount:
                 self._program.add_terms(rows + resource, block.columns, amount)
 
     def _places(self, nodes: RowIndex) -> RowIndex:
+        """The positions of nodes among the nodes of the model."""
         return np.searchsorted(self._nodes, nodes)
 
-    def _most_that_fit(self, size: Ints) -> Ints:
-        """How many of a size each node could take if everyone who may left."""
-        asked = size > 0
-        most: Ints = (np.maximum(self._all_room[:, asked], 0) // size[asked]).min(axis=1, initial=UNLIMITED)
-        return most
+    def _max_fitting(self, size: Ints) -> Ints:
+        """How many pods of a size fit on each node if all movable pods leave."""
+        requested = size > 0
+        room = np.maximum(self._max_free[:, requested], 0)
+        fitting: Ints = (room // size[requested]).min(axis=1, initial=UNLIMITED)
+        return fitting
 
     # --- reading ------------------------------------------------------------------------------------------------------
 
-    def _read(self, answer: SolverResult | None) -> FlowResult:
-        if answer is None:
+    def _read_result(self, result: SolverResult | None) -> FlowResult:
+        if result is None:
             return FlowResult(None, UNBOUNDED)
-        bound = self._bound(answer.bound)
-        if answer.values is None:
+        bound = self._value_bound(result.bound)
+        if result.values is None:
             return FlowResult(None, bound)
-        shift = self._shift(np.rint(answer.values).astype(np.int64))
-        return FlowResult(shift if not solution_defects(self.problem, shift) else None, bound, answer.is_proven)
+        solution = self._read_solution(np.rint(result.values).astype(np.int64))
+        # The solver works with floating-point numbers and tolerances: what it calls feasible is checked exactly.
+        return FlowResult(solution if not solution_defects(self.problem, solution) else None, bound, result.is_proven)
 
-    def _bound(self, bound: float) -> float:
-        """Moves made the program's worth a little smaller than the answer's, which is a whole number of units."""
+    def _value_bound(self, bound: float) -> float:
+        """The bound on the value, from the bound of the program, whose objective also has the costs of moves."""
         if len(self._nodes) < self.problem.node_count or bound == UNBOUNDED:
             return UNBOUNDED
-        return round_down_value(self.problem, bound + self._price * self.problem.max_moves)
+        return round_down_value(self.problem, bound + self._move_cost * self.problem.max_moves)
 
-    def _shift(self, values: Ints) -> Solution:
-        net, puts = dict(self._outer.pod_changes), dict(self._outer.placements)
-        for cells, sign, blocks in ((net, 1, self._in), (net, -1, self._out), (puts, 1, self._put)):
+    def _read_solution(self, values: Ints) -> Solution:
+        changes, placements = dict(self._fixed.pod_changes), dict(self._fixed.placements)
+        for cells, sign, blocks in (
+            (changes, 1, self._coming),
+            (changes, -1, self._leaving),
+            (placements, 1, self._placing),
+        ):
             for block in blocks:
                 numbers = values[block.columns]
                 for place in np.flatnonzero(numbers).tolist():
-                    cell = (block.which, int(block.nodes[place]))
+                    cell = (block.index, int(block.nodes[place]))
                     cells[cell] = cells.get(cell, 0) + sign * int(numbers[place])
-        return Solution({cell: number for cell, number in net.items() if number}, puts)
+        return Solution({cell: number for cell, number in changes.items() if number}, placements)
 
-    def _columns_of(self, shift: Solution) -> dict[int, float]:
-        """The solution that a shift is here."""
+    def _column_values(self, solution: Solution) -> dict[int, float]:
+        """A solution as values of the columns, those that are 0 left out."""
         values: dict[int, float] = {}
-        for blocks, numbers in (
-            (self._in, shift.pod_changes),
-            (self._out, shift.pod_changes),
-            (self._put, shift.placements),
+        for blocks, cells, sign in (
+            (self._coming, solution.pod_changes, 1),
+            (self._leaving, solution.pod_changes, -1),
+            (self._placing, solution.placements, 1),
         ):
-            sign = -1 if blocks is self._out else 1
             for block in blocks:
                 for node, column in zip(block.nodes.tolist(), block.columns.tolist(), strict=True):
-                    number = sign * numbers.get((block.which, node), 0)
+                    number = sign * cells.get((block.index, node), 0)
                     if number > 0:
                         values[column] = number
-        return {**values, **dict.fromkeys(self._switched_on(shift), 1.0)}
+        return {**values, **dict.fromkeys(self._true_columns(solution), 1.0)}
 
-    def _switched_on(self, shift: Solution) -> Iterator[int]:
-        """The columns that say something is so: nodes are empty, gangs placed, and nodes still over-committed."""
+    def _true_columns(self, solution: Solution) -> Iterator[int]:
+        """The binary columns that are 1: empty nodes, gangs that start, and resources that stay over-committed."""
         problem = self.problem
-        counts, left = movable_pod_counts(problem, shift), free_after(problem, shift)
-        for block in self._empty:
+        counts, free = movable_pod_counts(problem, solution), free_after(problem, solution)
+        for block in self._emptying:
             yield from block.columns[counts[block.nodes] == 0].tolist()
-        placed = {problem.demands[which].gang for (which, _), number in shift.placements.items() if number}
-        yield from (column for column, gang in self._starts if gang in placed)
-        yield from (column for column, node, resource in self._owes if left[node, resource] < 0)
+        placed = {problem.demands[index].gang for (index, _), number in solution.placements.items() if number}
+        yield from (column for column, gang in self._gang_columns if gang in placed)
+        yield from (column for column, node, resource in self._overcommit_columns if free[node, resource] < 0)
 
 
-def _outside(base: Solution, inside: frozenset[int]) -> Solution:
+def _solution_outside(solution: Solution, inside: frozenset[int]) -> Solution:
+    """The part of a solution on all other nodes."""
+
     def kept(cells: Iterable[tuple[Cell, int]]) -> dict[Cell, int]:
         return {cell: number for cell, number in cells if cell[1] not in inside}
 
-    return Solution(kept(base.pod_changes.items()), kept(base.placements.items()))
+    return Solution(kept(solution.pod_changes.items()), kept(solution.placements.items()))

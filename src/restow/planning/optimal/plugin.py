@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from restow.model.objects import Duration, Pod
 from restow.model.problems import Problem, problems_of_readable_members
 from restow.model.quantity import QuantityError
-from restow.model.resources import Vector, amounts
+from restow.model.resources import Vector, parse_amounts
 from restow.model.snapshot import Snapshot
 from restow.model.times import parse_duration
 from restow.model.wire import WireError, convert_readable
@@ -91,7 +91,7 @@ def _shape(written: OptimalArgs, problems: list[Problem]) -> Vector:
     found: dict[str, int] = {}
     for name, text in written.shape.items():
         try:
-            found |= amounts({name: text})
+            found |= parse_amounts({name: text})
         except QuantityError as error:
             problems.append(Problem(f"shape.{name}", str(error)))
         else:

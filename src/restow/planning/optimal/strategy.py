@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from restow.model.cluster import Mask
 from restow.model.problems import Problem as Mistake
 from restow.model.quantity import quantity_of
-from restow.model.resources import quantities
+from restow.model.resources import format_quantities
 from restow.model.snapshot import Snapshot
 from restow.model.wire import WireError
 from restow.planning.eviction_rules import general_refusal
@@ -225,7 +225,7 @@ def _too_large(snapshot: Snapshot, request: PlanRequest) -> Iterator[Refusal]:
     """A shape that no node could hold even if it were empty."""
     room = np.stack([allocatable_amounts(snapshot, name) >= amount for name, amount in sorted(request.shape.items())])
     if not room.all(axis=0).any():
-        written = ", ".join(f"{name}={text}" for name, text in quantities(request.shape).items())
+        written = ", ".join(f"{name}={text}" for name, text in format_quantities(request.shape).items())
         nodes = len(snapshot.rows.names())
         none_offers = f"none of {nodes} nodes offers" if nodes > 1 else "the only node does not offer"
         yield general_refusal(f"{none_offers} {written}, even when empty")

@@ -15,10 +15,10 @@ from restow.model.kinds import PERSISTENT_VOLUME_CLAIM, POD, Kind
 from restow.model.names import label_value_problems, qualified_name_problems, subdomain_problems
 from restow.model.objects import Document
 from restow.model.volumes import claims_used
-from restow.model.wire import decode
+from restow.model.wire import decode_object
 from restow.running.configuration import Configuration
 from restow.scheduling.registry import read_profile
-from restow.sim.scenarios import Scenario, snapshot
+from restow.sim.scenarios import Scenario, generate_snapshot
 from restow.snapshots import offline
 from restow.snapshots.anonymiser import PUBLIC_TEXTS, Anonymiser
 from restow.snapshots.capture import CAPTURED_KINDS
@@ -240,7 +240,7 @@ def strings(value: Any) -> Iterator[str]:
 @pytest.fixture(params=[*SCENARIOS, pytest.param(HANDMADE, id="made by hand")])
 def inventory(request: pytest.FixtureRequest) -> Inventory:
     asked = request.param
-    return read(asked if isinstance(asked, list) else snapshot(asked)["items"])
+    return read(asked if isinstance(asked, list) else generate_snapshot(asked)["items"])
 
 
 def test_pods_go_to_the_same_places_and_wait_for_the_same_reasons(inventory: Inventory) -> None:
@@ -298,7 +298,7 @@ def test_the_claim_that_was_made_for_a_pod_stays_its_own() -> None:
 
 @pytest.mark.parametrize("kind", CAPTURED_KINDS, ids=str)
 def test_every_kind_of_a_snapshot_can_be_rewritten(kind: Kind[Any]) -> None:
-    one = decode(kind.type, b'{"metadata": {"name": "acme"}, "spec": {"podRef": {}}}')
+    one = decode_object(kind.type, b'{"metadata": {"name": "acme"}, "spec": {"podRef": {}}}')
     (written,) = Anonymiser(Inventory({kind: [one]}, {})).documents()
     assert (written["apiVersion"], written["kind"]) == (kind.api_version, kind.kind)
     assert written["metadata"] == {"name": "x0"}

@@ -16,7 +16,7 @@ from restow.model.objects import (
     QueueSpec,
     QueueStatus,
 )
-from restow.model.resources import amounts
+from restow.model.resources import parse_amounts
 from restow.queues.node_capacity import NodeCapacity, QueueUsage
 
 RESOURCES = ("cpu", "memory")
@@ -76,7 +76,7 @@ def _guarantee(written: dict[str, Any] | None) -> Guarantee | None:
 
 
 def vector(**written: str) -> dict[str, int]:
-    return amounts(dict(written))
+    return parse_amounts(dict(written))
 
 
 def _cells(rows: list[tuple[int, int]]) -> Any:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from restow.model.guarantees import ClusterCapacity, GuaranteeRequest, RejectionReason, read_guarantee
-from restow.model.quantity import amount
+from restow.model.quantity import parse_amount
 from restow.queues import admission_parameters as module
 from restow.queues.admission_parameters import AcceptedGuarantee, admission_parameters
 from restow.queues.guarantee_ceilings import GuaranteeCeilings, ceiling_rejection
@@ -154,7 +154,7 @@ def _refusal(shown: dict[str, str], request: GuaranteeRequest, priority: int) ->
         (RejectionReason.ABOVE_QUEUE_CEILING, "nodes_", "amount__cpu"),
         (RejectionReason.ABOVE_CLUSTER_CEILING, room, f"{room}_cpu"),
     ):
-        limit = int(shown[nodes]) if request.nodes is not None else amount("cpu", shown[amounts])
+        limit = int(shown[nodes]) if request.nodes is not None else parse_amount("cpu", shown[amounts])
         if (request.nodes if request.nodes is not None else request.amounts.get("cpu", 0)) > limit:
             return reason
     return None

@@ -24,7 +24,7 @@ from restow.model.pods import find_condition
 from restow.model.problems import Problem, member_path
 from restow.model.quantity import QuantityError, not_negative, quantity_of
 from restow.model.queues import locked_nodes
-from restow.model.resources import Vector, amounts
+from restow.model.resources import Vector, parse_amounts
 
 REJECTED_CONDITION = "Rejected"
 """The type of the condition of a queue whose guarantee was rejected."""
@@ -76,7 +76,7 @@ def read_guarantee(queue: Queue, cluster: ClusterCapacity) -> GuaranteeRequest |
     if problems:
         return GuaranteeRejection(RejectionReason.INVALID, "; ".join(str(problem) for problem in problems))
     request = _larger_request(guarantee, cluster)
-    capability = amounts(queue.spec.capability)
+    capability = parse_amounts(queue.spec.capability)
     limited = {name: request.amounts[name] for name in capability if name in request.amounts}
     return (
         rejection_above(
@@ -147,7 +147,7 @@ def _quantity_problems(path: str, written: Quantities | None) -> list[Problem]:
 def _larger_request(guarantee: Guarantee, cluster: ClusterCapacity) -> GuaranteeRequest:
     """What a valid guarantee asks for: amounts, a number of nodes, or the larger of the two."""
     policy = GuaranteePolicy(guarantee.policy or GuaranteePolicy.BEST_EFFORT)
-    resource = {name: amount for name, amount in sorted(amounts(guarantee.resource).items()) if amount}
+    resource = {name: amount for name, amount in sorted(parse_amounts(guarantee.resource).items()) if amount}
     by_amount = GuaranteeRequest(policy, resource, None, tuple(resource))
     if guarantee.percentage is None:
         return by_amount

@@ -28,7 +28,7 @@ import msgspec
 
 from restow.model.guarantees import ClusterCapacity
 from restow.model.quantity import quantity_of
-from restow.model.resources import Vector, add, subtract
+from restow.model.resources import Vector, add_vectors, subtract_vectors
 from restow.queues.guarantee_ceilings import GuaranteeCeilings, ceiling_amounts, lowest_percent
 
 MAX_KEY_LENGTH: Final = 253
@@ -92,7 +92,7 @@ def _beside_accepted(limits: Vector, cluster: ClusterCapacity, accepted: list[Ac
         yield from _amounts_left(f"room_{priority}", limits, taken[priority], cluster)
     for guarantee in sorted(accepted, key=lambda guarantee: guarantee.queue):
         if len(guarantee.queue) <= MAX_QUEUE_NAME_LENGTH:
-            others = subtract(taken[guarantee.priority], guarantee.amounts)
+            others = subtract_vectors(taken[guarantee.priority], guarantee.amounts)
             yield from _amounts_left(f"left_{guarantee.queue}", limits, others, cluster)
 
 
@@ -101,7 +101,7 @@ def _taken_by_priority(accepted: list[AcceptedGuarantee]) -> dict[int, Vector]:
     taken: dict[int, Vector] = {}
     so_far: Vector = {}
     for guarantee in sorted(accepted, key=lambda guarantee: -guarantee.priority):
-        so_far = taken[guarantee.priority] = add(so_far, guarantee.amounts)
+        so_far = taken[guarantee.priority] = add_vectors(so_far, guarantee.amounts)
     return taken
 
 

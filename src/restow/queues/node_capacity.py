@@ -18,7 +18,7 @@ from restow.model.cluster import Mask, Occupant, RowIndex
 from restow.model.pods import find_condition, stays_with_node
 from restow.model.queues import DEFAULT_QUEUE
 from restow.model.snapshot import Snapshot
-from restow.model.taints import untolerated
+from restow.model.taints import untolerated_taint
 from restow.scheduling.pod_group_cache import PodGroupCache
 
 ResourceMatrix = NDArray[np.int64]
@@ -85,7 +85,7 @@ def read_node_capacity(snapshot: Snapshot, pod_groups: PodGroupCache) -> NodeCap
     """The nodes that exist now."""
     table, room = snapshot.rows, snapshot.room
     names = tuple(name for name in table.names() if snapshot.node(name) is not None)
-    table_rows = np.array([table.find(name) for name in names], np.intp)
+    table_rows = np.array([table.find_row(name) for name in names], np.intp)
     # Only resources that a column of the snapshot exists for: no guarantee can be given for any other.
     columns = sorted(range(len(room.free)), key=lambda column: room.resources.names[column])
     row_of_column = {column: row for row, column in enumerate(columns)}
@@ -146,4 +146,4 @@ def _is_schedulable(snapshot: Snapshot, name: str) -> bool:
 
 def _is_untainted(snapshot: Snapshot, name: str) -> bool:
     node = snapshot.node(name)
-    return node is not None and not untolerated(node.spec.taints, ())
+    return node is not None and not untolerated_taint(node.spec.taints, ())

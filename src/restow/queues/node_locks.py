@@ -31,7 +31,7 @@ from restow.model.guarantees import (
 from restow.model.objects import GuaranteePolicy, Queue
 from restow.model.quantity import quantity_of
 from restow.model.queues import is_open
-from restow.model.resources import CPU, MEMORY, Vector, add
+from restow.model.resources import CPU, MEMORY, Vector, add_vectors
 from restow.model.counted_nouns import counted_noun
 from restow.queues.guarantee_ceilings import GuaranteeCeilings, ceiling_rejection
 from restow.queues.node_capacity import NodeCapacity
@@ -150,7 +150,7 @@ class _LockDecision:
                 )
                 request = rejection or request
             if isinstance(request, GuaranteeRequest):
-                taken = add(taken, request.amounts)
+                taken = add_vectors(taken, request.amounts)
             requests.append(request)
         return requests
 

@@ -20,7 +20,7 @@ from restow.model.guarantees import REJECTED_CONDITION
 from restow.model.objects import Condition, Queue, QueueReservation, QueueState, QueueStatus
 from restow.model.pods import find_condition
 from restow.model.queues import is_closed
-from restow.model.resources import Vector, quantities
+from restow.model.resources import Vector, format_quantities
 from restow.model.times import format_time
 from restow.queues.job_counts import JobCounts
 from restow.queues.node_locks import GuaranteeState, QueueLock
@@ -52,11 +52,11 @@ def next_queue_status(queue: Queue, observation: QueueObservation) -> QueueStatu
         running=counts.running,
         unknown=counts.unknown,
         completed=counts.completed,
-        reservation=QueueReservation(nodes=list(lock.nodes), resource={**quantities(lock.idle)})
+        reservation=QueueReservation(nodes=list(lock.nodes), resource={**format_quantities(lock.idle)})
         if lock is not None and is_accepted
         else None,
         accepted_guarantee=queue.spec.guarantee if is_accepted else None,
-        allocated={**quantities({name: amount for name, amount in observation.allocated.items() if amount})},
+        allocated={**format_quantities({name: amount for name, amount in observation.allocated.items() if amount})},
         conditions=_next_conditions(queue, observation) or None,
     )
 

@@ -31,7 +31,7 @@ from restow.model.problems import type_info
 from restow.model.queues import QUEUE_ANNOTATION
 from restow.model.reservations import reservation_annotations
 from restow.model.reservations.seat_name import SeatName
-from restow.model.wire import document
+from restow.model.wire import to_document
 from restow.planning.defragmentation_nodes import CRITICAL_LABEL
 from restow.scheduling.gang_readiness import ROLE_ANNOTATION
 from restow.scheduling.plugins.image_locality import with_tag
@@ -237,7 +237,7 @@ class _TextRewriter:
         """The keys and values of all requirements with Gt or Lt so far."""
 
     def rewrite_document(self, kind: Kind[Any], item: msgspec.Struct) -> Document:
-        rewritten: Document = self._struct_rewriter(kind.type)(document(kind, item))
+        rewritten: Document = self._struct_rewriter(kind.type)(to_document(kind, item))
         return rewritten
 
     def rewrite_text(self, text: str) -> str:

@@ -12,10 +12,10 @@ import msgspec
 from msgspec.structs import replace
 
 from restow.model.objects import Pod
-from restow.model.pods import full_name, scheduler_of
+from restow.model.pods import namespaced_name, scheduler_of
 from restow.model.reservations.matching import requested_reservation
 from restow.model.snapshot import Snapshot
-from restow.model.words import number_of
+from restow.model.counted_nouns import counted_noun
 from restow.scheduling.framework import Cycle
 from restow.scheduling.registry import Profile
 from restow.scheduling.schedule_result import Diagnosis
@@ -82,7 +82,7 @@ def explain_pod(
     else:
         movable, message = None, _message_of_pending_pod(cluster, profile, pod, diagnosis, now)
     feasible = list(diagnosis.feasible) if node or not _requested_reservation(cluster, pod) else []
-    return Explanation(*full_name(pod), node, message, feasible, refusals, movable, obstacles, reserved)
+    return Explanation(*namespaced_name(pod), node, message, feasible, refusals, movable, obstacles, reserved)
 
 
 def _requested_reservation(cluster: OfflineCluster, pod: Pod) -> str | None:
@@ -105,10 +105,10 @@ def _nodes_without_reservations(
     """The nodes that would take the pod if no reservation held seats. Removes all held seats from the snapshot: the
     caller has to undo that."""
     reservations: dict[str, set[str]] = {}
-    for name in snapshot.reservations.held():
+    for name in snapshot.reservations.reserved_pods.names():
         if seat := snapshot.reservations.seat(name):
             reservations.setdefault(seat.node, set()).add(f"{name.namespace}/{name.reservation}")
-            snapshot.reservations.vacate(name)
+            snapshot.reservations.states.vacate(name)
     if not reservations:
         return []
     diagnosis = profile.engine.diagnose(Cycle(pod, snapshot, now))
@@ -123,18 +123,18 @@ def _message_of_bound_pod(node: str, diagnosis: Diagnosis, obstacles: Sequence[s
     others = sum(other != node for other in diagnosis.feasible)
     free = "it may be moved" if others else "nothing else keeps it there"
     verdict = f"it may not be moved: {'; '.join(obstacles)}" if obstacles else free
-    return f"runs on {node}; {number_of(others, 'other node')} could take it; {verdict}"
+    return f"runs on {node}; {counted_noun(others, 'other node')} could take it; {verdict}"
 
 
 def _message_of_pending_pod(
     cluster: OfflineCluster, profile: Profile, pod: Pod, diagnosis: Diagnosis, now: float
 ) -> str:
     """Why a pod is pending, or where it would go, and why it takes no seat where there are seats for it."""
-    fits = f"{number_of(len(diagnosis.feasible), 'node')} could take it" if diagnosis.feasible else diagnosis.message
+    fits = f"{counted_noun(len(diagnosis.feasible), 'node')} could take it" if diagnosis.feasible else diagnosis.message
     scheduler_name = scheduler_of(pod)
     if scheduler_name not in profile.scheduler_names:
         return f"is pending; {fits}; it belongs to the scheduler {scheduler_name!r}"
-    decisions, key = _simulated_session(cluster, profile, now), full_name(pod)
+    decisions, key = _simulated_session(cluster, profile, now), namespaced_name(pod)
     schedule, requested = decisions.schedule, _requested_reservation(cluster, pod)
     refusals = (refusal.message for refusal in schedule.unschedulable if (refusal.namespace, refusal.pod) == key)
     nodes = (placed.node for placed in schedule.placements if (placed.namespace, placed.pod) == key)

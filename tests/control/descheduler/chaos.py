@@ -27,16 +27,16 @@ from restow.model.reservations.observed_spec import is_ended as is_over
 from restow.planning.plan import Move, Place, Plan
 from restow.ports import AlreadyExists, Api, ApiError
 from restow.sim.faults import FaultPlan, FaultyApi, run_until_crash
-from tests.control.accidents import Accidents, main
+from tests.control.random_disruptions import Accidents, main
 from tests.control.descheduler.descheduler_fixture import Measuring, Scattered, applying, descheduler
 from tests.control.descheduler.eviction_returns import PROFILES, Returns
 from tests.control.migrations.auditor import Auditor as MigrationAuditor
 from tests.control.migrations.migration_cluster import SYSTEM, running_controller
 from tests.control.queues.queue_controller_fixture import queues
-from tests.control.reservations.auditor import Auditor
-from tests.control.reservations.chaos import Leaders as Schedulers
-from tests.control.stage import group, member, trouble, world
-from tests.sim.stage import pass_time, pod, running, scheduler, template, workload
+from tests.control.reservations.write_auditor import Auditor
+from tests.control.reservations.seeded_run import Leaders as Schedulers
+from tests.control.scheduler_cluster import group, member, trouble, world
+from tests.sim.simulated_cluster import pass_time, pod, running_component, running_scheduler, template, workload
 
 NODES = ("n1", "n2", "n3", "n4", "n5")
 QUEUES = ("q1", "q2")
@@ -233,7 +233,7 @@ async def run(seed: int) -> Counter[str]:
     async with world(nodes=len(NODES), seed=seed) as base:
         it = Scattered(base.api, base.world, base.clock)
         auditor = Auditor(it.api, it.clock)
-        async with scheduler(auditor, it.clock, seed=seed):
+        async with running_scheduler(auditor, it.clock, seed=seed):
             await _begin(it)
         auditor.life += 1
         saved = await _planned(it, rng)
@@ -248,11 +248,11 @@ async def run(seed: int) -> Counter[str]:
 
         async def deschedule(api: Api, number: int) -> None:
             measuring = Measuring(it, 0.5, api=Returns(it, api, faults), web=cores)
-            async with running(descheduler(it, PROFILES, api=measuring, seed=number)):
+            async with running_component(descheduler(it, PROFILES, api=measuring, seed=number)):
                 await asyncio.sleep(10_000)
 
         async def lock(api: Api, number: int) -> None:
-            async with running(queues(api, it.clock, seed=number)):
+            async with running_component(queues(api, it.clock, seed=number)):
                 await asyncio.sleep(10_000)
 
         schedulers = Schedulers(it, auditor, rng, plan)
@@ -276,7 +276,7 @@ async def run(seed: int) -> Counter[str]:
         await accidents.calm()
         auditor.life += 1
         migrations.plan = FaultPlan()
-        async with scheduler(auditor, it.clock, seed=99), running(queues(it.api, it.clock)):
+        async with running_scheduler(auditor, it.clock, seed=99), running_component(queues(it.api, it.clock)):
             await migrations.once(None, 1200)
             await _is_at_rest(it, auditor)
         assert not auditor.faults, auditor.faults

@@ -38,7 +38,7 @@ from tests.control.migrations.migration_cluster import (
     migration_arguments,
     running_controller,
 )
-from tests.sim.stage import Stage, pass_time, pod, profile, running, template, workload
+from tests.sim.simulated_cluster import SimulatedCluster, pass_time, pod, default_profile, running_component, template, workload
 
 TROUBLE = FaultPlan(
     dropped=0.02, repeated=0.05, late=0.05, stale=0.1, conflict=0.1, busy=0.1, refused=0.1, unknown=0.15, slow=0.1
@@ -74,7 +74,7 @@ class Scattered(MigrationCluster):
 
 
 @asynccontextmanager
-async def feeding(it: Stage) -> AsyncIterator[DeschedulerEventHandlers]:
+async def feeding(it: SimulatedCluster) -> AsyncIterator[DeschedulerEventHandlers]:
     """What planning goes by, kept up with the API until this ends."""
     feed = DeschedulerEventHandlers(SharedInformers(Client(it.api), random.Random(1)), it.clock, "restow-system")
     task = asyncio.create_task(feed.run())
@@ -141,7 +141,7 @@ def descheduler(
     """A descheduler with this section of the configuration; it does not run yet."""
     configuration = DeschedulerConfiguration(
         policy=read_policy(section, descheduler_plugins()),
-        scheduler=profile(),
+        scheduler=default_profile(),
         migration=migration_arguments(),
         settings=settings or DeschedulerSettings(),
     )
@@ -165,7 +165,7 @@ async def scattered(*, nodes: int = 5, pods: int = 4, migrating: bool = True) ->
 async def stage(section: Document, *, nodes: int = 5, pods: int = 4, **more: Any) -> AsyncIterator[Scattered]:
     async with (
         scattered(nodes=nodes, pods=pods) as it,
-        running(descheduler(it, section, metrics=DeschedulerMetrics(CollectorRegistry()), **more)),
+        running_component(descheduler(it, section, metrics=DeschedulerMetrics(CollectorRegistry()), **more)),
     ):
         yield it
 
@@ -180,7 +180,7 @@ def applying(
 ) -> PlanRunner:
     """What `restow apply` runs; it does not run yet."""
     configuration = ApplyConfiguration(
-        scheduler=profile(),
+        scheduler=default_profile(),
         migration=migration_arguments(),
         settings=settings or DeschedulerSettings(),
         strict=strict,
@@ -190,7 +190,7 @@ def applying(
 
 async def planned(it: Scattered) -> Plan:
     """What the descheduler would do, in waves of two."""
-    async with running(descheduler(it, packing())) as made:
+    async with running_component(descheduler(it, packing())) as made:
         plan = (await made.trigger(dry_run=True)).outcome.plan
     moves = tuple(replace(move, wave=1 + (move.order > 2)) for move in plan.moves)
     assert len(moves) == 4

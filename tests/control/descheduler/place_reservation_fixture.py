@@ -11,8 +11,8 @@ from restow.model.objects import Reservation
 from restow.planning.plan import Move, Place, Plan
 from tests.control.descheduler.descheduler_fixture import QUICKLY, Scattered
 from tests.control.migrations.migration_cluster import cluster_with_scheduler, running_controller
-from tests.control.stage import group, member
-from tests.sim.stage import pass_time, pod, template, workload
+from tests.control.scheduler_cluster import group, member
+from tests.sim.simulated_cluster import pass_time, pod, template, workload
 
 THIEF = "3"
 """Cores: too large for n1; n2 and n3 have as much beside their web pods."""

@@ -19,8 +19,8 @@ from restow.ports import Api, ApiError, OutcomeUnknown, Request, Response
 from restow.sim.faults import FaultPlan, FaultyApi
 from restow.sim.loop import run_virtual
 from tests.control.descheduler.descheduler_fixture import Scattered, applying, descheduler, packing, planned, scattered
-from tests.control.stage import Answering
-from tests.sim.stage import pass_time, running, virtual
+from tests.control.scheduler_cluster import Answering
+from tests.sim.simulated_cluster import pass_time, running_component, on_virtual_time
 
 T = TypeVar("T")
 LAPTOP = DeschedulerSettings(identity="restow deschedule on laptop")
@@ -68,9 +68,9 @@ class Severed:
             yield event
 
 
-@virtual
+@on_virtual_time
 async def test_the_controller_is_refused_while_a_command_plans() -> None:
-    async with scattered(migrating=False) as it, running(descheduler(it, packing())) as made:
+    async with scattered(migrating=False) as it, running_component(descheduler(it, packing())) as made:
         asked = asyncio.create_task(command(it, 2, executor=_slowly).run_once())
         await pass_time(10)
         with pytest.raises(RunRefused, match=UNDER_WAY):
@@ -79,9 +79,9 @@ async def test_the_controller_is_refused_while_a_command_plans() -> None:
         assert len((await asked).jobs) == len(await it.jobs()) == 4
 
 
-@virtual
+@on_virtual_time
 async def test_a_command_is_refused_while_the_controller_plans() -> None:
-    async with scattered(migrating=False) as it, running(descheduler(it, packing(), executor=_slowly)) as made:
+    async with scattered(migrating=False) as it, running_component(descheduler(it, packing(), executor=_slowly)) as made:
         asked = asyncio.create_task(made.trigger())
         await pass_time(10)
         with pytest.raises(RunRefused, match=r"a run is under way: a descheduler \(\w+\) has the Lease"):
@@ -90,7 +90,7 @@ async def test_a_command_is_refused_while_the_controller_plans() -> None:
 
 
 @pytest.mark.parametrize("apart", [0.0, 0.1, 2.0, 29.0], ids=lambda seconds: f"{seconds:g} s apart")
-@virtual
+@on_virtual_time
 async def test_of_two_commands_one_gets_a_run(apart: float) -> None:
     async with scattered(migrating=False) as it:
         first = asyncio.create_task(command(it, 2, executor=_slowly).run_once())
@@ -101,18 +101,18 @@ async def test_of_two_commands_one_gets_a_run(apart: float) -> None:
         assert len(await it.jobs()) == 4
 
 
-@virtual
+@on_virtual_time
 async def test_jobs_of_the_turn_before_are_seen_also_where_the_watch_is_late() -> None:
     async with scattered(migrating=False) as it:
         late = descheduler(it, packing(), api=Severed(it.api, late=True), seed=2)
-        async with running(late):
+        async with running_component(late):
             await command(it, 3).run_once()
             with pytest.raises(RunRefused, match="is under way: 4 of its 4 jobs have not ended"):
                 await late.trigger()
         assert len(await it.jobs()) == 4
 
 
-@virtual
+@on_virtual_time
 async def test_whoever_dies_in_its_turn_keeps_the_others_for_the_duration_of_the_lease_only() -> None:
     async with scattered() as it:
         dying = Severed(it.api)
@@ -126,7 +126,7 @@ async def test_whoever_dies_in_its_turn_keeps_the_others_for_the_duration_of_the
         assert 10 < asyncio.get_running_loop().time() - began < 25
 
 
-@virtual
+@on_virtual_time
 async def test_whoever_is_cut_off_while_it_plans_creates_nothing() -> None:
     async with scattered(migrating=False) as it:
         severed = Severed(it.api)
@@ -138,7 +138,7 @@ async def test_whoever_is_cut_off_while_it_plans_creates_nothing() -> None:
         assert await it.jobs() == []
 
 
-@virtual
+@on_virtual_time
 async def test_whoever_may_be_about_to_lose_its_turn_creates_nothing() -> None:
     """The Lease was not renewed for six seconds: it is not lost yet, but could be before a job is there."""
     async with scattered(migrating=False) as it:
@@ -154,19 +154,19 @@ async def test_whoever_may_be_about_to_lose_its_turn_creates_nothing() -> None:
         assert await it.jobs() == []
 
 
-@virtual
+@on_virtual_time
 async def test_a_job_that_cannot_be_read_keeps_nobody_from_a_turn() -> None:
     """Where somebody else's definition lets anything be written."""
     async with scattered(migrating=False) as it:
-        await it.let_anything_be_written(kinds.POD_MIGRATION_JOB, "spec")
+        await it.allow_any_field(kinds.POD_MIGRATION_JOB, "spec")
         with suppress(WireError):  # it is made, but the answer cannot be read either
             await it.create(kinds.POD_MIGRATION_JOB, {"metadata": {"name": "odd"}, "spec": {"podRef": "a pod"}})
         assert len((await command(it, 2).run_once()).jobs) == 4
 
 
-@virtual
+@on_virtual_time
 async def test_a_run_on_a_schedule_waits_for_its_turn_and_is_not_put_off_to_the_next_hour() -> None:
-    async with scattered() as it, running(descheduler(it, packing(cron="0 * * * *"))):
+    async with scattered() as it, running_component(descheduler(it, packing(cron="0 * * * *"))):
         await pass_time(3590 - it.clock.now() % 3600)
         asked = asyncio.create_task(command(it, 2, executor=_slowly).run_once())
         await pass_time(15)
@@ -178,11 +178,11 @@ async def test_a_run_on_a_schedule_waits_for_its_turn_and_is_not_put_off_to_the_
 @pytest.mark.parametrize(
     ("seconds", "jobs"), [(100, 4), (1000, 0)], ids=["for a while", "for too long to be still on time"]
 )
-@virtual
+@on_virtual_time
 async def test_a_run_on_a_schedule_is_tried_again_while_the_api_server_is_away(seconds: float, jobs: int) -> None:
     async with scattered() as it:
         severed = Severed(it.api)
-        async with running(descheduler(it, packing(cron="0 * * * *"), api=severed)):
+        async with running_component(descheduler(it, packing(cron="0 * * * *"), api=severed)):
             await pass_time(3590 - it.clock.now() % 3600)
             severed.cut = True
             await pass_time(seconds)
@@ -191,9 +191,9 @@ async def test_a_run_on_a_schedule_is_tried_again_while_the_api_server_is_away(s
             assert len(await it.jobs()) == jobs
 
 
-@virtual
+@on_virtual_time
 async def test_nobody_runs_between_two_waves_of_a_plan_that_is_applied() -> None:
-    async with scattered() as it, running(descheduler(it, packing(interval="1s"))) as made:
+    async with scattered() as it, running_component(descheduler(it, packing(interval="1s"))) as made:
         await it.stop()
         plan = await planned(it)
         await pass_time(10)
@@ -208,7 +208,7 @@ async def test_nobody_runs_between_two_waves_of_a_plan_that_is_applied() -> None
         assert {(job.metadata.annotations or {}).get("restow.sh/profile") for job in await it.jobs()} == {None}
 
 
-@virtual
+@on_virtual_time
 async def test_no_plan_is_applied_while_a_run_is_under_way() -> None:
     async with scattered(migrating=False) as it:
         plan = await planned(it)
@@ -220,7 +220,7 @@ async def test_no_plan_is_applied_while_a_run_is_under_way() -> None:
         assert len(await it.jobs()) == 4
 
 
-@virtual
+@on_virtual_time
 async def test_whoever_applies_a_plan_and_is_cut_off_goes_on() -> None:
     async with scattered() as it:
         plan, severed = await planned(it), Severed(it.api)
@@ -235,7 +235,7 @@ async def test_whoever_applies_a_plan_and_is_cut_off_goes_on() -> None:
 
 
 @pytest.mark.parametrize("kind", ["podmigrationjobs", ""], ids=["only jobs cannot be made", "nobody answers"])
-@virtual
+@on_virtual_time
 async def test_whoever_cannot_begin_a_wave_waits_and_tells_what_for(kind: str) -> None:
     async with scattered() as it:
         plan, severed, told = await planned(it), Severed(it.api, kind=kind), list[ApplyProgress]()
@@ -257,7 +257,7 @@ async def test_whoever_cannot_begin_a_wave_waits_and_tells_what_for(kind: str) -
         assert any("cut off" in (one or "") for one in troubles)
 
 
-@virtual
+@on_virtual_time
 async def test_what_a_cluster_has_answered_is_not_waited_for_while_the_wave_goes_on() -> None:
     async with scattered() as it:
         plan, told, creations = await planned(it), list[ApplyProgress](), count(1)
@@ -282,7 +282,7 @@ async def test_what_a_cluster_has_answered_is_not_waited_for_while_the_wave_goes
         assert (await applied).succeeded == 4
 
 
-@virtual
+@on_virtual_time
 async def test_whoever_applies_a_plan_and_may_be_about_to_lose_its_turn_goes_on() -> None:
     async with scattered() as it:
         plan, severed = await planned(it), Severed(it.api, kind="leases")
@@ -320,12 +320,12 @@ async def _apply(it: Scattered, api: Api, thread: Thread) -> None:
 
 
 async def _run(it: Scattered, api: Api, thread: Thread) -> None:
-    async with running(descheduler(it, packing(interval="1s"), api=api, executor=thread)):
+    async with running_component(descheduler(it, packing(interval="1s"), api=api, executor=thread)):
         await pass_time(100)
 
 
 @pytest.mark.parametrize("work", [_apply, _run], ids=["a plan is applied", "on an interval"])
-@virtual
+@on_virtual_time
 async def test_what_a_turn_that_was_lost_plans_on_is_left_alone_until_it_has_ended(work: Callable[..., Any]) -> None:
     async with scattered() as it:
         severed, thread = Severed(it.api), Thread()

@@ -16,13 +16,13 @@ from restow.planning.descheduling.registry import descheduler_plugins
 from restow.ports import Clock, Request, Response
 from tests.control.descheduler.descheduler_fixture import Scattered, descheduler, packing, scattered, stage
 from tests.control.migrations.migration_cluster import migration_arguments
-from tests.control.stage import check_room, events
-from tests.sim.stage import pass_time, profile, ready, running, virtual
+from tests.control.scheduler_cluster import check_room, events
+from tests.sim.simulated_cluster import pass_time, default_profile, is_pod_ready, running_component, on_virtual_time
 
 T = TypeVar("T")
 
 
-@virtual
+@on_virtual_time
 async def test_a_scattered_cluster_is_packed_on_an_interval_and_stays_so_over_ten_cycles() -> None:
     async with stage(packing(interval="60s")) as it:
         assert len(await it.used()) == 5
@@ -33,11 +33,11 @@ async def test_a_scattered_cluster_is_packed_on_an_interval_and_stays_so_over_te
         assert [job.status.phase for job in jobs] == ["Succeed"] * 4
         await pass_time(600)
         assert (await it.places(), await it.jobs()) == (packed, jobs)
-        assert all(map(ready, await it.pods()))
+        assert all(map(is_pod_ready, await it.pods()))
         await check_room(it)
 
 
-@virtual
+@on_virtual_time
 async def test_every_move_goes_through_a_job_that_says_which_plan_it_belongs_to() -> None:
     async with stage(packing(interval="60s")) as it:
         before = await it.places()
@@ -63,14 +63,14 @@ async def test_every_move_goes_through_a_job_that_says_which_plan_it_belongs_to(
         pytest.param({"cron": "0 0 29 2 *", "interval": "60s"}, 4, id="both: the interval wins"),
     ],
 )
-@virtual
+@on_virtual_time
 async def test_triggers_say_when(when: dict[str, str], jobs: int) -> None:
     async with stage(packing(**when)) as it:
         await pass_time(300)
         assert len(await it.jobs()) == jobs
 
 
-@virtual
+@on_virtual_time
 async def test_a_cron_expression_says_when() -> None:
     async with stage(packing(cron="*/10 * * * *")) as it:
         now = it.clock.now()
@@ -101,7 +101,7 @@ YEAR = 366 * 86400.0
         pytest.param("* * 1 1 *", YEAR, 0.0, id="it was ahead"),
     ],
 )
-@virtual
+@on_virtual_time
 async def test_a_schedule_goes_by_the_clock_also_after_that_was_put_right(
     cron: str, before: float, after: float
 ) -> None:
@@ -114,11 +114,11 @@ async def test_a_schedule_goes_by_the_clock_also_after_that_was_put_right(
             random.Random(1),
             DeschedulerConfiguration(
                 policy=read_policy(packing(cron=cron), descheduler_plugins()),
-                scheduler=profile(),
+                scheduler=default_profile(),
                 migration=migration_arguments(),
             ),
         )
-        async with running(made):
+        async with running_component(made):
             await pass_time(30)
             assert await it.jobs() == []
             clock.ahead = after
@@ -126,9 +126,9 @@ async def test_a_schedule_goes_by_the_clock_also_after_that_was_put_right(
             assert len(await it.jobs()) == 4
 
 
-@virtual
+@on_virtual_time
 async def test_a_run_is_refused_while_a_plan_is_under_way() -> None:
-    async with scattered(migrating=False) as it, running(descheduler(it, packing())) as made:
+    async with scattered(migrating=False) as it, running_component(descheduler(it, packing())) as made:
         run = await made.trigger()
         assert len(run.jobs) == 4
         with pytest.raises(RunRefused, match=f"plan {run.plan} is under way: 4 of its 4 jobs have not ended"):
@@ -136,20 +136,20 @@ async def test_a_run_is_refused_while_a_plan_is_under_way() -> None:
         assert len(await it.jobs()) == 4
 
 
-@virtual
+@on_virtual_time
 async def test_a_dry_run_says_what_would_happen_and_does_nothing() -> None:
-    async with scattered() as it, running(descheduler(it, packing())) as made:
+    async with scattered() as it, running_component(descheduler(it, packing())) as made:
         run = await made.trigger(dry_run=True)
         assert len(run.outcome.plan.moves) == 4 and run.jobs == ()
         assert await it.jobs() == []
 
 
-@virtual
+@on_virtual_time
 async def test_the_stop_switch_holds_up_runs_until_it_is_off() -> None:
     async with scattered() as it:
         await it.stop()
-        async with running(descheduler(it, packing(interval="60s"))) as made:
-            with pytest.raises(RunRefused, match="evictions are stopped: maintenance; restow resume lets them go on"):
+        async with running_component(descheduler(it, packing(interval="60s"))) as made:
+            with pytest.raises(RunRefused, match="evictions are stopped: maintenance; run restow resume to continue"):
                 await made.trigger()
             await pass_time(200)
             assert await it.jobs() == []
@@ -181,11 +181,11 @@ async def _begin(it: Scattered) -> None:
         pytest.param(_begin, "plan by-hand is under way: 1 of its 1 job has not ended", id="another plan begins"),
     ],
 )
-@virtual
+@on_virtual_time
 async def test_what_comes_in_the_way_while_a_run_is_planned_ends_it(
     happens: Callable[[Scattered], Awaitable[None]], told: str
 ) -> None:
-    async with scattered(migrating=False) as it, running(descheduler(it, packing(), executor=_slowly)) as made:
+    async with scattered(migrating=False) as it, running_component(descheduler(it, packing(), executor=_slowly)) as made:
         asked = asyncio.create_task(made.trigger())
         await pass_time(5)
         await happens(it)
@@ -195,18 +195,18 @@ async def test_what_comes_in_the_way_while_a_run_is_planned_ends_it(
         assert len(await it.jobs()) == there
 
 
-@virtual
+@on_virtual_time
 async def test_of_many_who_ask_at_once_one_gets_a_run() -> None:
-    async with scattered(migrating=False) as it, running(descheduler(it, packing(), executor=_slowly)) as made:
+    async with scattered(migrating=False) as it, running_component(descheduler(it, packing(), executor=_slowly)) as made:
         asked = [asyncio.create_task(made.trigger(dry_run=dry)) for dry in (True, False, False, True, False)]
         found = await asyncio.gather(*asked, return_exceptions=True)
         assert [isinstance(one, RunRefused) for one in found] == [False, False, True, False, True], found
         assert len(await it.jobs()) == 4
 
 
-@virtual
+@on_virtual_time
 async def test_whoever_asks_for_a_run_may_leave_and_it_goes_on() -> None:
-    async with scattered(migrating=False) as it, running(descheduler(it, packing(), executor=_slowly)) as made:
+    async with scattered(migrating=False) as it, running_component(descheduler(it, packing(), executor=_slowly)) as made:
         asked = asyncio.create_task(made.trigger())
         await pass_time(1)
         asked.cancel()
@@ -214,9 +214,9 @@ async def test_whoever_asks_for_a_run_may_leave_and_it_goes_on() -> None:
         assert asked.cancelled() and len(await it.jobs()) == 4
 
 
-@virtual
+@on_virtual_time
 async def test_an_unknown_profile_is_told_with_those_there_are() -> None:
-    async with scattered() as it, running(descheduler(it, packing())) as made:
+    async with scattered() as it, running_component(descheduler(it, packing())) as made:
         with pytest.raises(LookupError, match="no profile is called 'spread'; there are pack"):
             await made.trigger("spread")
 
@@ -230,15 +230,15 @@ async def test_an_unknown_profile_is_told_with_those_there_are() -> None:
         pytest.param({"nodeSelector": "kubernetes.io/hostname in (n2, n3)"}, 2, id="of selected nodes"),
     ],
 )
-@virtual
+@on_virtual_time
 async def test_a_cycle_has_limits(limits: dict[str, int], moves: int) -> None:
-    async with scattered() as it, running(descheduler(it, packing() | limits)) as made:
+    async with scattered() as it, running_component(descheduler(it, packing() | limits)) as made:
         assert len((await made.trigger(dry_run=True)).outcome.plan.moves) == moves
 
 
-@virtual
+@on_virtual_time
 async def test_pods_with_a_job_of_somebody_else_are_left_to_it() -> None:
-    async with scattered(migrating=False) as it, running(descheduler(it, packing())) as made:
+    async with scattered(migrating=False) as it, running_component(descheduler(it, packing())) as made:
         mine = next(one for one in await it.pods() if one.metadata.name.startswith("web"))
         await it.move(mine, "by-hand")
         await pass_time(1)
@@ -247,7 +247,7 @@ async def test_pods_with_a_job_of_somebody_else_are_left_to_it() -> None:
         assert "job by-hand moves it already" in [one.reason for one in plan.refusals]
 
 
-@virtual
+@on_virtual_time
 async def test_nodes_rest_after_a_migration_as_long_as_the_cool_down_says() -> None:
     args = {"coolDownTime": 600, "protectionThresholds": {"cpu": 100}}
     resting = {"pluginConfig": [{"name": "Defragmentation", "args": args}]}
@@ -279,13 +279,13 @@ class Breaking:
 
 
 @pytest.mark.parametrize("number", [1, 2, 4], ids=lambda number: f"after write {number}")
-@virtual
+@on_virtual_time
 async def test_whoever_comes_after_a_crash_never_makes_two_jobs_for_a_pod(number: int) -> None:
     async with scattered() as it:
-        async with running(descheduler(it, packing(), api=Breaking(it, number))) as made:
+        async with running_component(descheduler(it, packing(), api=Breaking(it, number))) as made:
             with pytest.raises(RuntimeError):
                 await made.trigger()
-        async with running(descheduler(it, packing(interval="30s"), seed=2)):
+        async with running_component(descheduler(it, packing(interval="30s"), seed=2)):
             await pass_time(300)
         assert await it.used() == {"n1"}
         uids = [job.spec.pod_ref.uid for job in await it.jobs()]

@@ -11,8 +11,8 @@ import pytest
 from restow.sim.faults import FaultPlan, FaultyApi, run_until_crash
 from restow.sim.loop import run_virtual
 from tests.control.descheduler.descheduler_fixture import TROUBLE, descheduler, packing, scattered
-from tests.control.stage import check_room
-from tests.sim.stage import pass_time, running
+from tests.control.scheduler_cluster import check_room
+from tests.sim.simulated_cluster import pass_time, running_component
 
 RUNS = int(os.environ.get("RESTOW_FAULT_RUNS", "4"))
 
@@ -23,11 +23,11 @@ async def _pack(plan: FaultPlan, seed: int) -> FaultyApi:
         mortal = FaultyApi(it.api, random.Random(seed), plan)
 
         async def first() -> None:
-            async with running(descheduler(it, packing(interval="30s"), api=mortal, seed=seed)):
+            async with running_component(descheduler(it, packing(interval="30s"), api=mortal, seed=seed)):
                 await asyncio.sleep(200)
 
         await run_until_crash(mortal, first())
-        async with running(descheduler(it, packing(interval="30s"), seed=seed + 1)):
+        async with running_component(descheduler(it, packing(interval="30s"), seed=seed + 1)):
             await pass_time(400)
             assert await it.used() == {"n1"}
         moved = [job.spec.pod_ref.uid for job in await it.jobs()]

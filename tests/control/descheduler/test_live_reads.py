@@ -12,8 +12,8 @@ from restow.model import kinds
 from restow.ports import Api, Request, Response
 from tests.control.descheduler.descheduler_fixture import feeding
 from tests.control.migrations.migration_cluster import cluster_with_scheduler
-from tests.control.reservations.stage import reservation
-from tests.sim.stage import pass_time, pod, profile, virtual
+from tests.control.reservations.reservation_cluster import reservation
+from tests.sim.simulated_cluster import pass_time, pod, default_profile, on_virtual_time
 
 
 class _Slow:
@@ -36,7 +36,7 @@ def pods_on_n1(feed: DeschedulerEventHandlers) -> set[str]:
     return {one.pod.metadata.name for one in feed.snapshot.occupants("n1") if one.ledger == "requested"}
 
 
-@virtual
+@on_virtual_time
 async def test_what_comes_while_a_list_is_on_its_way_stays() -> None:
     async with cluster_with_scheduler(nodes=1) as it, feeding(it) as feed:
         await it.create(kinds.POD, pod("old", "1", nodeName="n1"))
@@ -51,7 +51,7 @@ async def test_what_comes_while_a_list_is_on_its_way_stays() -> None:
         assert feed.snapshot.reservations.names() == [("default", "seat")]
 
 
-@virtual
+@on_virtual_time
 async def test_what_the_watches_have_not_shown_is_found() -> None:
     async with cluster_with_scheduler(nodes=1) as it:
         async with feeding(it) as feed:
@@ -67,14 +67,14 @@ async def test_what_the_watches_have_not_shown_is_found() -> None:
         assert feed.snapshot.reservations.names() == [("default", "new")]
 
 
-@virtual
+@on_virtual_time
 async def test_whoever_was_found_on_a_node_waits_no_more() -> None:
     async with cluster_with_scheduler(nodes=1) as it:
         async with feeding(it) as feed:
             await it.create(kinds.POD, pod("late", "1", nodeSelector={"disk": "fast"}))
             await pass_time(1)
-            assert [one.metadata.name for one in feed.pending_pods(profile())] == ["late"]
+            assert [one.metadata.name for one in feed.pending_pods(default_profile())] == ["late"]
         await it.patch(kinds.NODE, "n1", {"metadata": {"labels": {"disk": "fast"}}})
         await pass_time(2)
         await refresh_snapshot(Client(it.api), feed, ["n1"])
-        assert pods_on_n1(feed) == {"late"} and feed.pending_pods(profile()) == ()
+        assert pods_on_n1(feed) == {"late"} and feed.pending_pods(default_profile()) == ()

@@ -22,12 +22,12 @@ from restow.ports import Api, ApiError, OutcomeUnknown, Request, TooManyRequests
 from restow.sim.faults import FaultPlan, FaultyApi, run_until_crash
 from tests.control.descheduler.descheduler_fixture import Scattered, applying, descheduler, feeding
 from tests.control.descheduler.place_reservation_fixture import claims, crowded, planned, steal
-from tests.control.stage import Answering, check_room, group, member, places
-from tests.sim.stage import pass_time, pod, profile, running, virtual
+from tests.control.scheduler_cluster import Answering, check_room, group, member, places
+from tests.sim.simulated_cluster import pass_time, pod, default_profile, running_component, on_virtual_time
 
 
 @pytest.mark.parametrize("after", [0.3, 9.0], ids=lambda seconds: f"{seconds:g} s after the plan began")
-@virtual
+@on_virtual_time
 async def test_nobody_steals_the_room_that_is_gathered_for_a_gang(after: float) -> None:
     async with crowded() as it:
         plan = await planned(it)
@@ -42,7 +42,7 @@ async def test_nobody_steals_the_room_that_is_gathered_for_a_gang(after: float) 
         await check_room(it)
 
 
-@virtual
+@on_virtual_time
 async def test_without_claims_the_room_is_stolen() -> None:
     async with crowded() as it:
         plan = replace(await planned(it), objective="", places=())
@@ -56,7 +56,7 @@ async def test_without_claims_the_room_is_stolen() -> None:
         assert where["gang-0"] is None and where["gang-1"] is None
 
 
-@virtual
+@on_virtual_time
 async def test_the_claim_waits_from_the_beginning_and_opens_when_all_have_left() -> None:
     async with crowded() as it:
         plan, seen = await planned(it), list[tuple[str | None, str | None]]()
@@ -71,7 +71,7 @@ async def test_the_claim_waits_from_the_beginning_and_opens_when_all_have_left()
         assert ("Waiting", "RoomBeingLeft") in seen
 
 
-@virtual
+@on_virtual_time
 async def test_a_whole_gang_has_one_claim_with_all_of_its_seats() -> None:
     async with crowded() as it:
         begun = asyncio.create_task(applying(it).apply(await planned(it)))
@@ -86,7 +86,7 @@ async def test_a_whole_gang_has_one_claim_with_all_of_its_seats() -> None:
 
 
 @pytest.mark.parametrize("seconds", [3.0, 14.0], ids=lambda seconds: f"after {seconds:g} s")
-@virtual
+@on_virtual_time
 async def test_whoever_is_interrupted_finds_the_claim_again(seconds: float) -> None:
     async with crowded() as it:
         plan = await planned(it)
@@ -101,7 +101,7 @@ async def test_whoever_is_interrupted_finds_the_claim_again(seconds: float) -> N
         assert len(await claims(it)) <= 1
 
 
-@virtual
+@on_virtual_time
 async def test_a_claim_that_nobody_comes_back_for_expires() -> None:
     async with crowded() as it:
         begun = asyncio.create_task(applying(it).apply(await planned(it)))
@@ -115,7 +115,7 @@ async def test_a_claim_that_nobody_comes_back_for_expires() -> None:
         assert (claim.status.state.phase, claim.status.state.reason) == ("Failed", "Expired")
 
 
-@virtual
+@on_virtual_time
 async def test_a_plan_that_stops_half_way_lets_its_claims_go() -> None:
     async with crowded() as it:
         plan, told = await planned(it), list[ApplyProgress]()
@@ -128,7 +128,7 @@ async def test_a_plan_that_stops_half_way_lets_its_claims_go() -> None:
         assert await claims(it) == []
 
 
-@virtual
+@on_virtual_time
 async def test_claims_are_kept_alive_as_long_as_the_plan_is_carried_out() -> None:
     async with crowded() as it:
         plan = await planned(it)
@@ -145,7 +145,7 @@ async def test_claims_are_kept_alive_as_long_as_the_plan_is_carried_out() -> Non
             await begun
 
 
-@virtual
+@on_virtual_time
 async def test_a_node_that_is_still_to_take_a_pod_is_claimed_afterwards() -> None:
     """The pod of n3 makes a stop on n2, which is to be the gang's in the end."""
     async with crowded() as it:
@@ -160,7 +160,7 @@ async def test_a_node_that_is_still_to_take_a_pod_is_claimed_afterwards() -> Non
         assert (done.succeeded, done.filled_places) == (3, 2)
 
 
-@virtual
+@on_virtual_time
 async def test_pods_of_their_own_have_claims_of_their_own() -> None:
     async with crowded() as it:
         await it.delete(kinds.POD, "gang-0")
@@ -175,7 +175,7 @@ async def test_pods_of_their_own_have_claims_of_their_own() -> None:
         assert done.filled_places == 1 and (await places(it))["alone"] == "n2"
 
 
-@virtual
+@on_virtual_time
 async def test_pods_of_different_sizes_find_their_own_seats() -> None:
     async with crowded() as it:
         await it.delete(kinds.POD, "gang-0")
@@ -193,19 +193,19 @@ async def test_pods_of_different_sizes_find_their_own_seats() -> None:
         assert (done.filled_places, where["gang-a"], where["gang-b"]) == (2, "n3", "n2")
 
 
-@virtual
+@on_virtual_time
 async def test_a_place_that_goes_elsewhere_takes_its_claim_along_and_one_that_is_dropped_leaves_none() -> None:
     async with crowded() as it, feeding(it) as feed:
         plan, client = await planned(it), Client(it.api)
         made = PlanPlaceReservations(client, it.clock, feed, DeschedulerSettings(), "plan")
         elsewhere = (plan.places[0], replace(plan.places[1], node="n4"))
         for seats, nodes in ((plan.places, {"n2", "n3"}), (elsewhere, {"n2", "n4"}), ((), set[str]())):
-            await made.ensure_due(made.desired(seats, feed.pending_pods(profile())), plan.moves)
+            await made.ensure_due(made.desired(seats, feed.pending_pods(default_profile())), plan.moves)
             tasks = [task for one in await claims(it) for task in one.spec.tasks or ()]
             assert {name for task in tasks for name in names_of(task.template.spec)} == nodes
 
 
-@virtual
+@on_virtual_time
 async def test_a_gang_that_is_made_again_under_its_name_gets_what_was_claimed() -> None:
     """A claim is for the very ones who waited when it was made; whoever comes instead must not wait for it to end."""
     async with crowded() as it:
@@ -218,7 +218,7 @@ async def test_a_gang_that_is_made_again_under_its_name_gets_what_was_claimed() 
         assert {one.status.state.phase for one in await claims(it)} == {"Succeeded"}
 
 
-@virtual
+@on_virtual_time
 async def test_a_gang_that_is_made_again_while_its_room_waits_for_it_gets_it() -> None:
     async with crowded() as it:
         begun = asyncio.create_task(applying(it).apply(await planned(it)))
@@ -233,7 +233,7 @@ async def test_a_gang_that_is_made_again_while_its_room_waits_for_it_gets_it() -
         assert (await begun).filled_places == 2
 
 
-@virtual
+@on_virtual_time
 async def test_room_that_others_make_meanwhile_is_not_given_up() -> None:
     """Somebody else, such as a queue that clears its nodes, moves the pods of the second wave."""
     async with crowded() as it:
@@ -248,12 +248,12 @@ async def test_room_that_others_make_meanwhile_is_not_given_up() -> None:
         assert "there is no such pod on any node" in done.repairs[0]
 
 
-@virtual
+@on_virtual_time
 async def test_what_is_held_elsewhere_after_a_repair_is_not_given_up_in_the_end() -> None:
     async with crowded() as it, feeding(it) as feed:
         plan, client = await planned(it), Client(it.api)
         made = PlanPlaceReservations(client, it.clock, feed, DeschedulerSettings(), "plan")
-        pending, repaired = feed.pending_pods(profile()), (plan.places[0], replace(plan.places[1], node="n4"))
+        pending, repaired = feed.pending_pods(default_profile()), (plan.places[0], replace(plan.places[1], node="n4"))
         await made.ensure_due(made.desired(repaired, pending), plan.moves)
         [before] = await claims(it)
         await made.ensure_due(made.desired(plan.places, pending), ())
@@ -271,19 +271,19 @@ MAKING_ROOM: Document = {
 }
 
 
-@virtual
+@on_virtual_time
 async def test_claims_of_a_descheduler_that_died_before_its_jobs_are_let_go_by_the_next() -> None:
     async with crowded() as it:
         mortal = FaultyApi(it.api, Random(1), FaultPlan(crash_after=1))  # after the Lease and the claim
 
         async def first() -> None:
-            async with running(descheduler(it, MAKING_ROOM, api=mortal)) as made:
+            async with running_component(descheduler(it, MAKING_ROOM, api=mortal)) as made:
                 await made.trigger()
 
         await run_until_crash(mortal, first())
         await pass_time(2)
         [orphan] = await claims(it)
-        async with running(descheduler(it, MAKING_ROOM)) as made:
+        async with running_component(descheduler(it, MAKING_ROOM)) as made:
             await made.trigger()
             await pass_time(30)
         left = await claims(it)
@@ -292,9 +292,9 @@ async def test_claims_of_a_descheduler_that_died_before_its_jobs_are_let_go_by_t
 
 
 @pytest.mark.parametrize("again", [True, False], ids=["others come under their names", "they are gone"])
-@virtual
+@on_virtual_time
 async def test_what_a_profile_claimed_for_those_who_wait_no_more_is_let_go_by_the_next_cycle(again: bool) -> None:
-    async with crowded() as it, running(descheduler(it, MAKING_ROOM)) as made:
+    async with crowded() as it, running_component(descheduler(it, MAKING_ROOM)) as made:
         await made.trigger()
         await it.delete(kinds.POD_GROUP, "gang")
         if again:
@@ -313,21 +313,21 @@ async def test_what_a_profile_claimed_for_those_who_wait_no_more_is_let_go_by_th
         assert None not in where.values()
 
 
-@virtual
+@on_virtual_time
 async def test_a_plan_that_somebody_applies_is_under_way_between_its_waves_too() -> None:
     async with crowded() as it:
         begun = asyncio.create_task(applying(it).apply(await planned(it)))
         await pass_time(1)
         begun.cancel()
         await pass_time(20)
-        async with running(descheduler(it, MAKING_ROOM)) as made:
+        async with running_component(descheduler(it, MAKING_ROOM)) as made:
             with pytest.raises(RunRefused, match="is under way: its place reservations wait for pods to leave"):
                 await made.trigger()
 
 
-@virtual
+@on_virtual_time
 async def test_a_profile_that_makes_room_claims_it_too() -> None:
-    async with crowded() as it, running(descheduler(it, MAKING_ROOM)) as made:
+    async with crowded() as it, running_component(descheduler(it, MAKING_ROOM)) as made:
         run = await made.trigger()
         assert len(run.outcome.plan.places) == 2
         await steal(it, 0.5)
@@ -358,7 +358,7 @@ async def _fill(it: Scattered) -> None:
         pytest.param(_cordon, [], id="what cannot be had is let go"),
     ],
 )
-@virtual
+@on_virtual_time
 async def test_whoever_applies_a_plan_waits_a_minute_for_pods_to_take_their_places(
     happens: Callable[[Scattered], Awaitable[None]], left: list[str]
 ) -> None:
@@ -376,7 +376,7 @@ async def test_whoever_applies_a_plan_waits_a_minute_for_pods_to_take_their_plac
         assert 55 < it.clock.now() - since < 70
 
 
-@virtual
+@on_virtual_time
 async def test_a_minute_is_over_once_also_where_the_cluster_did_not_answer_at_its_end() -> None:
     async with crowded() as it:
         told, lost = list[ApplyProgress](), OutcomeUnknown.because(503, "ServiceUnavailable", "cut off")
@@ -408,7 +408,7 @@ class _Blind:
                 yield event
 
 
-@virtual
+@on_virtual_time
 async def test_who_has_a_place_is_asked_until_there_is_an_answer() -> None:
     """The gang has taken its places, of which the watch shows nothing, and the server is too busy to say so."""
     async with crowded() as it:

@@ -13,8 +13,8 @@ from restow.sim.faults import FaultPlan, FaultyApi, run_until_crash
 from restow.sim.loop import run_virtual
 from tests.control.descheduler.descheduler_fixture import TROUBLE, Scattered, applying
 from tests.control.descheduler.place_reservation_fixture import claims, crowded, planned, steal
-from tests.control.stage import check_room
-from tests.sim.stage import pass_time
+from tests.control.scheduler_cluster import check_room
+from tests.sim.simulated_cluster import pass_time
 
 RUNS = int(os.environ.get("RESTOW_FAULT_RUNS", "1"))
 BEHIND = (16, 51)

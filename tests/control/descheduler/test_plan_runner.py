@@ -12,11 +12,11 @@ from restow.control.descheduler import AnotherPlanActive, ApplyProgress, Cluster
 from restow.model import kinds
 from restow.planning.plan import Move, Plan
 from tests.control.descheduler.descheduler_fixture import applying, descheduler, packing, planned, scattered
-from tests.control.stage import check_room
-from tests.sim.stage import pass_time, pod, running, virtual
+from tests.control.scheduler_cluster import check_room
+from tests.sim.simulated_cluster import pass_time, pod, running_component, on_virtual_time
 
 
-@virtual
+@on_virtual_time
 async def test_a_plan_is_carried_out_wave_after_wave() -> None:
     async with scattered() as it:
         plan, told = await planned(it), list[ApplyProgress]()
@@ -29,7 +29,7 @@ async def test_a_plan_is_carried_out_wave_after_wave() -> None:
 
 
 @pytest.mark.parametrize("seconds", [0.0, 1.0, 5.0, 12.0], ids=lambda seconds: f"after {seconds:g} s")
-@virtual
+@on_virtual_time
 async def test_whoever_is_interrupted_goes_on_with_the_same_plan(seconds: float) -> None:
     async with scattered() as it:
         plan = await planned(it)
@@ -43,7 +43,7 @@ async def test_whoever_is_interrupted_goes_on_with_the_same_plan(seconds: float)
         assert len(await it.jobs()) == 4 and await it.used() == {"n1"}
 
 
-@virtual
+@on_virtual_time
 async def test_a_plan_that_is_done_has_nothing_left_to_do() -> None:
     async with scattered() as it:
         plan = await planned(it)
@@ -53,7 +53,7 @@ async def test_a_plan_that_is_done_has_nothing_left_to_do() -> None:
         assert await it.jobs() == jobs
 
 
-@virtual
+@on_virtual_time
 async def test_strictly_nothing_begins_when_the_cluster_is_not_what_the_plan_was_made_for() -> None:
     async with scattered() as it:
         plan = await planned(it)
@@ -66,7 +66,7 @@ async def test_strictly_nothing_begins_when_the_cluster_is_not_what_the_plan_was
         assert await it.jobs() == []
 
 
-@virtual
+@on_virtual_time
 async def test_what_does_not_fit_any_more_is_left_out_and_told() -> None:
     async with scattered() as it:
         plan = await planned(it)
@@ -79,7 +79,7 @@ async def test_what_does_not_fit_any_more_is_left_out_and_told() -> None:
         await check_room(it)
 
 
-@virtual
+@on_virtual_time
 async def test_nothing_begins_when_nothing_of_the_plan_is_possible() -> None:
     async with scattered() as it:
         plan = await planned(it)
@@ -90,7 +90,7 @@ async def test_nothing_begins_when_nothing_of_the_plan_is_possible() -> None:
         assert await it.jobs() == []
 
 
-@virtual
+@on_virtual_time
 async def test_strictly_a_change_between_two_waves_stops_the_second() -> None:
     async with scattered() as it:
         plan = await planned(it)
@@ -103,7 +103,7 @@ async def test_strictly_a_change_between_two_waves_stops_the_second() -> None:
         assert len(await it.jobs()) == 2
 
 
-@virtual
+@on_virtual_time
 async def test_a_pod_that_goes_between_two_waves_keeps_no_other_from_moving() -> None:
     async with scattered() as it:
         plan = await planned(it)
@@ -115,7 +115,7 @@ async def test_a_pod_that_goes_between_two_waves_keeps_no_other_from_moving() ->
         assert [one.startswith(f"move 4 of default/{plan.moves[3].pod} is left out") for one in done.repairs] == [True]
 
 
-@virtual
+@on_virtual_time
 async def test_another_target_is_found_for_a_plan_with_an_objective() -> None:
     """n1 has no room any more for the last of three pods; n2, which is not to be emptied, has."""
     async with scattered() as it:
@@ -128,7 +128,7 @@ async def test_another_target_is_found_for_a_plan_with_an_objective() -> None:
         assert [" goes to n2 instead of n1: " in one for one in done.repairs] == [True]
 
 
-@virtual
+@on_virtual_time
 async def test_a_pod_that_moves_twice_is_followed_by_its_successor() -> None:
     async with scattered() as it:
         first = (await planned(it)).moves[0]
@@ -141,7 +141,7 @@ async def test_a_pod_that_moves_twice_is_followed_by_its_successor() -> None:
         assert second.spec.pod_ref.name != first.pod and second.status.node_name == "n1"
 
 
-@virtual
+@on_virtual_time
 async def test_a_plan_without_uids_is_about_the_pods_of_these_names() -> None:
     async with scattered() as it:
         plan = await planned(it)
@@ -149,11 +149,11 @@ async def test_a_plan_without_uids_is_about_the_pods_of_these_names() -> None:
         assert (await applying(it).apply(replace(plan, moves=bare))).succeeded == 4
 
 
-@virtual
+@on_virtual_time
 async def test_another_plan_under_way_comes_first() -> None:
     async with scattered(migrating=False) as it:
         plan = await planned(it)
-        async with running(descheduler(it, packing())) as made:
+        async with running_component(descheduler(it, packing())) as made:
             await made.trigger()
         with pytest.raises(AnotherPlanActive, match="is under way: 4 of its 4 jobs have not ended"):
             await applying(it).apply(plan)

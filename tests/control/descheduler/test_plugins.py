@@ -9,8 +9,8 @@ import pytest
 from restow.model import kinds
 from restow.model.objects import Document
 from tests.control.descheduler.descheduler_fixture import Measuring, Scattered, descheduler, scattered
-from tests.control.stage import check_room
-from tests.sim.stage import job, pass_time, ready, running, template, virtual, workload
+from tests.control.scheduler_cluster import check_room
+from tests.sim.simulated_cluster import job, pass_time, is_pod_ready, running_component, template, on_virtual_time, workload
 
 
 def profiles(**plugins: tuple[str, dict[str, Any]]) -> Document:
@@ -25,18 +25,18 @@ def profiles(**plugins: tuple[str, dict[str, Any]]) -> Document:
 
 async def settle(it: Scattered, section: Document, seconds: float = 300) -> dict[str, str | None]:
     """Let a descheduler run; nothing may change any more in ten cycles after that."""
-    async with running(descheduler(it, section)):
+    async with running_component(descheduler(it, section)):
         await pass_time(seconds)
         places, jobs = await it.places(), await it.jobs()
         await pass_time(300)
         assert (await it.places(), await it.jobs()) == (places, jobs)
     assert {one.status.phase for one in jobs} <= {"Succeed"}, [(one.status.reason, one.status.message) for one in jobs]
-    assert all(map(ready, await it.pods()))
+    assert all(map(is_pod_ready, await it.pods()))
     await check_room(it)
     return places
 
 
-@virtual
+@on_virtual_time
 async def test_pods_leave_a_tainted_node_for_good() -> None:
     async with scattered() as it:
         taint = {"spec": {"taints": [{"key": "gone", "effect": "NoSchedule"}]}}
@@ -45,7 +45,7 @@ async def test_pods_leave_a_tainted_node_for_good() -> None:
         assert "n2" not in places.values() and len(await it.jobs()) == 1
 
 
-@virtual
+@on_virtual_time
 async def test_zones_become_even_and_stay_so() -> None:
     spread = {
         "maxSkew": 1,
@@ -68,7 +68,7 @@ async def test_zones_become_even_and_stay_so() -> None:
         assert max(map(on.count, on)) == 1, on
 
 
-@virtual
+@on_virtual_time
 async def test_profiles_that_pull_in_different_directions_come_to_rest() -> None:
     """One packs, the other balances cpu against memory: what was moved lately rests, and rates only fall."""
     async with scattered() as it:
@@ -78,13 +78,13 @@ async def test_profiles_that_pull_in_different_directions_come_to_rest() -> None
 
 
 @pytest.mark.parametrize("kind", ["Job", "ReplicaSet"], ids=["of a kind that is left out", "of another kind"])
-@virtual
+@on_virtual_time
 async def test_failed_pods_are_taken_away(kind: str) -> None:
     async with scattered(pods=0) as it:
         await it.create(kinds.JOB, job("bad", run=1, exit_code=1, backoffLimit=0))
         await pass_time(20)
         assert "Failed" in {one.status.phase for one in await it.pods()}
-        async with running(descheduler(it, profiles(RemoveFailedPods=("deschedule", {"excludeOwnerKinds": [kind]})))):
+        async with running_component(descheduler(it, profiles(RemoveFailedPods=("deschedule", {"excludeOwnerKinds": [kind]})))):
             await pass_time(120)
         left = {one.status.phase for one in await it.pods()}
         assert ("Failed" in left) is (kind == "Job"), [
@@ -92,7 +92,7 @@ async def test_failed_pods_are_taken_away(kind: str) -> None:
         ]
 
 
-@virtual
+@on_virtual_time
 async def test_pods_leave_nodes_that_are_really_busy() -> None:
     async with scattered(pods=0) as it:
         for name in ("n3", "n4", "n5"):
@@ -102,7 +102,7 @@ async def test_pods_leave_nodes_that_are_really_busy() -> None:
         for name in ("n3", "n4", "n5"):
             await it.patch(kinds.NODE, name, {"spec": {"unschedulable": None}})
         arguments = {"thresholds": {"cpu": 40}, "targetThresholds": {"cpu": 60}, "coolDownTime": 60}
-        async with running(descheduler(it, profiles(LoadAware=("balance", arguments)), api=Measuring(it))):
+        async with running_component(descheduler(it, profiles(LoadAware=("balance", arguments)), api=Measuring(it))):
             await pass_time(600)
             places, jobs = await it.places(), await it.jobs()
             await pass_time(600)
@@ -118,12 +118,12 @@ async def test_pods_leave_nodes_that_are_really_busy() -> None:
         pytest.param(2.0, 0, id="busy pods, each of which stays alone"),
     ],
 )
-@virtual
+@on_virtual_time
 async def test_packing_and_cooling_do_not_undo_each_other(cores: float, moves: int) -> None:
     """Both on an interval, without any cool-down; n1 is nearly full by requests, and each pod uses so many cores."""
     cool = {"thresholds": {"cpu": 40}, "targetThresholds": {"cpu": 60}}
     section = profiles(Defragmentation=("balance", {}), LoadAware=("balance", cool))
-    async with scattered() as it, running(descheduler(it, section, api=Measuring(it, cores))):
+    async with scattered() as it, running_component(descheduler(it, section, api=Measuring(it, cores))):
         await pass_time(300)
         jobs = await it.jobs()
         await pass_time(300)
@@ -137,13 +137,13 @@ async def test_packing_and_cooling_do_not_undo_each_other(cores: float, moves: i
 
 
 @pytest.mark.parametrize("cores", [0.8, 2.0])
-@virtual
+@on_virtual_time
 async def test_nor_do_they_when_whoever_measures_comes_and_goes(cores: float) -> None:
     cool = {"thresholds": {"cpu": 40}, "targetThresholds": {"cpu": 60}}
     section = profiles(Defragmentation=("balance", {}), LoadAware=("balance", cool))
     async with scattered() as it:
         measuring = Measuring(it, cores)
-        async with running(descheduler(it, section, api=measuring)):
+        async with running_component(descheduler(it, section, api=measuring)):
             await pass_time(120)
             jobs = await it.jobs()
             for silent in (True, False, True, False):

@@ -11,7 +11,7 @@ from restow.client.verbs import Client
 from restow.ports import Api, Request, Response
 from restow.running.install_manifest import CLUSTER_PERMISSIONS, NAMESPACE_PERMISSIONS, Permission
 from tests.control.descheduler.descheduler_fixture import packing, stage
-from tests.sim.stage import pass_time, virtual
+from tests.sim.simulated_cluster import pass_time, on_virtual_time
 
 Right = tuple[str, str, str, str]
 """Verb, group, resource and subresource."""
@@ -58,7 +58,7 @@ def noted(monkeypatch: pytest.MonkeyPatch) -> set[Right]:
     return found
 
 
-@virtual
+@on_virtual_time
 async def test_nothing_is_asked_for_that_is_not_granted(noted: set[Right]) -> None:
     async with stage(packing(interval="30s")) as it:
         await pass_time(200)

@@ -22,12 +22,12 @@ from restow.planning.strategies import make_plan
 from restow.planning.usage_samples import UsageSamples
 from restow.ports import Request, Response
 from tests.control.descheduler.descheduler_fixture import Measuring, descheduler, scattered
-from tests.control.stage import events
+from tests.control.scheduler_cluster import events
 from tests.kubernetes.server import StillClock, serving
 from tests.planning.clusters import NOW, app, cluster, moves, request, ten
 from tests.prometheus.server import Line, Scripted
 from tests.prometheus.server import cluster as measured_cluster
-from tests.sim.stage import pass_time, running, virtual
+from tests.sim.simulated_cluster import pass_time, running_component, on_virtual_time
 
 
 class Nobody:
@@ -115,7 +115,7 @@ async def test_stale_samples_are_ignored_with_a_warning(caplog: pytest.LogCaptur
         pytest.param({"silent": True}, "none", "the server is currently unable to answer", id="nobody answers"),
     ],
 )
-@virtual
+@on_virtual_time
 async def test_people_see_that_use_is_not_measured_and_that_it_is_again(
     trouble: dict[str, Any], result: str, told: str
 ) -> None:
@@ -125,7 +125,7 @@ async def test_people_see_that_use_is_not_measured_and_that_it_is_again(
         for name, value in trouble.items():
             setattr(api, name, value)
         made = descheduler(it, COOL, api=api, metrics=DeschedulerMetrics(registry))
-        async with running(made):
+        async with running_component(made):
             await pass_time(100)
             [(about, message)] = await events(it, "UseNotMeasured", "ConfigMap")
             assert about == "restow" and message.startswith("KubernetesMetrics: ") and told in message, message
@@ -141,12 +141,12 @@ async def test_people_see_that_use_is_not_measured_and_that_it_is_again(
         assert counts == {result: 2.0, "fresh": 1.0}
 
 
-@virtual
+@on_virtual_time
 async def test_a_dry_run_writes_no_event() -> None:
     async with scattered() as it:
         api = Measuring(it)
         api.silent = True
-        async with running(descheduler(it, {**COOL, "dryRun": True}, api=api)):
+        async with running_component(descheduler(it, {**COOL, "dryRun": True}, api=api)):
             await pass_time(100)
             assert await events(it, "UseNotMeasured") == []
 

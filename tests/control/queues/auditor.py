@@ -24,7 +24,7 @@ from restow.model import kinds
 from restow.model.objects import Node, Pod, Queue
 from restow.model.pods import find_condition, controller_of
 from restow.model.queues import locked_nodes
-from restow.model.resources import amounts
+from restow.model.resources import parse_amounts
 from restow.ports import Api, ApiError, Clock, Request, Response
 from restow.queues.admission_policies import CEILINGS_NAME
 from restow.queues.node_locks import locks_in_status
@@ -130,7 +130,7 @@ class Auditor:
         self._within_ceilings(queues, nodes)
 
     def _within_ceilings(self, queues: list[Queue], nodes: list[Node]) -> None:
-        total = sum(amounts(node.status.allocatable)["cpu"] for node in nodes)
+        total = sum(parse_amounts(node.status.allocatable)["cpu"] for node in nodes)
         asked = 0
         for queue in queues:
             rejected = find_condition(queue.status.conditions, "Rejected")
@@ -139,7 +139,7 @@ class Auditor:
                 continue
             share = int(len(nodes) * (guarantee.percentage.value or 0)) if guarantee.percentage else 0
             by_share = total * share // max(len(nodes), 1)
-            asked += max(by_share, amounts(guarantee.resource).get("cpu", 0))
+            asked += max(by_share, parse_amounts(guarantee.resource).get("cpu", 0))
         if asked * 100 > total * CEILING:
             self.blame(f"{asked} of {total} are guaranteed")
 

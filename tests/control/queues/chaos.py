@@ -17,16 +17,16 @@ from typing import Any
 from restow.migration.conditions import is_job_ended
 from restow.model import kinds
 from restow.model.quantity import quantity_of
-from restow.model.resources import amounts, pod_requests
+from restow.model.resources import parse_amounts, pod_requests
 from restow.ports import Api, ApiError
 from restow.queues.admission_policies import CEILINGS_NAME
 from restow.queues.node_locks import locks_in_status
-from tests.control.accidents import Accidents, main
+from tests.control.random_disruptions import Accidents, main
 from tests.control.migrations.migration_cluster import SYSTEM, running_controller
 from tests.control.queues.auditor import CEILING, Auditor, Scheduling
 from tests.control.queues.queue_controller_fixture import Locked, of, queue, queues
-from tests.control.reservations.chaos import Leaders
-from tests.control.stage import check_room, trouble, world
+from tests.control.reservations.seeded_run import Leaders
+from tests.control.scheduler_cluster import check_room, trouble, world
 from tests.sim.simulated_cluster import (
     is_pod_ready,
     pass_time,
@@ -222,7 +222,7 @@ async def _clears(it: Locked) -> None:
 async def _is_shown_at_the_door(it: Locked) -> None:
     """What is shown to the API server is what conditions say: how much there is, and how much others have."""
     nodes, queues = (await it.client.list(kinds.NODE)).items, (await it.client.list(kinds.QUEUE)).items
-    limit = sum(amounts(one.status.allocatable)["cpu"] for one in nodes) * CEILING // 100
+    limit = sum(parse_amounts(one.status.allocatable)["cpu"] for one in nodes) * CEILING // 100
     shown = (await it.client.get(kinds.CONFIG_MAP, CEILINGS_NAME, SYSTEM)).data or {}
     expected = {"share_": str(CEILING), "nodes": str(len(nodes)), "amount__cpu": str(quantity_of("cpu", limit))}
     assert shown | expected == shown and "share_q1" not in shown, shown

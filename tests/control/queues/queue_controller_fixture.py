@@ -27,7 +27,7 @@ from tests.control.migrations.migration_cluster import (
     migration_arguments,
     running_controller,
 )
-from tests.control.stage import world
+from tests.control.scheduler_cluster import world
 from tests.sim.simulated_cluster import pass_time, running_component, template, workload
 
 QUEUE_ANNOTATION = "scheduling.volcano.sh/queue-name"

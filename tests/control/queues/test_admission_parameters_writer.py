@@ -13,7 +13,7 @@ from restow.queues.admission_policies import CEILINGS_NAME
 from restow.queues.arguments import read_queue_arguments
 from tests.control.migrations.migration_cluster import SCHEDULERS, migration_arguments
 from tests.control.queues.queue_controller_fixture import Locked, bare, queue, queues
-from tests.control.stage import world
+from tests.control.scheduler_cluster import world
 from tests.sim.simulated_cluster import node, on_virtual_time, pass_time, running_component
 
 HOME = "restow-system"

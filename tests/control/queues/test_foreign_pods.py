@@ -137,7 +137,7 @@ async def test_what_it_waits_for_is_said_in_numbers() -> None:
         assert message.startswith("1 node locked; cpu (asked 4, idle ")
         expected = (
             "waits for 2 pods of other queues to leave: 1 moved by jobs (1: evictions are stopped: maintenance; "
-            "restow resume lets them go on), 1 stays (1: no controller would make it again)"
+            "run restow resume to continue), 1 stays (1: no controller would recreate it)"
         )
         assert message.partition("; waits")[2] == expected.removeprefix("waits")
 

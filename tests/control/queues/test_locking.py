@@ -15,7 +15,7 @@ from restow.queues.arguments import read_queue_arguments
 from restow.sim.faults import FaultPlan, FaultyApi, run_until_crash
 from tests.control.migrations.migration_cluster import SCHEDULERS
 from tests.control.queues.queue_controller_fixture import Deaf, Forgetful, Locked, bare, of, queue, queues
-from tests.control.stage import events, world
+from tests.control.scheduler_cluster import events, world
 from tests.sim.simulated_cluster import node, on_virtual_time, pass_time, pod, running_component, workload
 
 CPU4: dict[str, Any] = {"resource": {"cpu": "4"}}

@@ -12,7 +12,7 @@ import pytest
 
 from restow.model import kinds
 from tests.control.queues.queue_controller_fixture import Locked, bare, of, queue
-from tests.control.reservations.stage import reservation
+from tests.control.reservations.reservation_cluster import reservation
 from tests.sim.simulated_cluster import node, on_virtual_time, pass_time, pod
 
 FOUR = {"n1": "4", "n2": "4", "n3": "4", "n4": "4"}

@@ -10,7 +10,7 @@ from restow.model import kinds
 from restow.model.crds import custom_resource_definitions
 from restow.ports import Api, Request, Response
 from tests.control.queues.queue_controller_fixture import Locked, queues
-from tests.control.stage import events, world
+from tests.control.scheduler_cluster import events, world
 from tests.sim.simulated_cluster import node, on_virtual_time, pass_time, pod, running_component
 
 CPU4: dict[str, Any] = {"resource": {"cpu": "4"}}

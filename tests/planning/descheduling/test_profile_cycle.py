@@ -210,7 +210,7 @@ def test_limits_count_removals_too(limits: dict[str, Any], why: str) -> None:
 def test_a_failed_pod_that_may_not_go_is_told_with_the_reason() -> None:
     found = ask(cluster([ten("a")], []), "RemoveFailedPods", ended=[failed(pod("bare", {}, on="a"))])
     assert found.removals == ()
-    told = "no controller would make it again; failed ones may go with evictFailedBarePods"
+    told = "no controller would recreate it; failed pods may be evicted with evictFailedBarePods"
     assert reasons(found.plan) == {"bare": told}
 
 

@@ -23,7 +23,7 @@ from restow.model.cluster.owner_chains import OwnerChains
 from restow.model.kinds import RESERVATION
 from restow.model.object_key import Key, key_of
 from restow.model.objects import Pod, Reservation, ReservationPhase
-from restow.model.pods import full_name
+from restow.model.pods import namespaced_name
 from restow.model.reservations.observed_spec import is_ended
 from restow.model.reservations.owners import Owners
 from restow.model.reservations.spec import expires_at, ttl_until
@@ -64,7 +64,7 @@ class PlanPlaceReservations:
 
     def desired(self, places: Iterable[Place], pending: Iterable[Pod]) -> list[PlaceReservation]:
         """What there should be for these places, as far as their pods are still pending."""
-        by_name = {full_name(pod): pod for pod in pending}
+        by_name = {namespaced_name(pod): pod for pod in pending}
         return place_reservations_of(self._plan, places, by_name, self._handlers.snapshot.owner_chains)
 
     def live_reservations(self) -> list[Reservation]:

@@ -13,7 +13,7 @@ import msgspec
 from restow.migration.job_annotations import PLAN_ANNOTATION, PRIORITY_ANNOTATION, WAVE_ANNOTATION
 from restow.migration.reservation import TARGET_ANNOTATION
 from restow.model.kinds import POD_MIGRATION_JOB
-from restow.model.names import digest, stem
+from restow.model.names import short_digest, name_stem
 from restow.model.objects import Document, JobMode, ObjectReference, Pod
 from restow.model.reservations.reservation_annotations import MOVED_FROM_ANNOTATION
 from restow.planning.plan import Move, Plan, configuration_fingerprint
@@ -26,7 +26,7 @@ _DIGITS: Final = 10
 def new_plan_name(title: str, plan: Plan, moment: float | None = None) -> str:
     """The name of a plan in the annotations of its jobs. It differs for different moves, and for different moments."""
     moves = [(move.order, move.wave, move.namespace, move.pod, move.uid, move.target) for move in plan.moves]
-    return f"{stem(title, 'plan')}-{configuration_fingerprint([title, moves, moment])[:_DIGITS]}"
+    return f"{name_stem(title, 'plan')}-{configuration_fingerprint([title, moves, moment])[:_DIGITS]}"
 
 
 class PlanJobs(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,7 +62,7 @@ class PlanJobs(msgspec.Struct, frozen=True, kw_only=True):
         return self._document(self._name(meta.uid), reference, strategy, {WAVE_ANNOTATION: "1", **source}, mode)
 
     def _name(self, key: str) -> str:
-        return f"{self.plan}-{digest(key)}"
+        return f"{self.plan}-{short_digest(key)}"
 
     def _document(
         self, name: str, pod: ObjectReference, strategy: str, annotations: Mapping[str, str], spec: Mapping[str, str]

@@ -14,7 +14,7 @@ import msgspec
 from restow.client.verbs import Client
 from restow.model.kinds import NODE_METRICS, POD_METRICS
 from restow.model.wire import WireError
-from restow.model.words import number_of
+from restow.model.counted_nouns import counted_noun
 from restow.planning.arguments import KUBERNETES_METRICS, PROMETHEUS
 from restow.planning.usage_samples import (
     PrometheusQueries,
@@ -78,6 +78,6 @@ class UsageMeter:
         stale = samples.count_older_than(self._clock.now() - source.max_age)
         if not any(stale):
             return UsageReading(name, "fresh")
-        nodes, pods = number_of(stale[0], "node"), number_of(stale[1], "pod")
+        nodes, pods = counted_noun(stale[0], "node"), counted_noun(stale[1], "pod")
         problem = f"{nodes} and {pods} were measured more than {source.max_age:g}s ago; these samples are ignored"
         return UsageReading(name, "stale", problem)

@@ -16,7 +16,7 @@ from restow.control.queues.metrics import QueueMetrics
 from restow.migration.conditions import is_job_ended
 from restow.model.kinds import POD_MIGRATION_JOB
 from restow.model.objects import Document, JobPhase, JobReason, PodMigrationJob
-from restow.model.wire import WireError, convert
+from restow.model.wire import WireError, convert_document
 from restow.ports import AlreadyExists, ApiError, NotFound, OutcomeUnknown
 from restow.scheduling.pod_group_cache import PodGroupCache
 
@@ -55,7 +55,7 @@ class QueueJobs:
         except OutcomeUnknown:
             # The job may exist. It counts as existing, so that the pod gets no second one; the watch, or the end of
             # the cache's patience, decides.
-            self._jobs.record_write(convert(PodMigrationJob, document))
+            self._jobs.record_write(convert_document(PodMigrationJob, document))
             return False
         except (ApiError, WireError) as error:
             log.info("job not created", extra={"queue": queue, "job": name, "err": str(error)})

@@ -14,7 +14,7 @@ import msgspec
 
 from restow.eviction.protections import Protections, PodContext, eviction_refusal
 from restow.model.objects import Duration, Pod, SelectorSpec
-from restow.model.problems import Problem, besides
+from restow.model.problems import Problem, problems_of_readable_members
 from restow.model.times import parse_duration
 from restow.model.wire import WireError, convert_readable
 from restow.planning.arguments import read_selector
@@ -112,7 +112,7 @@ class DefaultEvictor(msgspec.Struct, frozen=True):
         found = list(_problems(written))
         selector = read_selector(written.label_selector, "labelSelector", found)
         of_namespaces = read_selector(written.namespace_label_selector, "namespaceLabelSelector", found)
-        problems = besides(unread, found)
+        problems = problems_of_readable_members(unread, found)
         if problems:
             raise WireError(DEFAULT_EVICTOR, problems)
         threshold, chosen = written.priority_threshold, written.pod_protections or _PodProtections()

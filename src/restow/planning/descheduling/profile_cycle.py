@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from restow.model.objects import Pod
 from restow.model.snapshot import Snapshot
-from restow.model.words import number_of
+from restow.model.counted_nouns import counted_noun
 from restow.planning.cycle_limits import MoveCounter
 from restow.planning.descheduling.framework import Guard, Planner, Removal, Remover
 from restow.planning.descheduling.policy import DeschedulerProfile
@@ -186,7 +186,7 @@ class _Cycle:
         """Why there are to be no more removals; empty if there may be."""
         if len(self._planners) + len(self._removals) < self._most:
             return ""
-        return f"a cycle moves and removes {number_of(self._most, 'pod')} at most"
+        return f"a cycle moves and removes {counted_noun(self._most, 'pod')} at most"
 
     # ------------------------------------------------------------------------------------------------------------------
 

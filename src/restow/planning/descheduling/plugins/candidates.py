@@ -19,12 +19,12 @@ from restow.model.cluster import Occupant, RowIndex
 from restow.model.object_key import key_of
 from restow.model.objects import Pod, SelectorSpec
 from restow.model.pods import stays_with_node
-from restow.model.problems import Problem, besides
+from restow.model.problems import Problem, problems_of_readable_members
 from restow.model.selectors import SelectorError
 from restow.model.snapshot import Snapshot
 from restow.model.times import time_of
 from restow.model.wire import WireError, convert_readable
-from restow.model.words import number_of
+from restow.model.counted_nouns import counted_noun
 from restow.planning.arguments import NamespaceFilterArgs, PodFilter, selector_from_spec
 from restow.planning.cooldown import cool_down_message, nodes_cooling_down
 from restow.planning.eviction_rules import foreign_pod_refusals, general_refusal, pod_refusal
@@ -65,7 +65,7 @@ A = TypeVar("A", bound=CandidateArguments)
 def read_plugin_arguments(type: type[A], written: Mapping[str, Any], name: str) -> A:
     """Raises WireError with every problem."""
     arguments, unread = convert_readable(type, written, name)
-    problems = besides(unread, arguments.problems())
+    problems = problems_of_readable_members(unread, arguments.problems())
     if problems:
         raise WireError(name, problems)
     return arguments
@@ -93,7 +93,7 @@ def plan_candidates(name: str, snapshot: Snapshot, request: PlanRequest, search:
         seats = _Seats(bookings, request)
         for one in search(bookings):
             if len(wanted) >= request.max_moves:
-                refusals.append(general_refusal(f"{name} may move no more than {number_of(len(wanted), 'pod')} now"))
+                refusals.append(general_refusal(f"{name} may move no more than {counted_noun(len(wanted), 'pod')} now"))
                 break
             pod, mobility = one.pod.pod, request.eviction_rules
             if not mobility.is_ours(pod):
@@ -157,16 +157,16 @@ class _Seats:
     def why_none(self, one: Candidate) -> str:
         if len(right := one.among(self._bookings.feasible_rows(one.pod.key))):
             told = "Defragmentation empties them or its node, or LoadAware would find them busy"
-            return f"{number_of(len(right), 'node')} would put that right, and other plugins are against it: {told}"
+            return f"{counted_noun(len(right), 'node')} would put that right, and other plugins are against it: {told}"
         rows = np.flatnonzero(self._snapshot.nodes.present[self._snapshot.rows.every])
-        survey = self._bookings.survey_nodes(one.pod.key, rows[rows != self._snapshot.rows.find(one.pod.node)])
+        survey = self._bookings.survey_nodes(one.pod.key, rows[rows != self._snapshot.rows.find_row(one.pod.node)])
         others = [name for name in survey.feasible if name != one.pod.node]
         if others:
-            return f"{number_of(len(others), 'other node', 'have')} room for it, and none would put that right"
+            return f"{counted_noun(len(others), 'other node', 'have')} room for it, and none would put that right"
         return f"no other node takes it: {survey.message}" if survey.message else "there is no other node"
 
     def _row(self, name: str) -> int:
-        row = self._snapshot.rows.find(name)
+        row = self._snapshot.rows.find_row(name)
         assert row is not None, name
         return row
 

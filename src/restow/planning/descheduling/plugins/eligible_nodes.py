@@ -7,7 +7,7 @@ import msgspec
 from restow.model.affinity import NodeConstraint, node_constraint
 from restow.model.objects import Pod
 from restow.model.snapshot import Snapshot
-from restow.model.taints import untolerated
+from restow.model.taints import untolerated_taint
 
 
 class EligibleNodes:
@@ -27,6 +27,6 @@ class EligibleNodes:
                 name
                 for name, node in self._open
                 if constraint.matches(name, node.metadata.labels)
-                and not untolerated(node.spec.taints, pod.spec.tolerations)
+                and not untolerated_taint(node.spec.taints, pod.spec.tolerations)
             )
         return self._known[key]

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from functools import partial
 
 from restow.model.affinity import NodePreference, node_constraint, node_preference
-from restow.model.cluster import Occupant, RowIndex, filters
+from restow.model.cluster import (Occupant, RowIndex)
+from restow.model.cluster import node_filters
 from restow.model.problems import Problem
 from restow.model.selectors import SelectorError
 from restow.model.snapshot import Snapshot
@@ -84,7 +85,7 @@ def _preferred(bookings: MoveSimulation, one: Occupant) -> Candidate | None:
 
 def _better(snapshot: Snapshot, preference: NodePreference, worth: int, rows: RowIndex) -> RowIndex:
     """The rows that are worth most, if that is more than this."""
-    scores = filters.preference_scores(snapshot.nodes, preference, rows)
+    scores = node_filters.preference_scores(snapshot.nodes, preference, rows)
     most = max(int(scores.max(initial=0)), worth + 1)
     best: RowIndex = rows[scores >= most]
     return best

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator
 from restow.model.objects import Taint
 from restow.model.problems import Problem
 from restow.model.snapshot import Snapshot
-from restow.model.taints import NO_SCHEDULE, PREFER_NO_SCHEDULE, untolerated
+from restow.model.taints import NO_SCHEDULE, PREFER_NO_SCHEDULE, untolerated_taint
 from restow.planning.descheduling.framework import Planner
 from restow.planning.descheduling.plugins.candidates import (
     Candidate,
@@ -56,7 +56,7 @@ def plan(snapshot: Snapshot, request: PlanRequest) -> Plan:
         for one in pods_on_nodes(snapshot, arguments.pod_filter()):
             node = snapshot.node(one.node)
             taints = [taint for taint in (node.spec.taints if node else None) or () if arguments.regards(taint)]
-            kept = untolerated(taints, one.pod.spec.tolerations, effects)
+            kept = untolerated_taint(taints, one.pod.spec.tolerations, effects)
             if kept:
                 yield Candidate(one, f"does not tolerate the taint {kept[0].key} of {one.node}")
 

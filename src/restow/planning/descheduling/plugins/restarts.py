@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from restow.model.objects import Pod
 from restow.model.problems import Problem
 from restow.model.snapshot import Snapshot
-from restow.model.words import number_of
+from restow.model.counted_nouns import counted_noun
 from restow.planning.descheduling.framework import Planner
 from restow.planning.descheduling.plugins.candidates import (
     Candidate,
@@ -42,7 +42,7 @@ def plan(snapshot: Snapshot, request: PlanRequest) -> Plan:
         counted = [(_restarts(one.pod, arguments), one) for one in pods_on_nodes(snapshot, arguments.pod_filter())]
         for restarts, one in sorted(counted, key=lambda pair: -pair[0]):
             if restarts >= arguments.pod_restart_threshold and is_in_state(one.pod, arguments):
-                yield Candidate(one, f"was restarted {number_of(restarts, 'time')} on {one.node}")
+                yield Candidate(one, f"was restarted {counted_noun(restarts, 'time')} on {one.node}")
 
     return plan_candidates(NAME, snapshot, request, search)
 

@@ -15,7 +15,7 @@ from restow.eviction.budgets import (
 )
 from restow.model.objects import OwnerReference, Pod, PodDisruptionBudget, PodUnavailableBudget
 from restow.model.selectors import label_selector
-from restow.model.wire import convert
+from restow.model.wire import convert_document
 from tests.eviction.objects import pdb, pod
 
 RS = OwnerReference(kind="ReplicaSet", name="web-rs", uid="web-rs", controller=True)
@@ -25,7 +25,7 @@ WEB = OwnerReference(kind="Deployment", name="web", uid="web", controller=True)
 def pub(
     name: str = "web", allowed: int = 1, *, status: dict[str, Any] | None = None, **spec: Any
 ) -> PodUnavailableBudget:
-    return convert(
+    return convert_document(
         PodUnavailableBudget,
         {
             "metadata": {"name": name, "namespace": "shop"},
@@ -96,7 +96,7 @@ def test_whom_an_unavailable_budget_has_booked_it_is_not_charged_for_again(case:
 
 
 def test_unready_pods_may_always_go_where_the_budget_says_so() -> None:
-    budget = convert(
+    budget = convert_document(
         PodDisruptionBudget,
         {"metadata": {"name": "web"}, "spec": {"selector": {}, "unhealthyPodEvictionPolicy": "AlwaysAllow"}},
     )
@@ -144,7 +144,7 @@ def test_budgets_are_found_as_if_each_were_looked_at(
     budgets = Budgets()
     for number, selector in enumerate(terms):
         metadata = {"name": str(number), "namespace": "shop"}
-        budgets.put(convert(PodDisruptionBudget, {"metadata": metadata, "spec": {"selector": selector}}))
+        budgets.put(convert_document(PodDisruptionBudget, {"metadata": metadata, "spec": {"selector": selector}}))
     for number in gone:
         budgets.drop("PodDisruptionBudget", "shop", str(number))
     found = [one.name for one in budgets.covering(pod(labels=labels), [])]

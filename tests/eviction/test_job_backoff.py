@@ -11,14 +11,14 @@ from msgspec.structs import replace
 
 from restow.eviction.workloads import Workloads
 from restow.model.objects import Job, Pod
-from restow.model.wire import convert
+from restow.model.wire import convert_document
 from tests.eviction.objects import pod
 
 
 def job(failed: int = 0, noted: tuple[str, ...] = (), **spec: Any) -> Job:
     metadata = {"name": "etl", "namespace": "shop", "uid": "etl"}
     status = {"failed": failed, "uncountedTerminatedPods": {"failed": list(noted)}}
-    return convert(Job, {"metadata": metadata, "spec": spec, "status": status})
+    return convert_document(Job, {"metadata": metadata, "spec": spec, "status": status})
 
 
 def of_job(name: str = "etl-1", **more: Any) -> Pod:
@@ -35,9 +35,9 @@ def exits(action: str, operator: str, *values: int, of: str | None = None) -> An
     return {"rules": [{"action": action, "onExitCodes": codes}, *policy("Ignore")["rules"]]}
 
 
-ENDED = "its podFailurePolicy answers its loss by FailJob: Job shop/etl would not make it again"
+ENDED = "its podFailurePolicy reacts to its loss with FailJob: Job shop/etl would not recreate it"
 TRIED = {"batch.kubernetes.io/job-index-failure-count": "1"}
-LAST = "Job shop/etl would fail, and not make it again: {} lost already, {} is {}"
+LAST = "Job shop/etl would fail and not recreate it: {} lost already, {} is {}"
 TRACKED = ["batch.kubernetes.io/job-tracking"]
 GONE = "2027-01-01T00:00:00Z"
 

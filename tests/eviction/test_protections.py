@@ -8,7 +8,7 @@ from restow.eviction.budgets import disruption_budget
 from restow.eviction.protections import PodContext, Protections, eviction_refusal
 from restow.model.objects import PersistentVolumeClaim, Pod
 from restow.model.selectors import parse_label_selector
-from restow.model.wire import convert
+from restow.model.wire import convert_document
 from tests.eviction.objects import pdb, pod
 
 NOW = 1_800_000_000.0
@@ -23,7 +23,7 @@ DATA = [{"name": "data", "persistentVolumeClaim": {"claimName": "data-0"}}]
 def claim(mode: str = "ReadWriteOnce", storage_class: str = "fast", **metadata: Any) -> PersistentVolumeClaim:
     spec = {"accessModes": [mode, *metadata.pop("modes", ())], "storageClassName": storage_class}
     metadata = {"name": "data-0", "namespace": "shop", **metadata}
-    return convert(PersistentVolumeClaim, {"metadata": metadata, "spec": spec})
+    return convert_document(PersistentVolumeClaim, {"metadata": metadata, "spec": spec})
 
 
 def own(annotations: dict[str, str]) -> PodContext:
@@ -46,7 +46,7 @@ FORBIDDEN: dict[str, tuple[Pod, Protections, PodContext, str]] = {
         pod(owner="ReplicaSet web-1"),
         Protections(),
         around(node_named_by_template="n7"),
-        "ReplicaSet web-1 would put it on node n7, past every scheduler",
+        "ReplicaSet web-1 would put it on node n7 without a scheduler",
     ),
     "a mirror pod": (
         pod(owner="Node n1", annotations={"kubernetes.io/config.mirror": "x"}),
@@ -60,24 +60,24 @@ FORBIDDEN: dict[str, tuple[Pod, Protections, PodContext, str]] = {
         around(),
         "it is a static pod, from file",
     ),
-    "a bare pod": (pod(owner=""), Protections(), around(), "no controller would make it again"),
+    "a bare pod": (pod(owner=""), Protections(), around(), "no controller would recreate it"),
     "a bare pod that runs, where only failed ones may go": (
         pod(owner=""),
         Protections(evict_failed_bare_pods=True),
         around(),
-        "no controller would make it again",
+        "no controller would recreate it",
     ),
     "a bare pod that failed": (
         pod(owner="", phase="Failed"),
         Protections(),
         around(),
-        "no controller would make it again; failed ones may go with evictFailedBarePods",
+        "no controller would recreate it; failed pods may be evicted with evictFailedBarePods",
     ),
     "a terminating pod": (
         pod(deletionTimestamp="2026-01-01T00:00:00Z"),
         Protections(),
         around(),
-        "it is terminating already",
+        "it is already terminating",
     ),
     "a pod whose eviction costs too much": (
         pod(annotations={"scheduling.koordinator.sh/eviction-cost": "2147483647"}),
@@ -161,7 +161,7 @@ FORBIDDEN: dict[str, tuple[Pod, Protections, PodContext, str]] = {
         pod(volumes=OWN),
         Protections(),
         own({}),
-        "no seat holds a volume like web-1-data, which was not made for it but found",
+        "the volume of web-1-data was not provisioned for it, and no seat can hold another one like it",
     ),
     "a claim where claims are left alone": (
         pod(volumes=DATA),
@@ -173,14 +173,14 @@ FORBIDDEN: dict[str, tuple[Pod, Protections, PodContext, str]] = {
         pod(volumes=[{"name": "x", "persistentVolumeClaim": {"claimName": "x"}}]),
         Protections(),
         around(),
-        "nothing is known of its claims x",
+        "its PersistentVolumeClaims are not known: x",
     ),
     "a volume for one node, which another pod there uses as well": (
         pod(volumes=DATA),
         Protections(),
         around(claims_shared_with={"data-0": "web-2"}),
         "pod web-2 on its node uses data-0 as well, and only one node at a time may (ReadWriteOnce), so its successor "
-        "elsewhere would wait for it",
+        "on another node would wait for it",
     ),
     "devices": (
         pod(resourceClaims=[{"name": "gpu"}]),

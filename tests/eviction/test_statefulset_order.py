@@ -8,12 +8,12 @@ from restow.eviction.protections import PodContext, Protections, eviction_refusa
 from restow.eviction.statefulset_order import waits_for_order
 from restow.eviction.workloads import Workloads
 from restow.model.objects import Pod, StatefulSet
-from restow.model.wire import convert
+from restow.model.wire import convert_document
 from tests.eviction.objects import pod
 
 
 def stateful_set(**spec: Any) -> StatefulSet:
-    return convert(StatefulSet, {"metadata": {"name": "db", "namespace": "shop", "uid": "db"}, "spec": spec})
+    return convert_document(StatefulSet, {"metadata": {"name": "db", "namespace": "shop", "uid": "db"}, "spec": spec})
 
 
 def member(number: int | str, **more: Any) -> Pod:
@@ -21,7 +21,7 @@ def member(number: int | str, **more: Any) -> Pod:
 
 
 WELL = [member(number) for number in range(4)]
-BEHIND_THE_FIRST = "StatefulSet shop/db makes nobody in its place while db-0 is not Ready"
+BEHIND_THE_FIRST = "StatefulSet shop/db would not recreate it while db-0 is not Ready"
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ BEHIND_THE_FIRST = "StatefulSet shop/db makes nobody in its place while db-0 is 
             stateful_set(ordinals={"start": 1}),
             member(3),
             [WELL[0], WELL[3]],
-            "StatefulSet shop/db makes nobody in its place while db-1 and 1 more are not Ready",
+            "StatefulSet shop/db would not recreate it while db-1 and 1 more are not Ready",
         ),
         (stateful_set(), member("x"), [], ""),
         (stateful_set(), pod("other-3", owner="StatefulSet db"), [], ""),

@@ -6,13 +6,13 @@ import pytest
 
 from restow.eviction.workloads import Workloads, expected_replicas
 from restow.model.objects import Deployment, Job, StatefulSet
-from restow.model.wire import convert
+from restow.model.wire import convert_document
 from tests.eviction.objects import deployment, pod, replica_set
 
 
 def job(**fields: Any) -> Job:
     status = {"succeeded": fields.pop("succeeded", 0)}
-    return convert(Job, {"metadata": {"name": "train", "uid": "train"}, "spec": fields, "status": status})
+    return convert_document(Job, {"metadata": {"name": "train", "uid": "train"}, "spec": fields, "status": status})
 
 
 def rolled_out() -> Workloads:
@@ -69,7 +69,7 @@ def test_a_replica_set_that_leaves_its_deployment_is_a_workload_of_its_own() -> 
 
 def stateful_set(strategy: dict[str, Any], *, start: int = 0, **status: Any) -> StatefulSet:
     spec = {"template": THEIRS, "updateStrategy": strategy, "ordinals": {"start": start}}
-    return convert(StatefulSet, {"metadata": {"name": "db", "uid": "db"}, "spec": spec, "status": status})
+    return convert_document(StatefulSet, {"metadata": {"name": "db", "uid": "db"}, "spec": spec, "status": status})
 
 
 THEIRS = {"spec": {"schedulerName": "other", "schedulingGates": [{"name": "wait"}]}}

@@ -1,7 +1,7 @@
-"""Budgets: how many pods may be missing, as PodDisruptionBudgets and OpenKruise's PodUnavailableBudgets say.
+"""Budgets: how many pods may be disrupted, by PodDisruptionBudgets and OpenKruise's PodUnavailableBudgets.
 
-Goes in: the budgets of a cluster. Comes out: the ones that cover a pod, whether evicting it takes one from them, and
-how many they have left. The rules are those of the API that asks them: policy/v1 Eviction, and Kruise's webhook.
+Goes in: the budgets of a cluster. Comes out: the budgets that cover a pod, whether evicting it takes one from them, and
+how many they have left. The rules are those of the API that checks them: policy/v1 Eviction, and Kruise's webhook.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from restow.model.pods import is_finished, is_serving, is_terminating
 from restow.model.selectors import NOTHING, LabelSelector, SelectorError, label_selector
 
 NO_PROTECTION: Final = "pub.kruise.io/no-protect"
-"""On a pod, "true": PodUnavailableBudgets leave it alone."""
+"""On a pod, "true": PodUnavailableBudgets do not cover it."""
 DISRUPTION: Final = "PodDisruptionBudget"
 UNAVAILABLE: Final = "PodUnavailableBudget"
 
 
 class Budget(msgspec.Struct, frozen=True, kw_only=True):
-    """One budget of either kind, as its status stands."""
+    """One budget of either kind, as its status is now."""
 
     kind: str
     namespace: str
@@ -31,14 +31,14 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True):
     target_workload: tuple[str, str] | None
     """(kind, name) of the workload it is for, instead of a selector."""
     allowed: int
-    """How many more pods may go missing now."""
+    """How many more pods may be disrupted now."""
     healthy: int
     desired: int
     is_status_current: bool
-    """Whether its status speaks of its spec as it is now."""
+    """Whether its status is that of its current spec."""
     unready_pods_are_free: bool
     disrupted: frozenset[str]
-    """Names of pods whose going is taken from `allowed` already."""
+    """Names of pods that `allowed` already leaves out: they are being evicted."""
 
     @property
     def key(self) -> tuple[str, str, str]:
@@ -46,14 +46,14 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def left(self) -> int:
-        """How many may go; none while the status is out of date, because then nobody knows."""
+        """How many pods may be disrupted; 0 while the status is out of date, as in the eviction API."""
         return max(0, self.allowed) if self.is_status_current else 0
 
     def __str__(self) -> str:
         return f"{self.kind} {self.namespace}/{self.name}"
 
     def covers(self, pod: Pod, owners: Iterable[OwnerReference]) -> bool:
-        """Whether it is about this pod of its own namespace, which these own."""
+        """Whether the budget covers a pod of its own namespace with these owners."""
         if self.kind == UNAVAILABLE and (pod.metadata.annotations or {}).get(NO_PROTECTION) == "true":
             return False
         if self.target_workload is not None:
@@ -61,7 +61,7 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True):
         return self.selector.matches(pod.metadata.labels)
 
     def is_charged_for(self, pod: Pod) -> bool:
-        """Whether evicting the pod, if it were asked for now, would take one from the budget."""
+        """Whether evicting the pod now would take one from the budget."""
         if is_finished(pod) or is_terminating(pod) or pod.status.phase == "Pending":
             return False
         if pod.metadata.name in self.disrupted:
@@ -69,7 +69,7 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True):
         return is_serving(pod) or not self.unready_pods_are_free
 
     def shortage(self, admitted: int) -> str:
-        """Why one more may not go, with the numbers; `admitted` are on their way and not yet gone."""
+        """Why one more pod may not be disrupted, with the numbers; `admitted` pods are about to be evicted."""
         if not self.is_status_current:
             return f"{self}: its status is not up to date with its spec"
         numbers = f"{self.healthy} of {self.desired} desired pods are healthy, {self.allowed} may be disrupted"
@@ -112,7 +112,7 @@ def unavailable_budget(budget: PodUnavailableBudget) -> Budget:
 
 
 def _parse_selector(written: SelectorSpec | None) -> LabelSelector:
-    """No selector, and one that is malformed, select nothing; an empty one selects everything."""
+    """A missing or malformed selector selects nothing; an empty one selects everything."""
     try:
         return label_selector(written)
     except SelectorError:
@@ -139,7 +139,7 @@ class Budgets:
             del self._budgets_under_same_label(old)[old.key]
 
     def covering(self, pod: Pod, owners: Iterable[OwnerReference]) -> list[Budget]:
-        """Those about a pod that these own, by kind and name."""
+        """The budgets that cover a pod with these owners, ordered by kind and name."""
         namespace = pod.metadata.namespace or ""
         above = tuple(owners)
         found = [one for one in self._candidates(namespace, pod) if one.covers(pod, above)]
@@ -151,7 +151,7 @@ class Budgets:
             yield from self._by_label.get((namespace, key, value), {}).values()
 
     def _budgets_under_same_label(self, budget: Budget) -> dict[tuple[str, str, str], Budget]:
-        """Where a budget is kept: under one label it asks for, if there is such a label."""
+        """Where a budget is filed: under a label that its selector requires, if there is one, else by namespace."""
         for need in budget.selector.requirements:
             if need.operator == "In" and len(need.values) == 1:
                 return self._by_label.setdefault((budget.namespace, need.key, need.values[0]), {})
@@ -159,7 +159,7 @@ class Budgets:
 
 
 def covered_by_several_budgets(covering: Iterable[Budget]) -> str | None:
-    """Why a pod can never be evicted: the eviction API takes no pod that more than one disruption budget covers."""
+    """Why a pod can never be evicted: the eviction API refuses a pod that several PodDisruptionBudgets cover."""
     names = [one.name for one in covering if one.kind == DISRUPTION]
     if len(names) < 2:
         return None
@@ -167,6 +167,6 @@ def covered_by_several_budgets(covering: Iterable[Budget]) -> str | None:
 
 
 def exhausted_budget(covering: Iterable[Budget], pod: Pod) -> str | None:
-    """Why a pod may not be evicted now, if nothing else is under way."""
+    """Why a budget does not allow a pod to be evicted now, if no other eviction is under way."""
     short = (one for one in covering if one.is_charged_for(pod) and not one.left)
     return next((one.shortage(0) for one in short), None)

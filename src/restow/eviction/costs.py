@@ -1,4 +1,4 @@
-"""Costs: what pods say about which of them should leave first, and which never."""
+"""Costs: the annotations by which pods say which of them is evicted first, and which never."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ _INT32 = range(-(2**31), 2**31)
 
 
 def eviction_cost(pod: Pod) -> int:
-    """The lower, the sooner it goes."""
+    """Pods of lower cost are evicted first."""
     return _cost_annotation(pod, EVICTION_COST)
 
 
 def deletion_cost(pod: Pod) -> int:
-    """What the pod's own controller goes by when it shrinks."""
+    """The cost by which the pod's controller chooses when it scales down."""
     return _cost_annotation(pod, DELETION_COST)
 
 
 def _cost_annotation(pod: Pod, annotation: str) -> int:
-    """An int32 in its one canonical spelling; anything else counts as absent, which is 0, as it does upstream."""
+    """An int32 in canonical spelling; anything else counts as absent, which is 0, as in Kubernetes and Koordinator."""
     text = (pod.metadata.annotations or {}).get(annotation, "")
     if not _INTEGER.fullmatch(text):
         return 0

@@ -1,9 +1,9 @@
-"""Retries: a Job counts a pod that is evicted as one that failed, and fails itself after too many of them.
+"""Job backoff: a Job counts an evicted pod as a failed one, and fails itself after backoffLimit of them.
 
-Goes in: a Job, one of its pods, and which of its pods are lost and not counted yet. Comes out: what the loss of the
-pod would end. A pod that is deleted has failed at once, and is counted exactly once: it keeps a finalizer while its UID
-is noted in the status, and has lost it when it is in the number there. Without the finalizer it is counted, or nobody
-counts it, as when the Job itself gives up a pod because it wants fewer.
+Goes in: a Job, one of its pods, and the UIDs of its failed pods that it has not counted yet. Comes out: why the Job, or
+one of its indexes, would fail if the pod were evicted. A pod that is deleted counts as failed at once, exactly once:
+while it has the tracking finalizer its UID is in the status or still to be added there; when the finalizer is gone, it
+is in the number of failed pods, or is not counted at all because the Job itself deleted it to scale down.
 Source: isPodFailed, trackJobStatusAndRemoveFinalizers and the backoff limits of Kubernetes' Job controller.
 """
 
@@ -21,26 +21,26 @@ FAILURES: Final = "batch.kubernetes.io/job-index-failure-count"
 TRACKING: Final = "batch.kubernetes.io/job-tracking"
 """The finalizer of a pod that its Job has not counted yet."""
 _KILLED: Final = frozenset({137, 143})
-"""What a container that is told to stop exits with, unless it has something else to say: by SIGKILL, by SIGTERM."""
+"""The usual exit codes of a container that is told to stop: by SIGKILL, by SIGTERM. It may choose another one."""
 _DEFAULT_LIMIT = 6
 _ENDING: Final = ("FailJob", "FailIndex")
 _DISRUPTED = "DisruptionTarget"
-"""The condition of a pod that the API server was asked to evict."""
+"""The condition that the eviction API sets on a pod."""
 
 
 def is_uncounted_failure(pod: Pod) -> bool:
-    """Whether a pod is lost to its Job, which has not counted it yet."""
+    """Whether a pod has failed for its Job, and the Job has not counted it yet."""
     if TRACKING not in (pod.metadata.finalizers or ()):
         return False
     return pod.status.phase == "Failed" or (is_terminating(pod) and pod.status.phase != "Succeeded")
 
 
-def job_failure_by_loss(job: Job, pod: Pod, fresh: Set[str]) -> str:
-    """What would be over if a pod were lost, in a sentence; empty if another would take its place. `fresh` are the UIDs
-    of fresh losses."""
+def job_failure_by_loss(job: Job, pod: Pod, uncounted: Set[str]) -> str:
+    """What would fail if a pod were evicted, in a sentence; empty if the Job would recreate it. `uncounted` are the
+    UIDs of the Job's uncounted failures."""
     name, action = f"Job {job.metadata.namespace}/{job.metadata.name}", _worst_policy_action(job, pod)
     if action in _ENDING:
-        return f"its podFailurePolicy answers its loss by {action}: {name} would not make it again"
+        return f"its podFailurePolicy reacts to its loss with {action}: {name} would not recreate it"
     if action == "Ignore":
         return ""
     per_index = job.spec.backoff_limit_per_index
@@ -48,40 +48,41 @@ def job_failure_by_loss(job: Job, pod: Pod, fresh: Set[str]) -> str:
         text = (pod.metadata.annotations or {}).get(FAILURES, "")
         return _limit_used_up(name, "backoffLimitPerIndex", per_index, int(text) if text.isdecimal() else 0)
     limit = _DEFAULT_LIMIT if job.spec.backoff_limit is None else job.spec.backoff_limit
-    return _limit_used_up(name, "backoffLimit", limit, _other_failures(pod, job, fresh))
+    return _limit_used_up(name, "backoffLimit", limit, _other_failures(pod, job, uncounted))
 
 
-def _other_failures(pod: Pod, job: Job, fresh: Set[str]) -> int:
-    """How many other pods a Job has lost: counted, noted to be, or just seen."""
-    uncounted, own = job.status.uncounted_terminated_pods, pod.metadata.uid
-    noted = [uid for uid in (uncounted.failed if uncounted else None) or () if uid not in fresh]
-    return (job.status.failed or 0) + len(fresh) + len(noted) - (own in fresh or own in noted)
+def _other_failures(pod: Pod, job: Job, uncounted: Set[str]) -> int:
+    """How many other pods of a Job have failed: counted, listed in its status, or seen to have failed."""
+    in_status, own = job.status.uncounted_terminated_pods, pod.metadata.uid
+    listed = [uid for uid in (in_status.failed if in_status else None) or () if uid not in uncounted]
+    return (job.status.failed or 0) + len(uncounted) + len(listed) - (own in uncounted or own in listed)
 
 
 def _limit_used_up(name: str, limit: str, most: int, failed: int) -> str:
     if failed < most:
         return ""
-    return f"{name} would fail, and not make it again: {counted_noun(failed, 'pod', 'were')} lost already, {limit} is {most}"
+    lost = counted_noun(failed, "pod", "were")
+    return f"{name} would fail and not recreate it: {lost} lost already, {limit} is {most}"
 
 
 def _worst_policy_action(job: Job, pod: Pod) -> str:
-    """The worst that its policy may say to an eviction; empty if nothing. Rules by exit code fit or do not, as the
-    containers choose: what comes after one may be what counts."""
+    """The worst action that its podFailurePolicy may take on an eviction; empty if none. A rule by exit code may match
+    or not, as the containers choose, so the rules after it may be what counts."""
     policy, counts = job.spec.pod_failure_policy, False
     for rule in (policy.rules if policy else None) or ():
-        is_told = any((one.type, one.status) == (_DISRUPTED, "True") for one in rule.on_pod_conditions or ())
-        if not is_told and not _may_match_exit_code(rule.on_exit_codes, pod):
+        matches_disruption = any((one.type, one.status) == (_DISRUPTED, "True") for one in rule.on_pod_conditions or ())
+        if not matches_disruption and not _may_match_exit_code(rule.on_exit_codes, pod):
             continue
         if rule.action in _ENDING:
             return rule.action
         counts = counts or rule.action == "Count"
-        if is_told:
+        if matches_disruption:
             return "" if counts else rule.action
     return ""
 
 
 def _may_match_exit_code(codes: ExitCodes | None, pod: Pod) -> bool:
-    """Whether a container that is told to stop may exit so."""
+    """Whether a container that is told to stop may exit with a code that the rule matches."""
     if codes is None:
         return False
     inside = {one.name for one in (*(pod.spec.containers or ()), *(pod.spec.init_containers or ()))}

@@ -1,8 +1,8 @@
 """Protections: which pods may be evicted at all, and why not.
 
-Goes in: a pod, the options of the configuration, and what is known around the pod. Comes out: every reason against, one
-sentence each; none means it may move, as far as the pod itself is concerned. Whether now is a good time is for budgets
-and limits to say, and whether there is a seat for the scheduler.
+Goes in: a pod, the configured protections, and what is known around the pod. Comes out: every reason against its
+eviction, one sentence each; none means that the pod itself may be evicted. Whether now is the time is for budgets and
+limits to say, and whether there is a seat is for the scheduler.
 """
 
 from __future__ import annotations
@@ -35,34 +35,34 @@ PREFER_NO_EVICTION: Final = "descheduler.alpha.kubernetes.io/prefer-no-eviction"
 
 
 class Protections(msgspec.Struct, frozen=True, kw_only=True):
-    """What is configured. The defaults protect all that is fragile and nothing else."""
+    """What is configured. By default pods are protected that would not be recreated, or would lose something."""
 
     evict_failed_bare_pods: bool = False
     evict_all_bare_pods: bool = False
     evict_local_storage_pods: bool = False
     evict_system_critical_pods: bool = False
     ignore_pvc_pods: bool = False
-    """Leave pods with claims alone."""
+    """Keep pods that use PersistentVolumeClaims."""
     pvc_storage_classes: frozenset[str] = frozenset()
-    """With ignore_pvc_pods: only those of these classes; of any class if empty."""
+    """With ignore_pvc_pods: only pods with claims of these storage classes; of any class if empty."""
     ignore_pods_without_budget: bool = False
     respect_prefer_no_eviction: bool = False
-    """Leave pods alone that say they prefer not to be evicted."""
+    """Keep pods with the annotation prefer-no-eviction."""
     priority_threshold: int | None = None
-    """Pods of this priority and above stay."""
+    """Keep pods of this priority and above."""
     priority_threshold_name: str | None = None
     """The same, as the name of a PriorityClass."""
     selector: LabelSelector = EVERYTHING
     node_selector: LabelSelector = EVERYTHING
     namespace_selector: LabelSelector = EVERYTHING
     include_namespaces: frozenset[str] = frozenset()
-    """Only pods of these namespaces may move; of any if empty."""
+    """Only pods of these namespaces may be evicted; of any if empty."""
     exclude_namespaces: frozenset[str] = frozenset()
     scheduler_names: frozenset[str] | None = None
-    """Only pods of these schedulers may move: of others' pods nobody knows that they take their seats."""
+    """Only pods of these schedulers may be evicted: other schedulers know nothing of seats. None for any scheduler."""
     min_replicas: int = 0
     min_age: float = 0.0
-    """Seconds since its start."""
+    """Seconds that a pod must have run for."""
 
 
 class PodContext(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,19 +70,19 @@ class PodContext(msgspec.Struct, frozen=True, kw_only=True):
 
     now: float
     replicas: int | None = None
-    """How many its workload wants; None if it has none."""
+    """How many replicas its workload wants; None for a bare pod."""
     job_failure_by_loss: str = ""
-    """What would be over if it were lost, in a sentence; empty if another would be made."""
+    """Why its Job would fail if the pod were evicted, in a sentence; empty if it would not."""
     waits_for_order: str = ""
-    """Why nobody would be made in its place now, in a sentence; empty if somebody would."""
+    """Why its StatefulSet would not recreate it now, in a sentence; empty if it would."""
     node_named_by_template: str = ""
-    """The node that its controller names for its pods, past every scheduler."""
+    """The node that its controller's template names, so that no scheduler is asked; empty if it names none."""
     claims_shared_with: Mapping[str, str] = {}
-    """Those of its claims that other pods on its node use, by name, each with such a pod."""
+    """The claims that another pod on its node uses as well, by name; each with the name of such a pod."""
     claims: Mapping[str, PersistentVolumeClaim] = {}
-    """The claims of its namespace by name, at least those it uses."""
+    """The PersistentVolumeClaims of its namespace by name, at least those that it uses."""
     budgets: tuple[Budget, ...] = ()
-    """Those that cover it."""
+    """The budgets that cover it."""
     node_labels: Mapping[str, str] = {}
     namespace_labels: Mapping[str, str] = {}
     priority_classes: Mapping[str, int] = {}
@@ -94,8 +94,8 @@ def eviction_refusal(pod: Pod, protections: Protections, around: PodContext) -> 
 
 
 def eviction_refusals(pod: Pod, protections: Protections, around: PodContext) -> Iterator[str]:
-    """Every reason against evicting a pod, the gravest first, then what is against it now, and last what is not known
-    of it."""
+    """Every reason against evicting a pod: first the lasting ones, the gravest first; then what speaks against it now;
+    last the objects that are not known."""
     for rule in _RULES:
         yield from rule(pod, protections, around)
     if around.waits_for_order:
@@ -104,12 +104,12 @@ def eviction_refusals(pod: Pod, protections: Protections, around: PodContext) ->
 
 
 def lasting_eviction_refusal(pod: Pod, protections: Protections, around: PodContext) -> str | None:
-    """The first reason that is one whatever else may still be heard of."""
+    """The first reason that holds whatever objects may still become known."""
     return next((reason for rule in _RULES for reason in rule(pod, protections, around)), None)
 
 
 def missing_objects(pod: Pod, protections: Protections, around: PodContext) -> str | None:
-    """What is not known that would have to be, and may only not have been heard of yet."""
+    """The first object that the rules refer to and that is not known; the watch may only not have shown it yet."""
     return next(_find_missing_objects(pod, protections, around), None)
 
 
@@ -119,11 +119,11 @@ def _find_missing_objects(pod: Pod, options: Protections, around: PodContext) ->
         yield f"priorityThreshold names PriorityClass {name}, which does not exist"
     missing = [use.name for use in claims_used(pod) if use.name not in around.claims]
     if missing:
-        yield f"nothing is known of its claims {', '.join(missing)}"
+        yield f"its PersistentVolumeClaims are not known: {', '.join(missing)}"
 
 
 def _kind_rule(pod: Pod, options: Protections, around: PodContext) -> Iterator[str]:
-    """Pods that nobody would make again, or that would come back to the same node."""
+    """Pods that would not be recreated, or that would come back to the same node."""
     annotations = pod.metadata.annotations or {}
     owner = controller_of(pod)
     if MIRROR in annotations:
@@ -133,14 +133,14 @@ def _kind_rule(pod: Pod, options: Protections, around: PodContext) -> Iterator[s
     elif owner is not None and is_of_daemon_set(pod):
         yield f"DaemonSet {owner.name} would put it back on the same node"
     elif owner is not None and around.node_named_by_template:
-        yield f"{owner.kind} {owner.name} would put it on node {around.node_named_by_template}, past every scheduler"
+        yield f"{owner.kind} {owner.name} would put it on node {around.node_named_by_template} without a scheduler"
     elif owner is None and not options.evict_all_bare_pods:
         if pod.status.phase != "Failed":
-            yield "no controller would make it again"
+            yield "no controller would recreate it"
         elif not options.evict_failed_bare_pods:
-            yield "no controller would make it again; failed ones may go with evictFailedBarePods"
+            yield "no controller would recreate it; failed pods may be evicted with evictFailedBarePods"
     if is_terminating(pod):
-        yield "it is terminating already"
+        yield "it is already terminating"
 
 
 def _job_backoff_rule(pod: Pod, options: Protections, around: PodContext) -> Iterator[str]:
@@ -156,7 +156,7 @@ def _scheduler_rule(pod: Pod, options: Protections, around: PodContext) -> Itera
 
 
 def _annotation_rule(pod: Pod, options: Protections, around: PodContext) -> Iterator[str]:
-    """What the pod itself asks for."""
+    """What the pod's own annotations ask for."""
     annotations = pod.metadata.annotations or {}
     if eviction_cost(pod) == NEVER_EVICT:
         yield f"its {EVICTION_COST} is {NEVER_EVICT}, which means never"
@@ -195,7 +195,8 @@ def _volume_rule(pod: Pod, options: Protections, around: PodContext) -> Iterator
             yield f"it has local storage: {', '.join(local)} (evictLocalStoragePods is false)"
     used = list(claims_used(pod))
     found = {use.name: around.claims[use.name] for use in used if use.name in around.claims}
-    lucky = [
+    # Generic ephemeral claims that are bound to an existing volume: the successor's claim would need another such one.
+    bound = [
         use.name
         for use in used
         if use.generated and use.name in found and not is_dynamically_provisioned(found[use.name])
@@ -205,10 +206,11 @@ def _volume_rule(pod: Pod, options: Protections, around: PodContext) -> Iterator
         yield f"only one pod at a time may use {', '.join(exclusive)} (ReadWriteOncePod), so no seat can be kept for it"
     for name, other in around.claims_shared_with.items():
         if name in found and _is_single_node_claim(found[name]) and not is_finished(pod):
-            told = "only one node at a time may (ReadWriteOnce), so its successor elsewhere would wait for it"
-            yield f"pod {other} on its node uses {name} as well, and {told}"
-    if lucky:
-        yield f"no seat holds a volume like {', '.join(lucky)}, which was not made for it but found"
+            why = "only one node at a time may (ReadWriteOnce), so its successor on another node would wait for it"
+            yield f"pod {other} on its node uses {name} as well, and {why}"
+    if bound:
+        names = ", ".join(bound)
+        yield f"the volume of {names} was not provisioned for it, and no seat can hold another one like it"
     if options.ignore_pvc_pods:
         classes = options.pvc_storage_classes
         kept = [name for name, claim in found.items() if not classes or class_name(claim) in classes]

@@ -1,6 +1,6 @@
-"""Ranks: the quality of service and the class of priority of a pod, in the words of Koordinator.
+"""Koordinator's quality of service and priority class of a pod, and Kubernetes' own quality of service.
 
-Both are enumerations in ascending order, so that they sort.
+Koordinator's are enumerations in ascending order, so that they sort.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _CLASS_NAMES: Final = {f"koord-{band.name.lower()}": band for band in _BANDS}
 
 
 def koordinator_qos(pod: Pod) -> KoordinatorQos:
-    """What its label says; unlabelled, BestEffort pods are BE and all others LS."""
+    """The QoS of the pod's label; without a label, BestEffort pods are BE and all others LS."""
     label = (pod.metadata.labels or {}).get(QOS_LABEL, "")
     if label in KoordinatorQos.__members__:
         return KoordinatorQos[label]
@@ -56,7 +56,7 @@ def pod_priority(pod: Pod) -> int:
 
 
 def koordinator_priority_class(pod: Pod) -> KoordinatorPriorityClass:
-    """What its label says, else the band its priority lies in, else what its QoS label is used for."""
+    """The class of the pod's label, else the band of its priority, else the class that its QoS label is used with."""
     labels = pod.metadata.labels or {}
     named = _CLASS_NAMES.get(labels.get(PRIORITY_CLASS_LABEL, ""))
     if named is not None:

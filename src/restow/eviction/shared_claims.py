@@ -1,7 +1,8 @@
-"""Sharing: which pods of a node use the same claims.
+"""Shared claims: which pods of a node use the same PersistentVolumeClaims.
 
-Goes in: pods, as the API shows them, in any order. Comes out: for a pod, who else on its node uses its claims. A volume
-that one node may use at a time stays with whoever is left there: a successor elsewhere would wait for it for ever.
+Goes in: pods, as the API shows them, in any order. Comes out: for a pod, the other pods on its node that use the same
+claims. A ReadWriteOnce volume stays attached to the node while one of them is there, so a successor on another node
+would wait for it for ever.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ class SharedClaims:
         self._uses: dict[str, list[_ClaimUse]] = {}
 
     def put_pod(self, pod: Pod) -> None:
-        """A pod as it is now; one that is over, or leaves, lets go of its claims."""
+        """A pod as it is now; a finished or terminating pod no longer uses its claims."""
         self.drop_pod(pod.metadata.uid)
         uses = [] if is_finished(pod) or is_terminating(pod) else _claim_uses(pod)
         if uses:
@@ -38,7 +39,7 @@ class SharedClaims:
                 del self._users[use]
 
     def shared_with(self, pod: Pod) -> dict[str, str]:
-        """Claims that another pod on its node uses, by name, each with the first of those, by name."""
+        """The claims that another pod on its node uses as well, by name; each with the first of those pods, by name."""
         found: dict[str, str] = {}
         for use in _claim_uses(pod):
             users = self._users.get(use, {}).items()

@@ -1,7 +1,7 @@
-"""Order: a StatefulSet makes its pods one after the other, each only while all before it are Ready.
+"""StatefulSet order: a StatefulSet creates its pods by ordinal, each only while all lower ordinals are Ready.
 
-Goes in: a StatefulSet, one of its pods, and the pods that it has. Comes out: who keeps the set from making that one
-again, were it gone, and of which revision that would be. Source: Kubernetes' StatefulSet controller (processReplica,
+Goes in: a StatefulSet, one of its pods, and all its pods. Comes out: the pods that keep the set from recreating that
+one, and from which revision it would be recreated. Source: Kubernetes' StatefulSet controller (processReplica,
 newVersionedStatefulSetPod).
 """
 
@@ -17,7 +17,7 @@ _PARALLEL: Final = "Parallel"
 
 
 def ordinal_of(pod: Pod, owner: StatefulSet) -> int | None:
-    """The ordinal of a pod among those of its set; None for one that does not have the set's name."""
+    """The ordinal in the name of a pod; None if the pod is not named after the set."""
     name, _, ordinal = pod.metadata.name.rpartition("-")
     return int(ordinal) if name == owner.metadata.name and ordinal.isdecimal() else None
 
@@ -27,7 +27,8 @@ def _first_ordinal(owner: StatefulSet) -> int:
 
 
 def is_made_from_current_revision(pod: Pod, owner: StatefulSet) -> bool:
-    """Whether a set would make this pod anew from what it was made from, and not from what the set says now."""
+    """Whether a set would recreate this pod from its current revision, and not from the updated template: below the
+    partition of a rolling update."""
     strategy, place = owner.spec.update_strategy, ordinal_of(pod, owner)
     if strategy.type == "OnDelete" or place is None:
         return False
@@ -37,7 +38,7 @@ def is_made_from_current_revision(pod: Pod, owner: StatefulSet) -> bool:
 
 
 def waits_for_order(owner: StatefulSet, pod: Pod, pods: Iterable[Pod]) -> str:
-    """Why nobody would be made in a pod's place now; empty if somebody would."""
+    """Why the set would not recreate a pod now; empty if it would."""
     name, place = owner.metadata.name, ordinal_of(pod, owner)
     if owner.spec.pod_management_policy == _PARALLEL or place is None:
         return ""
@@ -47,4 +48,4 @@ def waits_for_order(owner: StatefulSet, pod: Pod, pods: Iterable[Pod]) -> str:
         return ""
     others = len(lacking) - 1
     who = f"{lacking[0]} is" if not others else f"{lacking[0]} and {others} more are"
-    return f"StatefulSet {owner.metadata.namespace}/{name} makes nobody in its place while {who} not Ready"
+    return f"StatefulSet {owner.metadata.namespace}/{name} would not recreate it while {who} not Ready"

@@ -1,8 +1,8 @@
-"""Workloads: which pods are replicas of one another, and how many of them there should be.
+"""Workloads: which pods are replicas of one workload, and how many of them there should be.
 
 Goes in: pods and the objects that own them, as the API shows them, in any order. Comes out: the workload of a pod,
-which is the topmost controller above it that says how many replicas it wants (the Deployment above a ReplicaSet), and
-the pods of a workload. A controller of another kind, or one that is unknown, is taken to want the pods it has.
+which is the topmost controller above it with a number of replicas (the Deployment above a ReplicaSet), and the pods of
+a workload. A controller of another kind, or one that is not known, is taken to want the pods that it has.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Workload(msgspec.Struct, frozen=True, gc=False):
     namespace: str
     name: str
     replicas: int
-    """How many it should have."""
+    """How many pods it should have."""
 
     def __str__(self) -> str:
         return f"{self.kind} {self.namespace}/{self.name}"
@@ -49,8 +49,9 @@ class Workloads:
         self._owners: dict[str, Owner] = {}
         self._below: dict[str, set[str]] = {}
         self._pods: dict[str, dict[str, Pod]] = {}
-        self._fresh_losses: dict[str, dict[str, Pod]] = {}
-        """Kept apart, because for each pod of a Job it is asked how many there are."""
+        self._uncounted_failures: dict[str, dict[str, Pod]] = {}
+        """Failed pods that their Job has not counted yet, by the UID of the Job and their own. Kept apart, because
+        their number is asked for each pod of a Job."""
         self._places: dict[str, str] = {}
 
     def put_owner(self, owner: Owner) -> None:
@@ -68,7 +69,7 @@ class Workloads:
             self._below[above.uid].discard(uid)
 
     def put_pod(self, pod: Pod) -> None:
-        """A pod as it is now; one that is over is nobody's replica any more."""
+        """A pod as it is now; a finished pod is no replica any more."""
         self.drop_pod(pod.metadata.uid)
         owner = controller_of(pod)
         if owner is None:
@@ -78,19 +79,19 @@ class Workloads:
         if not is_finished(pod):
             self._pods.setdefault(owner.uid, {})[uid] = pod
         if is_uncounted_failure(pod):
-            self._fresh_losses.setdefault(owner.uid, {})[uid] = pod
+            self._uncounted_failures.setdefault(owner.uid, {})[uid] = pod
 
     def drop_pod(self, uid: str) -> None:
         owner = self._places.pop(uid, None)
         if owner is not None:
-            for known in (self._pods, self._fresh_losses):
+            for known in (self._pods, self._uncounted_failures):
                 inside = known.get(owner, {})
                 inside.pop(uid, None)
                 if not inside:
                     known.pop(owner, None)
 
     def workload_of(self, pod: Pod) -> Workload | None:
-        """The workload a pod is a replica of; None for a bare pod."""
+        """The workload that a pod is a replica of; None for a bare pod."""
         owner = controller_of(pod)
         if owner is None:
             return None
@@ -112,8 +113,10 @@ class Workloads:
             owner = controller_of(known) if known else None
 
     def pod_template(self, pod: Pod) -> PodTemplate | None:
-        """What the controller of a pod makes pods from now; None where that is not known. Whose pods they are and what
-        they wait for is left out where this pod was made from it: whoever changed that then will do so again."""
+        """The template that the controller of a pod would recreate it from; None if that is not known.
+
+        If this pod was created from the same template, the template's schedulerName and scheduling gates are left out:
+        where the pod has others, a webhook has changed them, and will do so again."""
         owner = self._owner(pod)
         if owner is None or (isinstance(owner, StatefulSet) and is_made_from_current_revision(pod, owner)):
             return None
@@ -125,19 +128,19 @@ class Workloads:
         )
 
     def node_named_by_template(self, pod: Pod) -> str:
-        """The node that the controller of a pod names for its pods; empty if it leaves that to schedulers."""
+        """The node that the controller's template names; empty if the template leaves it to a scheduler."""
         template = self.pod_template(pod)
         return (template.spec.node_name if template is not None else None) or ""
 
     def job_failure_by_loss(self, pod: Pod) -> str:
-        """What would be over if a pod were lost, in a sentence; empty if its controller would make another."""
+        """Why the Job of a pod would fail if the pod were evicted; empty if it would not, or if there is no Job."""
         owner = self._owner(pod)
         if not isinstance(owner, Job) or is_finished(pod):
             return ""
-        return job_failure_by_loss(owner, pod, self._fresh_losses.get(owner.metadata.uid, {}).keys())
+        return job_failure_by_loss(owner, pod, self._uncounted_failures.get(owner.metadata.uid, {}).keys())
 
     def waits_for_order(self, pod: Pod) -> str:
-        """Why nobody would be made in a pod's place now; empty if somebody would."""
+        """Why the StatefulSet of a pod would not recreate it now; empty if it would, or if the pod is not of one."""
         owner = self._owner(pod)
         if not isinstance(owner, StatefulSet):
             return ""
@@ -148,14 +151,14 @@ class Workloads:
         return self._owners.get(reference.uid) if reference is not None else None
 
     def pods_of(self, uid: str) -> Iterator[Pod]:
-        """The pods of a workload, whichever of its ReplicaSets they are of."""
+        """The pods of a workload, of all its ReplicaSets."""
         yield from self._pods.get(uid, {}).values()
         for below in sorted(self._below.get(uid, ())):
             yield from self.pods_of(below)
 
 
 def _is_made_from_current_template(owner: Owner, pod: Pod) -> bool:
-    """Whether a pod was certainly made from what its controller makes pods from now."""
+    """Whether a pod was certainly created from the current template of its controller."""
     if isinstance(owner, StatefulSet):
         revision = (pod.metadata.labels or {}).get(REVISION_LABEL)
         return revision is not None and revision == owner.status.update_revision
@@ -169,7 +172,7 @@ def _without_scheduler_and_gates(template: PodTemplate) -> PodTemplate:
 
 
 def expected_replicas(owner: Owner) -> int:
-    """How many pods a controller wants at once; 1 where it does not say, as the API server would fill in."""
+    """How many pods a controller wants at once; 1 if it does not say, which is the API server's default."""
     if isinstance(owner, Job):
         wanted = 1 if owner.spec.parallelism is None else owner.spec.parallelism
         left = None if owner.spec.completions is None else owner.spec.completions - (owner.status.succeeded or 0)

@@ -36,7 +36,7 @@ from restow.model.objects import (
 from restow.model.problems import Problem
 from restow.model.reservations.reservation_annotations import MIGRATING_ANNOTATION, MOVED_FROM_ANNOTATION
 from restow.model.reservations.validation import spec_problems
-from restow.model.resources import enlarged, template_requests
+from restow.model.resources import enlarged_vector, template_requests
 from restow.model.times import format_duration
 
 JOB_LABEL = "restow.sh/migration-job"
@@ -195,7 +195,7 @@ def _task(job: PodMigrationJob, pod: Pod, given: TaskSpec, anew: PodTemplate | N
     spec = replace(likely[-1].spec, node_name=None, scheduling_gates=None)
     if not given.template.spec.containers:
         for one in likely:  # the pod may have been resized
-            spec = enlarged(spec, template_requests(one.spec))
+            spec = enlarged_vector(spec, template_requests(one.spec))
     spec = _overruled(spec, given.template.spec)
     labels = {**(likely[-1].metadata.labels or {}), **(given.template.metadata.labels or {})}
     return TaskSpec(

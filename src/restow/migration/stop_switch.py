@@ -13,7 +13,7 @@ from restow.model.objects import ConfigMap
 STOP_NAME = "restow-stop"
 STOP_KEY = "paused"
 REASON_KEY = "reason"
-RESUME_HINT = "restow resume lets them go on"
+RESUME_HINT = "run restow resume to continue"
 
 
 def stop_reason(switch: ConfigMap | None) -> str | None:

@@ -30,8 +30,8 @@ from restow.model.reservations.reserved_pod import reserved_pod_of
 from restow.model.reservations.seat_name import SeatName
 from restow.model.reservations.spec import is_for_scheduler
 from restow.model.reservations.template_comparison import describe_differences, differing_fields
-from restow.model.resources import pod_requests, shortages, template_requests
-from restow.model.taints import UNSCHEDULABLE, untolerated
+from restow.model.resources import pod_requests, resource_shortages, template_requests
+from restow.model.taints import UNSCHEDULABLE, untolerated_taint
 from restow.model.times import time_of
 
 SeatKey = tuple[str, int]
@@ -108,7 +108,7 @@ def _why_seat_does_not_suit_pod(reservation: Reservation, seat: Placement, pod: 
         found = differing_fields(pod, meant, default)
         return f"the pod differs from task {seat.task} in {describe_differences(pod, meant, found)}" if found else ""
     try:
-        short = shortages(pod_requests(pod), template_requests(task.template.spec))
+        short = resource_shortages(pod_requests(pod), template_requests(task.template.spec))
     except QuantityError as error:
         return str(error)
     return f"the seat is too small: {', '.join(map(str, short))}" if short else ""
@@ -165,9 +165,9 @@ def why_node_unfit(node: Node, pod: Pod) -> str | None:
     name = node.metadata.name
     if node.metadata.deletion_timestamp is not None:
         return f"node {name} is being deleted"
-    if node.spec.unschedulable and untolerated([UNSCHEDULABLE], pod.spec.tolerations):
+    if node.spec.unschedulable and untolerated_taint([UNSCHEDULABLE], pod.spec.tolerations):
         return f"node {name} is cordoned"
-    taints = untolerated(node.spec.taints, pod.spec.tolerations)
+    taints = untolerated_taint(node.spec.taints, pod.spec.tolerations)
     if taints:
         told = ", ".join(f"{one.key}={one.value or ''}:{one.effect}" for one in taints)
         return f"node {name} has taints that the pod does not tolerate: {told}"

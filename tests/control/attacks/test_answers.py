@@ -18,8 +18,8 @@ from restow.ports import (
     TooManyRequests,
 )
 from tests.control.migrations.migration_cluster import cluster_with_scheduler, pod_stays, running_controller
-from tests.control.reservations.stage import phase, reservation
-from tests.control.stage import Answering, events, world
+from tests.control.reservations.reservation_cluster import phase, reservation
+from tests.control.scheduler_cluster import Answering, events, world
 from tests.sim.simulated_cluster import on_virtual_time, pass_time, running_scheduler
 
 DENIED = 'admission webhook "keep.example.com" denied the request: not today'

@@ -24,7 +24,7 @@ from tests.control.migrations.migration_cluster import (
     pod_stays,
     running_controller,
 )
-from tests.control.stage import group, world
+from tests.control.scheduler_cluster import group, world
 from tests.sim.simulated_cluster import (
     default_profile,
     job,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from restow.model import kinds
 from restow.ports import Forbidden, Request
-from tests.control.reservations.stage import phase, reservation
-from tests.control.stage import Answering, PutBack, world
+from tests.control.reservations.reservation_cluster import phase, reservation
+from tests.control.scheduler_cluster import Answering, PutBack, world
 from tests.sim.simulated_cluster import on_virtual_time, pass_time, running_scheduler
 
 NOT_TODAY = Forbidden.because(403, "Forbidden", "not today")

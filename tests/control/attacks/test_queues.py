@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from restow.control.scheduler import SchedulerSettings
 from restow.model import kinds
-from tests.control.reservations.stage import phase, reservation
-from tests.control.stage import stage
+from tests.control.reservations.reservation_cluster import phase, reservation
+from tests.control.scheduler_cluster import stage
 from tests.sim.simulated_cluster import on_virtual_time, pass_time, pod
 
 TEAM = {"scheduling.volcano.sh/queue-name": "team"}

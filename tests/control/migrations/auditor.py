@@ -30,7 +30,7 @@ from restow.model.objects import ConfigMap, Node, Pod, PodMigrationJob, Reservat
 from restow.model.pods import is_ready, is_terminating
 from restow.model.reservations.owners import Owners
 from restow.model.reservations.reservation_annotations import migrating_pod
-from restow.model.resources import fits, pod_requests, template_requests
+from restow.model.resources import pod_requests, template_requests, vector_fits
 from restow.model.times import parse_time
 from restow.ports import Api, ApiError, Clock, NotFound, Request, Response
 from restow.sim.write_log import is_write, name_of
@@ -182,7 +182,7 @@ class Auditor:
             kinship.put(owner.metadata)
         mine = Owners.of(reservation.spec.owners or ()).matches(pod, kinship)
         task = (reservation.spec.tasks or [])[0]
-        large_enough = fits(pod_requests(pod), template_requests(task.template.spec))
+        large_enough = vector_fits(pod_requests(pod), template_requests(task.template.spec))
         return mine and migrating_pod(reservation) in (None, pod.metadata.uid) and large_enough
 
     async def _release(self, request: Request) -> None:

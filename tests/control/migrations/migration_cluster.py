@@ -26,7 +26,7 @@ from restow.model.reservations.reservation_annotations import migrating_pod
 from restow.model.reservations.spec import expires_at
 from restow.model.times import format_time
 from restow.ports import Api, ApiError, Clock
-from tests.control.stage import world
+from tests.control.scheduler_cluster import world
 from tests.sim.simulated_cluster import (
     SimulatedCluster,
     pass_time,

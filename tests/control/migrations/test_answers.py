@@ -28,7 +28,7 @@ from tests.control.migrations.migration_cluster import (
     running_controller,
 )
 from tests.control.migrations.test_breaking import about_to_leave
-from tests.control.stage import Answering
+from tests.control.scheduler_cluster import Answering
 from tests.sim.simulated_cluster import on_virtual_time, pass_time
 
 QUOTA = Forbidden.because(403, "Forbidden", "exceeded quota")

@@ -191,7 +191,11 @@ async def test_what_was_not_heard_of_yet_is_waited_for() -> None:
             old = (await it.start(1, volumes=volumes))[0]
             await it.move(old)
             await pass_time(60)
-            assert await it.told() == ("Pending", "News", "waits for information: nothing is known of its claims data")
+            assert await it.told() == (
+                "Pending",
+                "News",
+                "waits for information: its PersistentVolumeClaims are not known: data",
+            )
         async with running_controller(it.api, it.clock):
             await pass_time(60)
             assert (await it.job()).status.phase != "Pending"

@@ -67,7 +67,7 @@ async def redirect(it: MigrationCluster, old: Pod) -> None:
     ("deed", "why"),
     [
         pytest.param(never, "which means never", id="its annotation says never"),
-        pytest.param(orphan, "no controller would make it again", id="nobody owns it any more"),
+        pytest.param(orphan, "no controller would recreate it", id="nobody owns it any more"),
         pytest.param(another_budget, "2 PodDisruptionBudgets cover it", id="two budgets cover it"),
         pytest.param(redirect, "its target is node", id="it is to go elsewhere"),
     ],

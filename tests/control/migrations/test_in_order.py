@@ -14,7 +14,7 @@ from tests.control.migrations.migration_cluster import (
 from tests.control.migrations.test_scarce import mend, spoil
 from tests.sim.simulated_cluster import on_virtual_time, pass_time, template, workload
 
-FIRST = "waits for its order: StatefulSet default/web makes nobody in its place while web-0 is not Ready"
+FIRST = "waits for its order: StatefulSet default/web would not recreate it while web-0 is not Ready"
 
 
 @pytest.mark.parametrize("mode", ["ReservationFirst", "EvictDirectly"])

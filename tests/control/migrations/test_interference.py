@@ -23,7 +23,7 @@ from restow.sim.write_log import is_write
 from tests.control.migrations.auditor import Auditor
 from tests.control.migrations.deeds import DEEDS, SECTION, SHORT, Deed
 from tests.control.migrations.migration_cluster import MigrationCluster, cluster_with_scheduler, running_controller
-from tests.control.stage import check_room
+from tests.control.scheduler_cluster import check_room
 from tests.sim.simulated_cluster import is_pod_ready, pass_time
 
 SAMPLE = os.environ.get("RESTOW_INTERFERENCE", "1")

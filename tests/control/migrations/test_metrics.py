@@ -21,7 +21,7 @@ from tests.control.migrations.migration_cluster import (
 )
 from tests.control.migrations.test_answers import BUDGET, really_evicts
 from tests.control.migrations.test_moving import Hasty
-from tests.control.stage import Answering
+from tests.control.scheduler_cluster import Answering
 from tests.sim.simulated_cluster import on_virtual_time, pass_time, running_component
 
 LOST = OutcomeUnknown.because(504, "Timeout", "no idea")

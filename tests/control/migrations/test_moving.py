@@ -23,7 +23,7 @@ from tests.control.migrations.migration_cluster import (
     pod_stays,
     running_controller,
 )
-from tests.control.stage import events
+from tests.control.scheduler_cluster import events
 from tests.sim.simulated_cluster import is_pod_ready, on_virtual_time, pass_time, template, workload
 
 MINE = {"app": "web"}

@@ -26,7 +26,7 @@ from tests.control.migrations.migration_cluster import (
     running_controller,
 )
 from tests.control.migrations.test_answers import evicts
-from tests.control.stage import Answering
+from tests.control.scheduler_cluster import Answering
 from tests.sim.simulated_cluster import on_virtual_time, pass_time
 
 SLOWLY: dict[str, Any] = {"evictQPS": 0.05, "evictBurst": 1}

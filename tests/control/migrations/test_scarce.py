@@ -55,7 +55,9 @@ async def waiting(pods: int, movers: int, **section: Any) -> AsyncIterator[tuple
             yield it, found, limits
 
 
-SCARCE = "waits for maxUnavailablePerWorkload: {} of {} pods of Deployment default/web are unavailable, at most {} may be"
+SCARCE = (
+    "waits for maxUnavailablePerWorkload: {} of {} pods of Deployment default/web are unavailable, at most {} may be"
+)
 
 
 @on_virtual_time

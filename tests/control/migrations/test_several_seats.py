@@ -18,7 +18,7 @@ from tests.control.migrations.migration_cluster import (
     running_controller,
 )
 from tests.control.migrations.test_given_seats import GIVEN, PORT, WEB, give
-from tests.control.stage import group
+from tests.control.scheduler_cluster import group
 from tests.sim.simulated_cluster import on_virtual_time, pass_time, pod, template, workload
 
 SLOW: dict[str, Any] = {"annotations": {"sim.restow.sh/stop-seconds": "100"}, "terminationGracePeriodSeconds": 120}

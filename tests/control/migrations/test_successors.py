@@ -20,7 +20,7 @@ from tests.control.migrations.migration_cluster import (
     running_controller,
 )
 from tests.control.migrations.test_given_seats import GIVEN, give
-from tests.control.reservations.test_undecided import Slow
+from tests.control.reservations.test_undecided_edits import Slow
 from tests.sim.simulated_cluster import is_pod_ready, node, on_virtual_time, pass_time, pod, template, workload
 
 ON_DELETE = {"type": "OnDelete"}

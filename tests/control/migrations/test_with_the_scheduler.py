@@ -11,8 +11,8 @@ from restow.model.objects import Document
 from restow.model.reservations.spec import expires_at
 from restow.model.times import format_time
 from tests.control.migrations.migration_cluster import cluster_with_scheduler, running_controller
-from tests.control.stage import check_room
-from tests.control.volumes import CLASS
+from tests.control.scheduler_cluster import check_room
+from tests.control.volume_objects import CLASS
 from tests.sim.simulated_cluster import is_pod_ready, job, node, on_virtual_time, pass_time, pod, template, workload
 
 

@@ -119,20 +119,20 @@ ROWS: list[Row] = [
     ),
     (
         "nobody knows whether it may be moved",
-        facts(missing_information="nothing is known of its claims data"),
+        facts(missing_information="its PersistentVolumeClaims are not known: data"),
         Wait,
         "News",
-        "waits for information: nothing is known of its claims data",
+        "waits for information: its PersistentVolumeClaims are not known: data",
     ),
     (
         "nobody knows whether it may be evicted",
         facts(
             options=EffectiveOptions(mode="EvictDirectly", ttl=300.0),
-            missing_information="nothing is known of its claims data",
+            missing_information="its PersistentVolumeClaims are not known: data",
         ),
         Wait,
         "News",
-        "waits for information: nothing is known of its claims data",
+        "waits for information: its PersistentVolumeClaims are not known: data",
     ),
     (
         "its gang is not all there",

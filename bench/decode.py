@@ -13,14 +13,14 @@ from bench.measure import measured
 from bench.pods import pod_list
 from bench.report import Claim, Report, Row
 from restow.model.objects import ObjectList, Pod
-from restow.model.wire import decode
+from restow.model.wire import decode_object
 
 PODS = 5_000
 
 
 def typed() -> Callable[[], Any]:
     body = pod_list(PODS)
-    return lambda: decode(ObjectList[Pod], body, "PodList")
+    return lambda: decode_object(ObjectList[Pod], body, "PodList")
 
 
 def dictionaries() -> Callable[[], Any]:

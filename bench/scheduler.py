@@ -27,9 +27,9 @@ from bench.workloads import KINDS, PREFERENCES, nodes, pods
 from restow.control.scheduler import SchedulerSettings
 from restow.model.objects import Node, ObjectMeta, Pod, Queue, QueueReservation, QueueStatus
 from restow.model.queues import QUEUE_ANNOTATION
-from restow.model.resources import PODS, amounts, pod_requests
+from restow.model.resources import PODS, parse_amounts, pod_requests
 from restow.model.snapshot import Snapshot
-from restow.model.taints import untolerated
+from restow.model.taints import untolerated_taint
 from restow.scheduling.decisions import Assign
 from restow.scheduling.jobs import Job
 from restow.scheduling.pod_group_cache import PodGroupCache
@@ -135,7 +135,7 @@ def _age(pod: Pod) -> tuple[str, str]:
 
 def naive(count: str) -> Callable[[], dict[str, float]]:
     """The loop over nodes: fits, tolerates, and the emptiest wins."""
-    places = [(node, dict(amounts(node.status.allocatable))) for node in nodes(int(count))]
+    places = [(node, dict(parse_amounts(node.status.allocatable))) for node in nodes(int(count))]
     waiting = pods("plain", NAIVE_COUNT, 1)
 
     def place(pod: Pod) -> int:
@@ -157,7 +157,7 @@ def _fits(pod: Pod, node: Node, free: dict[str, int], requests: dict[str, int]) 
         not node.spec.unschedulable
         and all(free.get(name, 0) >= amount for name, amount in requests.items())
         and all(labels.get(key) == value for key, value in (pod.spec.node_selector or {}).items())
-        and not any(untolerated(node.spec.taints or (), pod.spec.tolerations or ()))
+        and not any(untolerated_taint(node.spec.taints or (), pod.spec.tolerations or ()))
     )
 
 

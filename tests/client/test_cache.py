@@ -10,12 +10,12 @@ from restow.client.cache import Cache, Change, by_namespace, by_node, is_older
 from restow.client.verbs import EventType, WatchEvent
 from restow.model.object_key import key_of
 from restow.model.objects import Pod
-from restow.model.wire import convert
+from restow.model.wire import convert_document
 from tests.client.scripted_api import pod
 
 
 def make(name: str, version: int, uid: str | None = None, node: str | None = None) -> Pod:
-    return convert(Pod, pod(name, version, uid, node))
+    return convert_document(Pod, pod(name, version, uid, node))
 
 
 def told(changes: list[Change[Pod]]) -> list[tuple[str, str, str]]:

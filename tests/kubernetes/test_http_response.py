@@ -19,7 +19,7 @@ from restow.adapters.kubernetes.http_response import (
     HttpResponse,
     HttpResponseParser,
     MalformedResponse,
-    decompressed,
+    decompressed_response,
 )
 
 SIZED = b"HTTP/1.1 201 Created\r\nContent-Type: application/json\r\ncontent-length: 2\r\n\r\n{}"
@@ -92,7 +92,7 @@ def test_malformed_response_is_refused(sent: bytes, message: str) -> None:
 def test_malformed_gzip_body_is_refused() -> None:
     answer = HttpResponse(200, {"content-encoding": "gzip"}, gzip.compress(b"{}")[:-3])
     with pytest.raises(MalformedResponse, match="broken gzip"):
-        decompressed(answer)
+        decompressed_response(answer)
 
 
 # --- connections ------------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from restow.adapters.memory.resources import field
+from restow.adapters.memory.resources import selectable_field
 from restow.adapters.memory.store import Store, Stored
 
 NAMESPACES = st.sampled_from(["", "a", "a-b", "b"])
@@ -23,7 +23,7 @@ class StoreMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.store = Store(history=HISTORY)
-        self.pods = self.store.open("pods", (field("spec.nodeName"),), index="spec.nodeName")
+        self.pods = self.store.open("pods", (selectable_field("spec.nodeName"),), index="spec.nodeName")
         self.other = self.store.open("others", ())
         self.states: dict[int, State] = {self.store.version: {}}
         self.uids = 0

@@ -18,7 +18,7 @@ from restow.adapters.memory import documents
 from restow.model.crds import QUANTITY_PATTERN, custom_resource_definitions
 from restow.model.kinds import OWN_KINDS, POD_GROUP, POD_MIGRATION_JOB, QUEUE, RESERVATION, Kind, kind_of
 from restow.model.quantity import Quantity, QuantityError
-from restow.model.wire import convert, read_documents
+from restow.model.wire import convert_document, read_documents
 from tests.narrowing import present
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -296,21 +296,21 @@ def test_examples_are_accepted_unchanged_and_read(name: str) -> None:
     manifest, *_ = read_documents((EXAMPLES / f"{name}.yaml").read_bytes(), name)
     kind = kind_of(manifest["apiVersion"], manifest["kind"])
     assert list(violations(schema_of(kind), manifest, "")) == []
-    typed = convert(kind.type, manifest, name)
+    typed = convert_document(kind.type, manifest, name)
     again = msgspec.convert(msgspec.to_builtins(typed), kind.type)
     assert again == typed
 
 
 def test_reservation_example_has_the_documented_spec() -> None:
     (manifest,) = read_documents((EXAMPLES / "reservation.yaml").read_bytes(), "reservation.yaml")
-    spec = convert(RESERVATION.type, manifest).spec
+    spec = convert_document(RESERVATION.type, manifest).spec
     assert (spec.ttl, spec.min_available, [task.replicas for task in present(spec.tasks)]) == ("600s", 3, [2, 1])
 
 
 def test_the_uncorrected_queue_example_is_refused_with_every_path() -> None:
     spec = {"guarantee": {"resource": {"cpu": "2c", "memory": "4G"}, "percentage": {"value": "0.2"}}}
     with pytest.raises(ValueError, match=r"guarantee\.percentage\.value.*guarantee\.resource\.cpu: quantity '2c'"):
-        convert(QUEUE.type, {"spec": spec})
+        convert_document(QUEUE.type, {"spec": spec})
 
 
 @pytest.mark.parametrize("kind", OWN_KINDS, ids=str)

@@ -14,7 +14,7 @@ from restow.model.objects import Node, Pod, Taint, Toleration
 from restow.model.quantity import Quantity, QuantityError
 from restow.model.resources import pod_requests
 from restow.model.selectors import SelectorError, parse_field_selector, parse_label_selector
-from restow.model.taints import tolerates
+from restow.model.taints import tolerates_taint
 
 CASES: list[dict[str, Any]] = json.loads((Path(__file__).parent / "golden" / "kubernetes.json").read_text())
 
@@ -43,7 +43,7 @@ def _answer(case: dict[str, Any]) -> Any:
             return node_constraint(msgspec.convert(case["pod"], Pod).spec).matches(node.name, node.labels)
         case _:
             taint, toleration = msgspec.convert(case["taint"], Taint), msgspec.convert(case["toleration"], Toleration)
-            return tolerates(toleration, taint, comparisons=case["comparisons"])
+            return tolerates_taint(toleration, taint, comparisons=case["comparisons"])
 
 
 @pytest.mark.parametrize("about", sorted({case["about"] for case in CASES}))

@@ -7,7 +7,7 @@ from typing import Any
 
 from restow.model.interning import Interner
 from restow.model.objects import Node, Pod
-from restow.model.wire import decode
+from restow.model.wire import decode_object
 
 
 def pod_json(name: str, **spec: Any) -> bytes:
@@ -26,12 +26,12 @@ def pod_json(name: str, **spec: Any) -> bytes:
 
 def shared_pods(*documents: bytes, limit: int = 100) -> list[Pod]:
     interner = Interner(limit)
-    return [interner.share(decode(Pod, data)) for data in documents]
+    return [interner.share(decode_object(Pod, data)) for data in documents]
 
 
 def test_sharing_changes_nothing_that_can_be_read() -> None:
     data = pod_json("a")
-    assert shared_pods(data) == [decode(Pod, data)]
+    assert shared_pods(data) == [decode_object(Pod, data)]
 
 
 def test_equal_parts_become_a_single_object() -> None:
@@ -57,16 +57,16 @@ def test_volumes_that_constrain_nothing_are_left_out() -> None:
 
 def test_numbers_beyond_64_bits_are_left_alone() -> None:
     data = pod_json("a", tolerations=[{"tolerationSeconds": 2**70}])
-    assert shared_pods(data, data) == [decode(Pod, data)] * 2
+    assert shared_pods(data, data) == [decode_object(Pod, data)] * 2
 
 
 def test_full_interning_table_starts_again() -> None:
     documents = [pod_json(f"p{number}", nodeName=f"n{number}", nodeSelector={"x": str(number)}) for number in range(20)]
-    assert shared_pods(*documents, limit=3) == [decode(Pod, data) for data in documents]
+    assert shared_pods(*documents, limit=3) == [decode_object(Pod, data) for data in documents]
 
 
 def test_other_kinds_share_their_metadata() -> None:
     interner = Interner()
     data = b'{"metadata": {"name": "n", "labels": {"zone": "a"}}}'
-    first, second = (interner.share(decode(Node, data)) for _ in range(2))
+    first, second = (interner.share(decode_object(Node, data)) for _ in range(2))
     assert first.metadata.labels is second.metadata.labels

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from restow.model.quantity import INT64_MAX, NANO, Quantity, QuantityError, amount, quantity_of
+from restow.model.quantity import INT64_MAX, NANO, Quantity, QuantityError, parse_amount, quantity_of
 
 DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
@@ -141,13 +141,13 @@ def test_infinity_and_nan_are_refused(number: float) -> None:
     ],
 )
 def test_quantity_amount_is_in_base_units(resource: str, text: str | int, expected: int) -> None:
-    assert amount(resource, text) == expected
+    assert parse_amount(resource, text) == expected
 
 
 def test_boolean_is_not_a_quantity() -> None:
-    assert amount("cpu", 1) == 1000
+    assert parse_amount("cpu", 1) == 1000
     with pytest.raises(QuantityError, match="a boolean is not a quantity"):
-        amount("cpu", True)
+        parse_amount("cpu", True)
 
 
 @pytest.mark.parametrize(

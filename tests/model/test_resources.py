@@ -14,18 +14,18 @@ from restow.model.qos import qos_class
 from restow.model.resources import (
     Shortage,
     add_vectors,
-    parse_amounts,
-    fits,
-    is_scheduled,
-    maximum,
-    minimum,
-    pod_requests,
     format_quantities,
-    scale,
+    is_scheduled,
+    parse_amounts,
+    pod_requests,
+    resource_shortages,
+    scale_vector,
     scored_requests,
-    shortages,
     subtract_vectors,
     template_requests,
+    vector_fits,
+    vector_maximum,
+    vector_minimum,
 )
 
 Request = dict[str, Any]
@@ -239,7 +239,9 @@ def test_resources_a_scheduler_accounts_for(name: str, scheduled: bool) -> None:
 
 
 def test_shortages_name_requested_and_free_amounts() -> None:
-    short = shortages({"cpu": 1500, "memory": 2**30, "x.io/y": 0, "z": 1}, {"cpu": 1000, "memory": 2**30, "x.io/y": -1})
+    short = resource_shortages(
+        {"cpu": 1500, "memory": 2**30, "x.io/y": 0, "z": 1}, {"cpu": 1000, "memory": 2**30, "x.io/y": -1}
+    )
     assert short == [Shortage("cpu", 1500, 1000), Shortage("z", 1, 0)]
     assert str(short[0]) == "insufficient cpu (requested 1500m, available 1)"
 
@@ -266,24 +268,24 @@ def test_adding_and_subtracting_vectors_is_a_group(a: dict[str, int], b: dict[st
     assert add_vectors(a, b) == add_vectors(b, a)
     assert dense(subtract_vectors(add_vectors(a, b), b)) == dense(a)
     assert dense(add_vectors(a, {})) == dense(a)
-    assert add_vectors(a, a) == dict(sorted(scale(a, 2).items()))
+    assert add_vectors(a, a) == dict(sorted(scale_vector(a, 2).items()))
 
 
 @given(vectors, vectors)
 def test_maximum_and_minimum_share_the_sum(a: dict[str, int], b: dict[str, int]) -> None:
-    assert add_vectors(maximum(a, b), minimum(a, b)) == add_vectors(a, b)
-    assert maximum(a, b) == maximum(b, a)
+    assert add_vectors(vector_maximum(a, b), vector_minimum(a, b)) == add_vectors(a, b)
+    assert vector_maximum(a, b) == vector_maximum(b, a)
 
 
 @given(demands, demands, demands)
 def test_fitting_request_leaves_no_negative_amount(
     request: dict[str, int], more: dict[str, int], room: dict[str, int]
 ) -> None:
-    assert fits(request, room) is (not shortages(request, room))
-    assert fits(request, room) is all(number >= 0 for number in subtract_vectors(room, request).values())
-    assert fits(request, add_vectors(request, more))
-    if fits(add_vectors(request, more), room):
-        assert fits(more, subtract_vectors(room, request))
+    assert vector_fits(request, room) is (not resource_shortages(request, room))
+    assert vector_fits(request, room) is all(number >= 0 for number in subtract_vectors(room, request).values())
+    assert vector_fits(request, add_vectors(request, more))
+    if vector_fits(add_vectors(request, more), room):
+        assert vector_fits(more, subtract_vectors(room, request))
 
 
 amount_texts = st.sampled_from(["0", "1m", "0.5m", "100m", "1", "2.5"])
@@ -293,8 +295,8 @@ containers = st.builds(lambda cpu: container(cpu=cpu), amount_texts)
 @given(st.lists(containers, min_size=1, max_size=4), st.lists(containers, max_size=3))
 def test_a_pod_never_asks_for_less_than_its_largest_step(run: list[Request], init: list[Request]) -> None:
     total = pod_requests(pod(*run, init=init))
-    assert fits(pod_requests(pod(*run)), total)
-    assert all(fits(pod_requests(pod(step)), total) for step in init)
+    assert vector_fits(pod_requests(pod(*run)), total)
+    assert all(vector_fits(pod_requests(pod(step)), total) for step in init)
 
 
 def limits(request: Request, **limits: str) -> Request:

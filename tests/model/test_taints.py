@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from restow.model.objects import Taint, Toleration
-from restow.model.taints import PREFER_NO_SCHEDULE, UNSCHEDULABLE, tolerates, untolerated
+from restow.model.taints import PREFER_NO_SCHEDULE, UNSCHEDULABLE, tolerates_taint, untolerated_taint
 
 GPU = Taint(key="gpu", value="yes", effect="NoSchedule")
 AGED = Taint(key="age", value="5", effect="NoExecute")
@@ -27,7 +27,7 @@ AGED = Taint(key="age", value="5", effect="NoExecute")
     ],
 )
 def test_toleration_of_a_single_taint(toleration: Toleration, taint: Taint, expected: bool) -> None:
-    assert tolerates(toleration, taint) is expected
+    assert tolerates_taint(toleration, taint) is expected
 
 
 @pytest.mark.parametrize(
@@ -35,12 +35,12 @@ def test_toleration_of_a_single_taint(toleration: Toleration, taint: Taint, expe
     [("Gt", "3", True), ("Gt", "5", False), ("Lt", "9", True), ("Lt", "x", False), ("Lt", "09", False)],
 )
 def test_comparisons_when_turned_on(operator: str, value: str, expected: bool) -> None:
-    assert tolerates(Toleration(key="age", operator=operator, value=value), AGED, comparisons=True) is expected
+    assert tolerates_taint(Toleration(key="age", operator=operator, value=value), AGED, comparisons=True) is expected
 
 
 def test_untolerated_taints_keep_the_order_of_the_node() -> None:
     soft = Taint(key="soft", effect=PREFER_NO_SCHEDULE)
     taints = [AGED, soft, GPU, UNSCHEDULABLE]
-    assert untolerated(taints, [Toleration(key="gpu", operator="Exists")]) == [AGED, UNSCHEDULABLE]
-    assert untolerated(taints, None, [PREFER_NO_SCHEDULE]) == [soft]
-    assert untolerated(None, None) == []
+    assert untolerated_taint(taints, [Toleration(key="gpu", operator="Exists")]) == [AGED, UNSCHEDULABLE]
+    assert untolerated_taint(taints, None, [PREFER_NO_SCHEDULE]) == [soft]
+    assert untolerated_taint(None, None) == []

@@ -25,12 +25,12 @@ from restow.model.objects import (
 )
 from restow.model.wire import (
     WireError,
-    convert,
+    convert_document,
     convert_readable,
-    decode,
-    document,
+    decode_object,
     locate_documents,
     read_documents,
+    to_document,
 )
 
 
@@ -38,18 +38,18 @@ def test_nulls_and_unknown_fields_do_no_harm() -> None:
     data = b"""{"metadata": {"name": "a", "labels": null, "creationTimestamp": null, "managedFields": [{}]},
         "spec": {"containers": null, "tolerations": null, "affinity": null, "nodeName": null, "dnsPolicy": "x"},
         "status": {"conditions": null}, "kind": "Pod", "apiVersion": "v1"}"""
-    assert decode(Pod, data) == Pod(metadata=ObjectMeta(name="a"))
+    assert decode_object(Pod, data) == Pod(metadata=ObjectMeta(name="a"))
 
 
 def test_lists_decode_items_of_any_kind() -> None:
-    pods = decode(ObjectList[Pod], b'{"metadata": {"resourceVersion": "7", "continue": "x"}, "items": [{}]}')
+    pods = decode_object(ObjectList[Pod], b'{"metadata": {"resourceVersion": "7", "continue": "x"}, "items": [{}]}')
     assert (pods.metadata.resource_version, pods.metadata.continue_, pods.items) == ("7", "x", [Pod()])
 
 
 def test_malformed_time_is_reported_as_such() -> None:
     written = {"metadata": {"creationTimestamp": 5}, "spec": {"podRef": {}, "ttl": 300}}
     with pytest.raises(WireError) as refusal:
-        convert(PodMigrationJob, written, "job")
+        convert_document(PodMigrationJob, written, "job")
     assert str(refusal.value) == (
         "job: spec.ttl: expected a duration such as 5m, got the number 300; "
         "metadata.creationTimestamp: expected a time such as 2026-01-02T15:04:05Z, got the number 5"
@@ -60,7 +60,7 @@ def test_decoding_lists_every_error_with_its_path() -> None:
     data = b"""{"metadata": {"name": 5, "labels": {"a.io/b": 1}}, "spec": {"priority": "high", "tolerations": [null],
         "containers": [{"name": "a"}, {"ports": {}, "resources": {"requests": {"cpu": true}}}]}}"""
     with pytest.raises(WireError) as refusal:
-        decode(Pod, data, "pod default/a")
+        decode_object(Pod, data, "pod default/a")
     assert str(refusal.value) == (
         "pod default/a: metadata.name: expected a string, got the number 5; "
         "metadata.labels['a.io/b']: expected a string, got the number 1; "
@@ -84,7 +84,7 @@ def test_decoding_lists_every_error_with_its_path() -> None:
 )
 def test_json_that_is_no_object_is_refused(data: bytes, complaint: str) -> None:
     with pytest.raises(WireError) as refusal:
-        decode(Pod, data)
+        decode_object(Pod, data)
     assert str(refusal.value).startswith(complaint)
 
 
@@ -99,7 +99,7 @@ def test_converting_checks_quantities_times_and_durations() -> None:
         }
     }
     with pytest.raises(WireError) as refusal:
-        convert(Reservation, manifest, "r.yaml:3")
+        convert_document(Reservation, manifest, "r.yaml:3")
     paths = [(problem.path, problem.message.split(":")[0]) for problem in refusal.value.problems]
     assert paths == [
         ("spec.tasks[0].template.spec.containers[0].resources.requests.cpu", "quantity '2c'"),
@@ -110,12 +110,12 @@ def test_converting_checks_quantities_times_and_durations() -> None:
 
 def test_converting_takes_null_for_absent() -> None:
     manifest = {"metadata": None, "spec": {"containers": [{"name": "a", "resources": None}], "volumes": None}}
-    assert convert(Pod, manifest) == Pod(spec=PodSpec(containers=[Container(name="a")]))
+    assert convert_document(Pod, manifest) == Pod(spec=PodSpec(containers=[Container(name="a")]))
 
 
 def test_missing_required_fields_are_named() -> None:
     with pytest.raises(WireError, match=r"job: spec\.podRef: missing"):
-        convert(PodMigrationJob, {"spec": {}}, "job")
+        convert_document(PodMigrationJob, {"spec": {}}, "job")
 
 
 def test_deep_documents_are_refused() -> None:
@@ -123,19 +123,19 @@ def test_deep_documents_are_refused() -> None:
     for _ in range(2000):
         deep = {"spec": deep}
     with pytest.raises(WireError, match="nested too deeply"):
-        convert(Pod, deep)
+        convert_document(Pod, deep)
 
 
 def test_surplus_decoding_errors_are_counted() -> None:
     with pytest.raises(WireError, match=r"and 10 more$"):
-        convert(Pod, {"spec": {"tolerations": [5] * 60}})
+        convert_document(Pod, {"spec": {"tolerations": [5] * 60}})
 
 
 def test_an_object_becomes_a_document_without_its_defaults() -> None:
     job = PodMigrationJob(
         metadata=ObjectMeta(name="j"), spec=PodMigrationJobSpec(pod_ref=ObjectReference(namespace="d", name="p"))
     )
-    assert document(POD_MIGRATION_JOB, job) == {
+    assert to_document(POD_MIGRATION_JOB, job) == {
         "apiVersion": "scheduling.koordinator.sh/v1alpha1",
         "kind": "PodMigrationJob",
         "metadata": {"name": "j"},
@@ -226,7 +226,7 @@ json_values = st.recursive(
 @given(json_values)
 def test_decoding_any_json_gives_a_pod_or_paths(value: Any) -> None:
     try:
-        assert isinstance(decode(Pod, json.dumps(value).encode()), Pod)
+        assert isinstance(decode_object(Pod, json.dumps(value).encode()), Pod)
     except WireError as refusal:
         assert refusal.problems
 
@@ -234,7 +234,7 @@ def test_decoding_any_json_gives_a_pod_or_paths(value: Any) -> None:
 @given(json_values.filter(lambda value: isinstance(value, dict)))
 def test_converting_any_document_gives_a_pod_or_paths(value: dict[str, Any]) -> None:
     try:
-        assert isinstance(convert(Pod, value), Pod)
+        assert isinstance(convert_document(Pod, value), Pod)
     except WireError as refusal:
         assert all(problem.path for problem in refusal.problems)
 

@@ -6,7 +6,7 @@ import base64
 from typing import Any
 
 from restow.adapters.rest.protobuf import MAGIC
-from restow.adapters.rest.protobuf_fields import ProtobufField, message_name, messages
+from restow.adapters.rest.protobuf_fields import ProtobufField, message_name, message_tables
 from restow.model.times import parse_time
 
 
@@ -46,7 +46,7 @@ def message(value: Any, name: str) -> bytes:
         case "authorization.v1.ExtraValue":
             return b"".join(block(1, item.encode()) for item in value)
     out = b""
-    for number, field in messages()[name].items():
+    for number, field in message_tables()[name].items():
         if field.inline:
             out += block(number, message(value, field.type))
         elif field.name in value:

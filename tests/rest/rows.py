@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from restow.adapters.rest.tables import printer_of, table
+from restow.adapters.rest.tables import build_table, printer_of
 from restow.model.times import format_time
 
 NOW = 1_800_000_000.0
@@ -18,6 +18,6 @@ def row(group: str, kind: str, document: dict[str, Any]) -> dict[str, Any]:
     """The cells of one object by column name, age included."""
     document = {"metadata": {"name": "x", "creationTimestamp": ago(90)}, **document}
     printer = printer_of(group, kind)
-    made = table([document], {}, printer, now=NOW)
+    made = build_table([document], {}, printer, now=NOW)
     names = [column["name"] for column in made["columnDefinitions"]]
     return dict(zip(names, made["rows"][0]["cells"], strict=True))

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from restow.adapters.rest.tables import custom_printer, printer_of, table
+from restow.adapters.rest.tables import build_table, custom_printer, printer_of
 from restow.adapters.rest.tables.json_path import PathError, compile_path
 from tests.rest.rows import NOW, ago
 
@@ -68,6 +68,6 @@ def test_without_columns_a_custom_resource_prints_name_and_age() -> None:
 )
 def test_table_rows_embed_the_requested_object_form(include: Any, embedded: str | None) -> None:
     pod = {"kind": "Pod", "metadata": {"name": "p"}}
-    made = table([pod], {"resourceVersion": "7"}, printer_of("", "Pod"), now=NOW, include=include)
+    made = build_table([pod], {"resourceVersion": "7"}, printer_of("", "Pod"), now=NOW, include=include)
     assert made["metadata"] == {"resourceVersion": "7"}
     assert made["rows"][0].get("object", {}).get("kind") == embedded

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from restow.adapters.rest.tables import printer_of, table
-from restow.adapters.rest.tables.pods import summary
+from restow.adapters.rest.tables import build_table, printer_of
+from restow.adapters.rest.tables.pods import summarize_pod
 from tests.rest.rows import NOW, ago, row
 
 
@@ -136,7 +136,7 @@ PODS: dict[str, tuple[dict[str, Any], str, str]] = {
 
 @pytest.mark.parametrize(("pod", "ready", "shown"), PODS.values(), ids=PODS)
 def test_pod_row_shows_ready_status_and_restarts(pod: dict[str, Any], ready: str, shown: str) -> None:
-    found = summary({"spec": {"containers": [{"name": "a"}]}, **pod})
+    found = summarize_pod({"spec": {"containers": [{"name": "a"}]}, **pod})
     assert (f"{found.ready}/{found.total}", found.reason) == (ready, shown)
 
 
@@ -164,5 +164,5 @@ def test_a_pod_row_is_wide_and_tells_restarts() -> None:
 
 
 def test_a_finished_pod_is_marked_completed() -> None:
-    made = table([{"status": {"phase": "Failed"}}], {}, printer_of("", "Pod"), now=NOW)
+    made = build_table([{"status": {"phase": "Failed"}}], {}, printer_of("", "Pod"), now=NOW)
     assert made["rows"][0]["conditions"][0]["reason"] == "Failed"

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from restow.adapters.rest.protobuf import MAGIC, SPECIAL, ProtobufError, UnknownKind, decode_body
-from restow.adapters.rest.protobuf_fields import message_name, messages
+from restow.adapters.rest.protobuf_fields import message_name, message_tables
 from tests.rest import proto_fields
 from tests.rest.protobuf_writer import block, body, message, varint
 
@@ -189,8 +189,8 @@ def test_a_flipped_byte_gives_a_document_or_a_clean_refusal(document: dict[str, 
 
 def test_every_message_that_a_table_names_has_a_table() -> None:
     scalars = {"string", "bytes", "bool", "int32", "int64", "uint32", "uint64", "double"}
-    named = {field.type for fields in messages().values() for field in fields.values()} - scalars
-    assert named - messages().keys() - SPECIAL.keys() == set()
+    named = {field.type for fields in message_tables().values() for field in fields.values()} - scalars
+    assert named - message_tables().keys() - SPECIAL.keys() == set()
 
 
 def test_the_writer_of_these_tests_agrees_with_bytes_known_from_the_wire() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from restow.model import kinds
 from restow.model.objects import Event, ObjectMeta, Pod
-from restow.sim.world.instructions import instruction
+from restow.sim.world.instructions import instruction_value
 from tests.sim.simulated_cluster import (
     SimulatedCluster,
     is_pod_ready,
@@ -37,8 +37,8 @@ from tests.sim.simulated_cluster import (
 )
 def test_annotation_sets_pod_behaviour(key: str, text: str, value: float | None) -> None:
     made = Pod(metadata=ObjectMeta(annotations={f"sim.restow.sh/{key}": text}))
-    assert instruction(made, f"sim.restow.sh/{key}") == value
-    assert instruction(Pod(), f"sim.restow.sh/{key}") is None
+    assert instruction_value(made, f"sim.restow.sh/{key}") == value
+    assert instruction_value(Pod(), f"sim.restow.sh/{key}") is None
 
 
 async def complaints(it: SimulatedCluster, name: str) -> list[Event]:

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from restow.model.affinity import node_constraint, volume_constraint
 from restow.model.objects import Node, PersistentVolume, Pod
-from restow.model.resources import PODS, add, amounts, fits, pod_requests
-from restow.model.taints import untolerated
+from restow.model.resources import PODS, add_vectors, parse_amounts, pod_requests, vector_fits
+from restow.model.taints import untolerated_taint
 from restow.sim.scenarios import Scenario, generate_documents, generate_snapshot
 
 share = st.floats(0, 0.5)
@@ -73,16 +73,16 @@ def test_generated_clusters_are_valid(scenario: Scenario) -> None:
 def _nothing_over_committed(cluster: Cluster) -> None:
     used: dict[str, dict[str, int]] = defaultdict(dict)
     for pod in cluster.placed:
-        used[pod.spec.node_name or ""] = add(used[pod.spec.node_name or ""], {**pod_requests(pod), PODS: 1})
+        used[pod.spec.node_name or ""] = add_vectors(used[pod.spec.node_name or ""], {**pod_requests(pod), PODS: 1})
     for name, vector in used.items():
-        assert fits(vector, amounts(cluster.nodes[name].status.allocatable)), name
+        assert vector_fits(vector, parse_amounts(cluster.nodes[name].status.allocatable)), name
 
 
 def _node_constraints_hold(cluster: Cluster) -> None:
     for pod in cluster.placed:
         node = cluster.nodes[pod.spec.node_name or ""]
         assert node_constraint(pod.spec).matches(node.metadata.name, node.metadata.labels)
-        assert not untolerated(node.spec.taints, pod.spec.tolerations)
+        assert not untolerated_taint(node.spec.taints, pod.spec.tolerations)
 
 
 def _apart_and_spread_hold(cluster: Cluster) -> None:
@@ -153,7 +153,7 @@ def test_the_same_seed_gives_the_same_cluster() -> None:
 def test_generated_utilisation_is_near_the_requested_one(utilisation: float, skew: float) -> None:
     cluster = Cluster(generate_documents(Scenario(nodes=200, pods=3000, utilisation=utilisation, skew=skew, gpu=0)))
     asked = sum(pod_requests(pod)["cpu"] for pod in cluster.placed)
-    there = sum(amounts(node.status.allocatable)["cpu"] for node in cluster.nodes.values())
+    there = sum(parse_amounts(node.status.allocatable)["cpu"] for node in cluster.nodes.values())
     assert asked / there == pytest.approx(utilisation, abs=0.12)
 
 
@@ -163,7 +163,7 @@ def test_skew_scatters_the_free_room() -> None:
         used: Counter[str] = Counter()
         for pod in cluster.placed:
             used[pod.spec.node_name or ""] += pod_requests(pod)["cpu"]
-        shares = [used[name] / amounts(node.status.allocatable)["cpu"] for name, node in cluster.nodes.items()]
+        shares = [used[name] / parse_amounts(node.status.allocatable)["cpu"] for name, node in cluster.nodes.items()]
         return max(shares) - sorted(shares)[len(shares) // 10]
 
     assert spread(0.9) > spread(0.1)
@@ -171,7 +171,7 @@ def test_skew_scatters_the_free_room() -> None:
 
 def test_pending_pods_fit_no_node_now_but_some_node_when_empty() -> None:
     cluster = Cluster(generate_documents(Scenario(nodes=40, pods=400, pending=4)))
-    free = {name: amounts(node.status.allocatable) for name, node in cluster.nodes.items()}
+    free = {name: parse_amounts(node.status.allocatable) for name, node in cluster.nodes.items()}
     for pod in cluster.placed:
         requests = {**pod_requests(pod), PODS: 1}
         room = free[pod.spec.node_name or ""]
@@ -184,7 +184,9 @@ def test_pending_pods_fit_no_node_now_but_some_node_when_empty() -> None:
             name
             for name, node in cluster.nodes.items()
             if constraint.matches(name, node.metadata.labels)
-            and not untolerated(node.spec.taints, pod.spec.tolerations)
+            and not untolerated_taint(node.spec.taints, pod.spec.tolerations)
         ]
-        assert not any(fits(pod_requests(pod), free[name]) for name in allowed)
-        assert any(fits(pod_requests(pod), amounts(cluster.nodes[name].status.allocatable)) for name in allowed)
+        assert not any(vector_fits(pod_requests(pod), free[name]) for name in allowed)
+        assert any(
+            vector_fits(pod_requests(pod), parse_amounts(cluster.nodes[name].status.allocatable)) for name in allowed
+        )

@@ -61,10 +61,10 @@ async def serve_health(
     """Listen on an address; port 0 takes a free one. Raises OSError when the port is taken."""
 
     async def healthz(_: web.Request) -> web.Response:
-        return _answer(alive())
+        return _check_response(alive())
 
     async def readyz(_: web.Request) -> web.Response:
-        return _answer(ready())
+        return _check_response(ready())
 
     async def metrics(_: web.Request) -> web.Response:
         return web.Response(body=generate_latest(registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
@@ -73,12 +73,12 @@ async def serve_health(
     for path, handler in (("/healthz", healthz), ("/livez", healthz), ("/readyz", readyz), ("/metrics", metrics)):
         application.router.add_get(path, handler)
     for path, post_handler in (post_handlers or {}).items():
-        application.router.add_post(path, _adapted(post_handler))
+        application.router.add_post(path, _http_handler(post_handler))
     runner = web.AppRunner(application, access_log=None, shutdown_timeout=CLOSE_WITHIN)
     return ListeningServer(runner, host, await start_listening(runner, host, port))
 
 
-def _adapted(post_handler: PostHandler) -> Callable[[web.Request], Awaitable[web.Response]]:
+def _http_handler(post_handler: PostHandler) -> Callable[[web.Request], Awaitable[web.Response]]:
     async def handle(request: web.Request) -> web.Response:
         header = request.headers.get("Authorization", "")
         token = header[len(_SCHEME) :].strip() if header.lower().startswith(_SCHEME) else ""
@@ -90,7 +90,7 @@ def _adapted(post_handler: PostHandler) -> Callable[[web.Request], Awaitable[web
     return handle
 
 
-def _answer(checks: Iterable[Check]) -> web.Response:
+def _check_response(checks: Iterable[Check]) -> web.Response:
     """One line per check; 200 if all are ok, else 503."""
     results = list(checks)
     text = "".join(f"{check}\n" for check in results)

@@ -8,7 +8,7 @@ from typing import TypeVar, cast
 import msgspec
 
 from restow.model.objects import MetadataOnly, ObjectList
-from restow.model.wire import WireError, decode
+from restow.model.wire import WireError, decode_object
 from restow.ports import Status
 
 D = TypeVar("D")
@@ -26,15 +26,15 @@ def read_page(type_: type[D], body: bytes, what: str, unreadable: Callable[[Unre
     WireError."""
     page_type = cast("type[ObjectList[D]]", ObjectList[type_])  # type: ignore[valid-type]
     try:
-        return decode(page_type, body, what)
+        return decode_object(page_type, body, what)
     except WireError:
         if unreadable is None:
             raise
-    raw = decode(ObjectList[msgspec.Raw], body, what)
+    raw = decode_object(ObjectList[msgspec.Raw], body, what)
     items: list[D] = []
     for item in raw.items or ():
         try:
-            items.append(decode(type_, item, what))
+            items.append(decode_object(type_, item, what))
         except WireError as error:
             unreadable(unreadable_of(item, error))
     return ObjectList(metadata=raw.metadata, items=items)
@@ -43,7 +43,7 @@ def read_page(type_: type[D], body: bytes, what: str, unreadable: Callable[[Unre
 def unreadable_of(item: msgspec.Raw, error: WireError) -> Unreadable:
     """The name of an object that cannot be decoded, as far as its metadata can be."""
     try:
-        meta = decode(MetadataOnly, item).metadata
+        meta = decode_object(MetadataOnly, item).metadata
     except WireError:
         return Unreadable(("", ""), str(error))
     return Unreadable((meta.namespace or "", meta.name), str(error))
@@ -52,7 +52,7 @@ def unreadable_of(item: msgspec.Raw, error: WireError) -> Unreadable:
 def read_status(body: bytes, code: int) -> Status:
     """The Status in the body of a failure. Other text, as proxies send it, becomes the message of a Status."""
     try:
-        return decode(Status, body)
+        return decode_object(Status, body)
     except WireError:
         text = " ".join(body.decode("utf-8", "replace").split())
         return Status(code=code, message=text[:500] or f"HTTP {code} without a body")

@@ -29,7 +29,7 @@ from restow.client.requests import (
 from restow.client.responses import Unreadable, read_page, read_status, unreadable_of
 from restow.model.kinds import POD, Kind
 from restow.model.objects import Document, MetadataOnly, ObjectList
-from restow.model.wire import WireError, decode
+from restow.model.wire import WireError, decode_object
 from restow.ports import JSON, MERGE_PATCH, Api, ApiError, Gone, Request, Verb
 
 T = TypeVar("T")
@@ -76,12 +76,12 @@ class Client:
     async def get(
         self, kind: Kind[T], name: str, namespace: str | None = None, *, resource_version: str | None = None
     ) -> T:
-        return decode(kind.type, await self._get(kind, name, namespace, resource_version), f"{kind.kind} {name}")
+        return decode_object(kind.type, await self._get(kind, name, namespace, resource_version), f"{kind.kind} {name}")
 
     async def get_document(
         self, kind: Kind[Any], name: str, namespace: str | None = None, *, subresource: str | None = None
     ) -> Document:
-        return decode(Document, await self._get(kind, name, namespace, None, subresource), f"{kind.kind} {name}")
+        return decode_object(Document, await self._get(kind, name, namespace, None, subresource), f"{kind.kind} {name}")
 
     async def list(
         self,
@@ -159,12 +159,12 @@ class Client:
         what = f"watch event of {kind.kind}"
         async with _closing(self.api.watch(request)) as lines:
             async for line in lines:
-                raw = decode(_RawEvent, line, what)
+                raw = decode_object(_RawEvent, line, what)
                 if raw.type == "ERROR":
                     raise ApiError.of(read_status(bytes(raw.object), 500))
                 form = kind.type if raw.type != "BOOKMARK" else cast("type[T]", MetadataOnly)
                 try:
-                    item = decode(form, raw.object, what)
+                    item = decode_object(form, raw.object, what)
                 except WireError as error:
                     if unreadable is None:
                         raise
@@ -185,7 +185,7 @@ class Client:
             body=document,
             query=query_of(fieldManager=self.manager, dryRun=dry(dry_run)),
         )
-        return decode(kind.type, body, kind.kind)
+        return decode_object(kind.type, body, kind.kind)
 
     async def replace(self, kind: Kind[T], document: Mapping[str, Any]) -> T:
         """Write a whole document, as `get_document` returned it; its resourceVersion prevents lost updates."""
@@ -197,7 +197,7 @@ class Client:
             body=document,
             query=query_of(fieldManager=self.manager),
         )
-        return decode(kind.type, body, kind.kind)
+        return decode_object(kind.type, body, kind.kind)
 
     async def patch(
         self,
@@ -219,7 +219,7 @@ class Client:
             content_type=type,
             query=query_of(fieldManager=self.manager),
         )
-        return decode(kind.type, body, f"{kind.kind} {name}")
+        return decode_object(kind.type, body, f"{kind.kind} {name}")
 
     async def delete(
         self,

@@ -306,7 +306,7 @@ def _note_unused_objective(strategy: str | None) -> None:
 
 def _shape(text: str, objective: str) -> dict[str, int]:
     """Parse --shape, such as cpu=16,memory=64Gi, into base units."""
-    from restow.model.quantity import QuantityError, amount
+    from restow.model.quantity import QuantityError, parse_amount
 
     shape: dict[str, int] = {}
     for part in filter(None, text.split(",")):
@@ -314,7 +314,7 @@ def _shape(text: str, objective: str) -> dict[str, int]:
         if not separator:
             raise click.BadParameter(f"{part}: {_SHAPE_HINT}", param_hint="'--shape'")
         try:
-            shape[name.strip()] = amount(name.strip(), quantity.strip())
+            shape[name.strip()] = parse_amount(name.strip(), quantity.strip())
         except QuantityError as problem:
             raise click.BadParameter(f"{part}: {problem}", param_hint="'--shape'") from problem
     if any(not name or number <= 0 for name, number in shape.items()) or (objective == "slots" and not shape):

@@ -69,7 +69,7 @@ def _annotation(name: str) -> str:
     return ".metadata.annotations." + name.replace(".", r"\.")
 
 
-def _kept(name: str) -> str:
+def _immutable_presence_rule(name: str) -> str:
     """The rule that a field cannot be removed once it is set."""
     return f"!has(oldSelf.{name}) || has(self.{name})"
 
@@ -138,9 +138,9 @@ _RULES: dict[str, list[tuple[str, str, str]]] = {
         ("spec.podRef.namespace", _SAME, "a job moves the pod that it was made for; make another job"),
         ("spec.podRef.name", _SAME, "a job moves the pod that it was made for; make another job"),
         ("spec.podRef.uid", f"oldSelf == '' || {_SAME}", "a job moves the pod that it was made for; make another job"),
-        ("spec.podRef", _kept("uid"), "uid cannot be taken back; make another job"),
+        ("spec.podRef", _immutable_presence_rule("uid"), "uid cannot be taken back; make another job"),
         ("spec.mode", _SAME, "how a pod moves is settled; make another job"),
-        ("spec", _kept("mode"), "mode cannot be taken back; make another job"),
+        ("spec", _immutable_presence_rule("mode"), "mode cannot be taken back; make another job"),
         ("status.phase", f"!(oldSelf in {_ENDS}) || {_SAME}", "a job that has ended stays so; make another job"),
     ],
 }
@@ -198,14 +198,14 @@ def _object_schema(kind: Kind[Any]) -> Schema:
     required = [member.encode_name for member in members if member.required]
     schema = {"type": "object", "properties": properties, **_required(required)}
     for path, rule, message in _RULES.get(kind.kind, ()):
-        _at(schema, path).setdefault("x-kubernetes-validations", []).append({"rule": rule, "message": message})
+        _schema_at(schema, path).setdefault("x-kubernetes-validations", []).append({"rule": rule, "message": message})
     for section, texts in FIELDS[kind.kind].items():
         for path, text in texts.items():
-            _at(schema, f"{section}.{path}".rstrip("."))["description"] = text
-    return _described(kind.type, schema)
+            _schema_at(schema, f"{section}.{path}".rstrip("."))["description"] = text
+    return _with_description(kind.type, schema)
 
 
-def _at(schema: Schema, path: str) -> Schema:
+def _schema_at(schema: Schema, path: str) -> Schema:
     """The schema of a field; those of a list's items are its own."""
     for name in path.split("."):
         schema = schema.get("items", schema)["properties"][name]
@@ -228,15 +228,15 @@ def _schema(info: inspect.Type, *, keep: bool, template: bool) -> Schema:
         given |= info.extra_json_schema or {}
         info = info.type
     if isinstance(info, inspect.UnionType) and any(isinstance(option, inspect.NoneType) for option in info.types):
-        return _optional(info, keep=keep, template=template)
-    schema = _schema_of_format(extra.get("format"), template) or _plain(info, keep=keep, template=template)
+        return _optional_schema(info, keep=keep, template=template)
+    schema = _schema_of_format(extra.get("format"), template) or _plain_schema(info, keep=keep, template=template)
     if "list_map_keys" in extra:
         schema |= {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": [*extra["list_map_keys"]]}
         schema["items"]["required"] = sorted({*schema["items"].get("required", ()), *extra["list_map_keys"]})
     return schema | copy.deepcopy(given)
 
 
-def _optional(info: inspect.UnionType, *, keep: bool, template: bool) -> Schema:
+def _optional_schema(info: inspect.UnionType, *, keep: bool, template: bool) -> Schema:
     """A pointer, list or map that may be null. An enumeration may not: API servers compare null with its values."""
     rest = [option for option in info.types if not isinstance(option, inspect.NoneType)]
     schema = _schema(rest[0] if len(rest) == 1 else inspect.UnionType(tuple(rest)), keep=keep, template=template)
@@ -263,10 +263,10 @@ def _int_or_string() -> Schema:
     return {"anyOf": [{"type": "integer"}, {"type": "string"}], "x-kubernetes-int-or-string": True}
 
 
-def _plain(info: inspect.Type, *, keep: bool, template: bool) -> Schema:
+def _plain_schema(info: inspect.Type, *, keep: bool, template: bool) -> Schema:
     match info:
         case inspect.StructType():
-            return _struct(info, keep=keep, template=template)
+            return _struct_schema(info, keep=keep, template=template)
         case inspect.ListType():
             return {"type": "array", "items": _schema(info.item_type, keep=keep, template=template)}
         case inspect.DictType():
@@ -284,7 +284,7 @@ def _plain(info: inspect.Type, *, keep: bool, template: bool) -> Schema:
             raise TypeError(f"no schema for {info}")
 
 
-def _struct(info: inspect.StructType, *, keep: bool, template: bool) -> Schema:
+def _struct_schema(info: inspect.StructType, *, keep: bool, template: bool) -> Schema:
     if info.cls is ObjectMeta:
         return {"type": "object", **_KEEP_UNKNOWN}
     closed = info.cls in _OTHERS
@@ -295,14 +295,14 @@ def _struct(info: inspect.StructType, *, keep: bool, template: bool) -> Schema:
         ours = {member.encode_name: _schema(member.type, keep=keep, template=template) for member in info.fields}
         schema["properties"] = {name: dict(_KEEP_UNKNOWN) for name in _OTHERS.get(info.cls, ())} | ours
     schema |= _required([member.encode_name for member in info.fields if member.required])
-    return _described(info.cls, schema | _KEEP_UNKNOWN if keep and not closed else schema)
+    return _with_description(info.cls, schema | _KEEP_UNKNOWN if keep and not closed else schema)
 
 
 def _required(names: list[str]) -> Schema:
     return {"required": sorted(names)} if names else {}
 
 
-def _described(type: type[Any], schema: Schema) -> Schema:
+def _with_description(type: type[Any], schema: Schema) -> Schema:
     """With the first sentences of the Struct's docstring, for `kubectl explain`."""
     text = (type.__doc__ or "").split("\n\n")[0]
     return {"description": " ".join(text.split()), **schema} if text else schema

@@ -13,7 +13,7 @@ from typing import Any, TypeVar, cast
 
 from restow.model.kinds import Kind, UnknownKind, kind_of
 from restow.model.problems import Problem
-from restow.model.wire import Located, RawItem, WireError, convert, locate_documents, raw_items
+from restow.model.wire import Located, RawItem, WireError, convert_document, locate_documents, raw_items
 
 T = TypeVar("T")
 
@@ -45,7 +45,7 @@ def read_inventory(data: bytes, name: str) -> Inventory:
     raw = raw_items(data, name)
     for each in locate_documents(data, name) if raw is None else raw:
         try:
-            kind, item = _quickly(each) or _carefully(each.located() if isinstance(each, RawItem) else each)
+            kind, item = _read_fast(each) or _read_checked(each.located() if isinstance(each, RawItem) else each)
         except _Unread as unread:
             left_out[unread.kind] += 1
             continue
@@ -69,7 +69,7 @@ class _Unread(Exception):
         self.kind = kind
 
 
-def _quickly(each: RawItem | Located) -> tuple[Kind[Any], Any] | None:
+def _read_fast(each: RawItem | Located) -> tuple[Kind[Any], Any] | None:
     """An object in which nothing is unusual; None if it needs a closer look. Raises _Unread."""
     if isinstance(each, Located) or not each.api_version or not each.kind:
         return None
@@ -78,13 +78,13 @@ def _quickly(each: RawItem | Located) -> tuple[Kind[Any], Any] | None:
     return None if item is None else (kind, item)
 
 
-def _carefully(located: Located) -> tuple[Kind[Any], Any]:
+def _read_checked(located: Located) -> tuple[Kind[Any], Any]:
     """An object, or everything that is wrong with it. Raises WireError, _Unread."""
     api_version, kind = located.document.get("apiVersion"), located.document.get("kind")
     if not isinstance(api_version, str) or not isinstance(kind, str) or not api_version or not kind:
         raise WireError(located.where, [Problem("", "apiVersion and kind must say what this is")])
     known = _known_kind(api_version, kind)
-    return known, convert(known.type, located.document, located.where)
+    return known, convert_document(known.type, located.document, located.where)
 
 
 def _known_kind(api_version: str, kind: str) -> Kind[Any]:

@@ -73,14 +73,14 @@ class ObservedCluster:
     def apply_node(self, node: Node) -> None:
         name, offered = node.metadata.name, parse_amounts(node.status.allocatable)
         if self._node_versions.is_news(name, version_number(node.metadata.resource_version), gone=False):
-            self._write_node(self.rows.claim(name), node, offered)
+            self._write_node(self.rows.ensure_row(name), node, offered)
 
     def remove_node(self, node: Node) -> None:
         """The pods on it stay counted on its row until they are gone too."""
         name = node.metadata.name
         if not self._node_versions.is_news(name, version_number(node.metadata.resource_version), gone=True):
             return
-        row = self.rows.find(name)
+        row = self.rows.find_row(name)
         if row is not None:
             self._write_node(row, None, {})
             self.occupancy.free_row(name)

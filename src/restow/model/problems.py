@@ -97,10 +97,10 @@ class _Walk:
                 return
         else:
             options = (info,)
-        accepting = next((option for option in options if _accepts(option, value)), None)
+        accepting = next((option for option in options if _accepts_value(option, value)), None)
         if accepting is None:
             yield Problem(
-                path, f"expected {_FORMATS.get(format_name) or _expected(options)}, got {describe_value(value)}"
+                path, f"expected {_FORMATS.get(format_name) or _expected_types(options)}, got {describe_value(value)}"
             )
         elif isinstance(accepting, inspect.StructType):
             yield from self.struct(accepting, value, path)
@@ -111,7 +111,7 @@ class _Walk:
             for key, item in value.items():
                 yield from self.walk(accepting.value_type, item, member_path(path, key))
         elif self.check_formats and format_name in CHECKS:
-            yield from _check(CHECKS[format_name], value, path)
+            yield from _check_format(CHECKS[format_name], value, path)
 
     def struct(self, info: inspect.StructType, value: dict[str, Any], path: str) -> Iterator[Problem]:
         members = _members(info)
@@ -124,10 +124,10 @@ class _Walk:
         if struct.__struct_config__.forbid_unknown_fields:
             for key in value:
                 if key not in members:
-                    yield Problem(member_path(path, str(key)), f"unknown field{_meant(str(key), members)}")
+                    yield Problem(member_path(path, str(key)), f"unknown field{_spelling_hint(str(key), members)}")
 
 
-def _meant(key: str, members: Iterable[str]) -> str:
+def _spelling_hint(key: str, members: Iterable[str]) -> str:
     """A hint at the member that a misspelt name probably means."""
     close = {name.lower(): name for name in members}
     matches = get_close_matches(key.lower(), close, n=1, cutoff=0.75)
@@ -172,7 +172,7 @@ def describe_value(value: Any) -> str:
             return f"the number {value}"
 
 
-def _accepts(option: inspect.Type, value: Any) -> bool:
+def _accepts_value(option: inspect.Type, value: Any) -> bool:
     while isinstance(option, inspect.Metadata):
         option = option.type
     match option:
@@ -198,7 +198,7 @@ def _accepts(option: inspect.Type, value: Any) -> bool:
             return False
 
 
-def _expected(options: tuple[inspect.Type, ...]) -> str:
+def _expected_types(options: tuple[inspect.Type, ...]) -> str:
     words: list[str] = []
     for option in options:
         while isinstance(option, inspect.Metadata):
@@ -207,7 +207,7 @@ def _expected(options: tuple[inspect.Type, ...]) -> str:
     return " or ".join(words)
 
 
-def _check(parse: Callable[[Any], object], value: Any, path: str) -> Iterator[Problem]:
+def _check_format(parse: Callable[[Any], object], value: Any, path: str) -> Iterator[Problem]:
     try:
         parse(value)
     except (QuantityError, TimeError) as error:

@@ -108,7 +108,7 @@ class Quantity(msgspec.Struct, frozen=True, eq=False, gc=False):
 
 
 @lru_cache(maxsize=65536, typed=True)
-def amount(resource: str, text: str | int | float) -> int:
+def parse_amount(resource: str, text: str | int | float) -> int:
     """The integer a scheduler calculates with: milli for cpu, whole units rounded up for everything else."""
     quantity = Quantity.parse(text)
     return quantity.milli if resource == "cpu" else quantity.value

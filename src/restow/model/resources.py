@@ -29,7 +29,7 @@ from restow.model.objects import (
     QuantityText,
     ResourceRequirements,
 )
-from restow.model.quantity import NANO, Quantity, amount, quantity_of
+from restow.model.quantity import NANO, Quantity, parse_amount, quantity_of
 
 Vector = Mapping[str, int]
 
@@ -57,38 +57,38 @@ def is_extended(name: str) -> bool:
     return "/" in name and "kubernetes.io/" not in name and not name.startswith("requests.")
 
 
-def amounts(quantities: Mapping[str, QuantityText] | None) -> dict[str, int]:
+def parse_amounts(quantities: Mapping[str, QuantityText] | None) -> dict[str, int]:
     """The vector of a resource list as written in an object. Raises QuantityError."""
-    return {name: amount(name, text) for name, text in (quantities or {}).items()}
+    return {name: parse_amount(name, text) for name, text in (quantities or {}).items()}
 
 
-def quantities(vector: Vector) -> dict[str, str]:
+def format_quantities(vector: Vector) -> dict[str, str]:
     """A vector as it is written in an object, by name."""
     return {name: str(quantity_of(name, vector[name])) for name in sorted(vector)}
 
 
-def add(left: Vector, right: Vector) -> dict[str, int]:
+def add_vectors(left: Vector, right: Vector) -> dict[str, int]:
     return _by_name(left, right, int.__add__)
 
 
-def subtract(left: Vector, right: Vector) -> dict[str, int]:
+def subtract_vectors(left: Vector, right: Vector) -> dict[str, int]:
     """Name by name and possibly negative: what is missing must stay visible."""
     return _by_name(left, right, int.__sub__)
 
 
-def maximum(left: Vector, right: Vector) -> dict[str, int]:
+def vector_maximum(left: Vector, right: Vector) -> dict[str, int]:
     return _by_name(left, right, max)
 
 
-def minimum(left: Vector, right: Vector) -> dict[str, int]:
+def vector_minimum(left: Vector, right: Vector) -> dict[str, int]:
     return _by_name(left, right, min)
 
 
-def scale(vector: Vector, times: int) -> dict[str, int]:
+def scale_vector(vector: Vector, times: int) -> dict[str, int]:
     return {name: number * times for name, number in vector.items()}
 
 
-def shortages(request: Vector, available: Vector) -> list[Shortage]:
+def resource_shortages(request: Vector, available: Vector) -> list[Shortage]:
     """Every resource of which more is requested than available, by name. A request of zero is never short."""
     return [
         Shortage(name, request[name], available.get(name, 0))
@@ -97,36 +97,38 @@ def shortages(request: Vector, available: Vector) -> list[Shortage]:
     ]
 
 
-def fits(request: Vector, available: Vector) -> bool:
+def vector_fits(request: Vector, available: Vector) -> bool:
     """Whether nothing is short; zero fits even where the node is over-committed."""
     return all(number <= 0 or number <= available.get(name, 0) for name, number in request.items())
 
 
 def pod_requests(pod: Pod) -> dict[str, int]:
     """What the pod occupies on its node, or needs on one, as kube-scheduler counts it. Raises QuantityError."""
-    return _rounded(_total(pod.spec, pod.status, {}))
+    return _round_amounts(_sum_requests(pod.spec, pod.status, {}))
 
 
 def template_requests(spec: PodSpec) -> dict[str, int]:
     """What a pod of this spec will need."""
-    return _rounded(_total(spec, PodStatus(), {}))
+    return _round_amounts(_sum_requests(spec, PodStatus(), {}))
 
 
-def enlarged(spec: PodSpec, least: Vector) -> PodSpec:
+def enlarged_vector(spec: PodSpec, least: Vector) -> PodSpec:
     """A spec that asks for so much at least: what is missing is counted as overhead, which belongs to the pod as a
     whole."""
-    more = subtract(least, template_requests(spec))
+    more = subtract_vectors(least, template_requests(spec))
     short = {name: amount for name, amount in more.items() if amount > 0}
-    return replace(spec, overhead=quantities(add(amounts(spec.overhead), short))) if short else spec
+    return (
+        replace(spec, overhead=format_quantities(add_vectors(parse_amounts(spec.overhead), short))) if short else spec
+    )
 
 
 def scored_requests(pod: Pod) -> dict[str, int]:
     """`pod_requests` as scoring sees them: a container that leaves out cpu or memory counts as 100m and 200Mi."""
-    requested = _total(pod.spec, pod.status, {})
+    requested = _sum_requests(pod.spec, pod.status, {})
     missing = dict(_SCORED_IF_MISSING)
     if _pod_level(pod.spec, {}):
         missing = {name: number for name, number in missing.items() if name not in requested}
-    return _rounded(_total(pod.spec, pod.status, missing) if missing else requested)
+    return _round_amounts(_sum_requests(pod.spec, pod.status, missing) if missing else requested)
 
 
 def is_scheduled(name: str) -> bool:
@@ -145,7 +147,7 @@ def _by_name(left: Vector, right: Vector, combine: Callable[[int, int], int]) ->
     return {name: combine(left.get(name, 0), right.get(name, 0)) for name in sorted({*left, *right})}
 
 
-def _rounded(nano: Mapping[str, int]) -> dict[str, int]:
+def _round_amounts(nano: Mapping[str, int]) -> dict[str, int]:
     return {
         name: Quantity(number).milli if name == CPU else Quantity(number).value
         for name, number in nano.items()
@@ -156,62 +158,64 @@ def _rounded(nano: Mapping[str, int]) -> dict[str, int]:
 # --- the sum, in nano units -------------------------------------------------------------------------------------------
 
 
-def _total(spec: PodSpec, status: PodStatus, if_missing: Mapping[str, int]) -> dict[str, int]:
+def _sum_requests(spec: PodSpec, status: PodStatus, if_missing: Mapping[str, int]) -> dict[str, int]:
     infeasible = _resize_infeasible(status)
-    total = _containers(spec, status, infeasible, if_missing)
+    total = _container_requests_sum(spec, status, infeasible, if_missing)
     level = _pod_level(spec, total)
     if level:
         total.update(_effective_pod_level(level, status, infeasible))
-    _add_to(total, _nano(spec.overhead))
+    _add_to(total, _nano_amounts(spec.overhead))
     return total
 
 
-def _containers(spec: PodSpec, status: PodStatus, infeasible: bool, if_missing: Mapping[str, int]) -> dict[str, int]:
+def _container_requests_sum(
+    spec: PodSpec, status: PodStatus, infeasible: bool, if_missing: Mapping[str, int]
+) -> dict[str, int]:
     statuses = _resized_statuses(status)
     total: dict[str, int] = {}
     for container in spec.containers or ():
-        _add_to(total, _container(container, statuses.get(container.name), infeasible, if_missing))
+        _add_to(total, _container_request(container, statuses.get(container.name), infeasible, if_missing))
     sidecars: dict[str, int] = {}
     init_peak: dict[str, int] = {}
     for container in spec.init_containers or ():
         if is_sidecar(container):
-            request = _container(container, statuses.get(container.name), infeasible, if_missing)
+            request = _container_request(container, statuses.get(container.name), infeasible, if_missing)
             _add_to(total, request)
             _add_to(sidecars, request)
             step = sidecars
         else:
-            step = _container(container, None, infeasible, if_missing)
+            step = _container_request(container, None, infeasible, if_missing)
             _add_to(step, sidecars)
         _raise_to(init_peak, step)
     _raise_to(total, init_peak)
     return total
 
 
-def _container(
+def _container_request(
     container: Container, status: ContainerStatus | None, infeasible: bool, if_missing: Mapping[str, int]
 ) -> dict[str, int]:
-    written = _completed(container.resources)
-    request = _nano(written)
+    written = _requests_from_limits(container.resources)
+    request = _nano_amounts(written)
     if status is not None and status.resources is not None:
         actual, allocated = status.resources.requests, status.allocated_resources
         if not written == actual == allocated:
-            request = _effective(request, actual, allocated, infeasible)
+            request = _effective_request(request, actual, allocated, infeasible)
     for name, number in if_missing.items():
         request.setdefault(name, number)
     return request
 
 
-def _effective(
+def _effective_request(
     wanted: dict[str, int], actual: Quantities | None, allocated: Quantities | None, infeasible: bool
 ) -> dict[str, int]:
     """During an in-place resize the largest of all; a resize that cannot happen on this node is not wanted."""
     result = {} if infeasible else dict(wanted)
-    _raise_to(result, _nano(actual))
-    _raise_to(result, _nano(allocated))
+    _raise_to(result, _nano_amounts(actual))
+    _raise_to(result, _nano_amounts(allocated))
     return result
 
 
-def _completed(resources: ResourceRequirements) -> Quantities | None:
+def _requests_from_limits(resources: ResourceRequirements) -> Quantities | None:
     """What a container requests, where it does not say what it is limited to."""
     requests, limits = resources.requests, resources.limits
     if not limits or (requests and limits.keys() <= requests.keys()):
@@ -224,8 +228,8 @@ def _pod_level(spec: PodSpec, containers: Collection[str]) -> dict[str, int]:
     of cpu and memory where containers request any: then their sum does."""
     if spec.resources is None:
         return {}
-    written = _nano(spec.resources.requests)
-    for name, number in _nano(spec.resources.limits).items():
+    written = _nano_amounts(spec.resources.requests)
+    for name, number in _nano_amounts(spec.resources.limits).items():
         if name.startswith(HUGEPAGES) or name not in containers:
             written.setdefault(name, number)
     return {name: number for name, number in written.items() if name in (CPU, MEMORY) or name.startswith(HUGEPAGES)}
@@ -234,7 +238,7 @@ def _pod_level(spec: PodSpec, containers: Collection[str]) -> dict[str, int]:
 def _effective_pod_level(level: dict[str, int], status: PodStatus, infeasible: bool) -> dict[str, int]:
     if status.resources is None:
         return level
-    effective = _effective(level, status.resources.requests, status.allocated_resources, infeasible)
+    effective = _effective_request(level, status.resources.requests, status.allocated_resources, infeasible)
     return {name: effective.get(name, 0) for name in level}
 
 
@@ -250,7 +254,7 @@ def _resized_statuses(status: PodStatus) -> dict[str, ContainerStatus]:
     return {report.name: report for report in reports if report.resources is not None}
 
 
-def _nano(written: Quantities | None) -> dict[str, int]:
+def _nano_amounts(written: Quantities | None) -> dict[str, int]:
     return {name: _nano_of(text) for name, text in written.items()} if written else {}
 
 

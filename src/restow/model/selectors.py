@@ -111,7 +111,7 @@ def label_selector(spec: SelectorSpec | Mapping[str, Any] | None) -> LabelSelect
         return NOTHING
     if not isinstance(spec, SelectorSpec):
         spec = _convert(spec)
-    requirements = [requirement(key, "In", [value]) for key, value in (spec.match_labels or {}).items()]
+    requirements = [parse_requirement(key, "In", [value]) for key, value in (spec.match_labels or {}).items()]
     requirements += [read_requirement(expression) for expression in spec.match_expressions or ()]
     return LabelSelector(tuple(sorted(requirements, key=lambda each: each.key)))
 
@@ -138,7 +138,7 @@ def parse_field_selector(text: str) -> FieldSelector:
     return FieldSelector(tuple(terms))
 
 
-def requirement(key: str, operator: Operator, values: list[str]) -> Requirement:
+def parse_requirement(key: str, operator: Operator, values: list[str]) -> Requirement:
     """A checked requirement. Raises SelectorError naming every problem."""
     problems = [f"key {key!r}: {problem}" for problem in qualified_name_problems(key)]
     if operator in ("In", "NotIn") and not values:
@@ -185,7 +185,7 @@ def read_requirement(expression: SelectorRequirement, operators: Sequence[Operat
     """A requirement as it is written, with one of these operators. Raises SelectorError."""
     for operator in operators:
         if expression.operator == operator:
-            return requirement(expression.key, operator, expression.values or [])
+            return parse_requirement(expression.key, operator, expression.values or [])
     raise SelectorError(
         f"operator {expression.operator!r} of {expression.key!r}: expected one of {', '.join(operators)}"
     )
@@ -233,16 +233,16 @@ def _parse_requirement(tokens: _Tokens) -> Requirement:
     if negated:
         if tokens.peek() not in ("", ","):
             raise tokens.error("',' or the end")
-        return requirement(key, "DoesNotExist", [])
+        return parse_requirement(key, "DoesNotExist", [])
     if tokens.peek() in ("", ","):
-        return requirement(key, "Exists", [])
+        return parse_requirement(key, "Exists", [])
     symbol = tokens.peek()
     if symbol in _EXACT:
         tokens.take()
-        return requirement(key, _EXACT[symbol], [_parse_exact_value(tokens)])
+        return parse_requirement(key, _EXACT[symbol], [_parse_exact_value(tokens)])
     if symbol in _SETS:
         tokens.take()
-        return requirement(key, _SETS[symbol], _parse_values(tokens))
+        return parse_requirement(key, _SETS[symbol], _parse_values(tokens))
     raise tokens.error("one of = == != > < in notin")
 
 

@@ -131,7 +131,7 @@ class Snapshot(ObservedCluster):
     # --- questions ----------------------------------------------------------------------------------------------------
 
     def node(self, name: str) -> Node | None:
-        row = self.rows.find(name)
+        row = self.rows.find_row(name)
         return None if row is None else self.nodes.get(row)
 
     def occupants(self, node: str) -> list[Occupant]:

@@ -25,7 +25,7 @@ UNSCHEDULABLE = Taint(key="node.kubernetes.io/unschedulable", effect=NO_SCHEDULE
 _DECIMAL = re.compile(r"0|-?[1-9][0-9]*", re.ASCII)
 
 
-def tolerates(toleration: Toleration, taint: Taint, *, comparisons: bool = False) -> bool:
+def tolerates_taint(toleration: Toleration, taint: Taint, *, comparisons: bool = False) -> bool:
     """Whether one toleration tolerates one taint. `comparisons` turns on Gt and Lt, off by default as in clusters."""
     if toleration.effect and toleration.effect != taint.effect:
         return False
@@ -44,7 +44,7 @@ def tolerates(toleration: Toleration, taint: Taint, *, comparisons: bool = False
             return False
 
 
-def untolerated(
+def untolerated_taint(
     taints: Iterable[Taint] | None,
     tolerations: Collection[Toleration] | None,
     effects: Collection[str] = HARD_EFFECTS,
@@ -56,5 +56,5 @@ def untolerated(
         taint
         for taint in taints or ()
         if taint.effect in effects
-        and not any(tolerates(toleration, taint, comparisons=comparisons) for toleration in tolerations or ())
+        and not any(tolerates_taint(toleration, taint, comparisons=comparisons) for toleration in tolerations or ())
     ]

@@ -25,11 +25,11 @@ __all__ = [
     "Located",
     "Problem",
     "WireError",
-    "convert",
+    "convert_document",
     "convert_readable",
-    "decode",
-    "document",
+    "decode_object",
     "read_documents",
+    "to_document",
 ]
 
 T = TypeVar("T")
@@ -58,7 +58,7 @@ class Located(msgspec.Struct, frozen=True):
     document: dict[str, Any]
 
 
-def decode(type: type[T], data: bytes | msgspec.Raw, what: str = "object") -> T:
+def decode_object(type: type[T], data: bytes | msgspec.Raw, what: str = "object") -> T:
     """Read JSON from an API server. Raises WireError."""
     try:
         return _decoder(type).decode(data)
@@ -66,7 +66,7 @@ def decode(type: type[T], data: bytes | msgspec.Raw, what: str = "object") -> T:
         raise WireError(what, _decoding_problems(type, bytes(data), error)) from None
 
 
-def convert(type: type[T], document: Mapping[str, Any], what: str = "object") -> T:
+def convert_document(type: type[T], document: Mapping[str, Any], what: str = "object") -> T:
     """Read a document written by a user, checking quantities, times and durations too. Raises WireError."""
     try:
         cleaned = _without_nulls(document)
@@ -108,7 +108,7 @@ def _without_paths(value: Any, paths: Set[str], path: str) -> Any:
     return value
 
 
-def document(kind: Kind[Any], value: msgspec.Struct) -> dict[str, Any]:
+def to_document(kind: Kind[Any], value: msgspec.Struct) -> dict[str, Any]:
     """An object as the JSON document to create it with: its members, apiVersion and kind."""
     return {"apiVersion": kind.api_version, "kind": kind.kind, **msgspec.to_builtins(value)}
 

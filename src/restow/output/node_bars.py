@@ -13,7 +13,7 @@ from rich.text import Text
 
 from restow.model.objects import Node, Pod
 from restow.model.pods import is_finished
-from restow.model.quantity import amount
+from restow.model.quantity import parse_amount
 from restow.model.resources import pod_requests
 
 COLOURS = ("cyan", "green", "yellow", "magenta", "blue", "red", "bright_cyan", "bright_green", "bright_yellow")
@@ -55,7 +55,7 @@ def node_uses(nodes: Iterable[Node], pods: Iterable[Pod], resource: str) -> list
     return [
         NodeUse(
             node=name,
-            allocatable=amount(resource, (node.status.allocatable or {}).get(resource, "0")),
+            allocatable=parse_amount(resource, (node.status.allocatable or {}).get(resource, "0")),
             requested=dict(sorted(requested.get(name, {}).items())),
             pods=counts.get(name, 0),
             schedulable=not node.spec.unschedulable,

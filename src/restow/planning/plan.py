@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 
 from restow.model.problems import Problem
-from restow.model.wire import WireError, convert, locate_documents
+from restow.model.wire import WireError, convert_document, locate_documents
 
 Measures = dict[str, int | float]
 """Figures about a cluster by name, such as freeNodes."""
@@ -124,4 +124,4 @@ def read_plan(data: bytes, name: str) -> Plan:
     located = locate_documents(data, name)
     if len(located) != 1:
         raise WireError(name, [Problem("", f"expected one plan, found {len(located)} documents")])
-    return convert(Plan, located[0].document, name)
+    return convert_document(Plan, located[0].document, name)

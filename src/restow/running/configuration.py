@@ -18,7 +18,7 @@ from restow.migration.arguments import read_migration_arguments as read_migratio
 from restow.model.problems import Problem
 from restow.model.reservations.settings import ReservationSettings as ReservationArguments
 from restow.model.reservations.settings import read_reservation_settings as read_reservations
-from restow.model.wire import WireError, convert, locate_documents
+from restow.model.wire import WireError, convert_document, locate_documents
 from restow.planning.descheduling.default_evictor import allowed_options
 from restow.planning.descheduling.policy import DEFAULT_EVICTOR, DeschedulerPolicy, read_policy
 from restow.queues.arguments import QueueArguments as QueueArguments
@@ -38,10 +38,10 @@ class Configuration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def scheduler_names(self) -> frozenset[str]:
-        """The scheduler names whose pods Restow handles; empty if the section is invalid, which `read_scheduler`
+        """The schedulerNames of the pods that Restow handles; empty if the section is invalid, which `read_scheduler`
         reports."""
         try:
-            return frozenset(convert(SchedulerSection, self.scheduler).scheduler_names)
+            return frozenset(convert_document(SchedulerSection, self.scheduler).scheduler_names)
         except WireError:
             return frozenset()
 
@@ -80,11 +80,13 @@ def read_configuration(data: bytes, name: str) -> Configuration:
     written = located[0].document if located else {}
     problems: list[Problem] = []
     try:
-        convert(Configuration, written)
+        convert_document(Configuration, written)
     except WireError as error:
         problems += error.problems
     known = {key: value for key, value in written.items() if key in Configuration.__struct_fields__}
-    configuration = convert(Configuration, {key: value for key, value in known.items() if isinstance(value, dict)})
+    configuration = convert_document(
+        Configuration, {key: value for key, value in known.items() if isinstance(value, dict)}
+    )
     problems += _problems(configuration)
     problems += [] if problems else _problems_together(configuration)
     if problems:

@@ -20,7 +20,7 @@ from restow.model.reservations.observed_spec import is_ended
 from restow.model.reservations.reserved_pod import reserved_pod_of
 from restow.model.reservations.seat_name import SeatName
 from restow.model.reservations.spec import seat_count, seats_needed
-from restow.model.resources import amounts
+from restow.model.resources import parse_amounts
 from restow.model.snapshot import Snapshot
 from restow.scheduling.framework import QueueSortPlugin
 from restow.scheduling.gang_readiness import GangReadiness, role_of
@@ -294,4 +294,4 @@ def missing_roles_message(gang: str) -> str:
 
 def min_resources(group: PodGroup) -> dict[str, int]:
     """The minResources of a gang. Raises QuantityError."""
-    return amounts(group.spec.min_resources)
+    return parse_amounts(group.spec.min_resources)

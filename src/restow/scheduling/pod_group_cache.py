@@ -14,7 +14,7 @@ from restow.model.object_key import Key, key_of
 from restow.model.objects import Pod, PodGroup
 from restow.model.pods import is_finished
 from restow.model.queues import queue_name
-from restow.model.resources import PODS, Vector, add, pod_requests, subtract
+from restow.model.resources import PODS, Vector, add_vectors, pod_requests, subtract_vectors
 from restow.scheduling.gang_readiness import GangReadiness
 from restow.scheduling.priority_classes import PriorityClasses
 from restow.scheduling.queue_cache import QueueCache
@@ -141,11 +141,11 @@ class PodGroupCache:
         pod = self._counted.pop(uid, None)
         if pod is not None and self._usage is not None:
             queue = self.queue_of(pod)
-            self._usage[queue] = subtract(self._usage.get(queue, {}), requests_of(pod))
+            self._usage[queue] = subtract_vectors(self._usage.get(queue, {}), requests_of(pod))
 
     def _count(self, usage: dict[str, dict[str, int]], pod: Pod) -> None:
         queue = self.queue_of(pod)
-        usage[queue] = add(usage.get(queue, {}), self.requests_of(pod))
+        usage[queue] = add_vectors(usage.get(queue, {}), self.requests_of(pod))
 
 
 def requests_of(pod: Pod) -> dict[str, int]:

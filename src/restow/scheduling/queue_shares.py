@@ -25,7 +25,7 @@ from restow.model.objects import Queue, Reservation
 from restow.model.quantity import quantity_of
 from restow.model.queues import DEFAULT_QUEUE, is_closed
 from restow.model.reservations.reservation_annotations import migrating_pod
-from restow.model.resources import Vector, add, amounts, subtract
+from restow.model.resources import Vector, add_vectors, parse_amounts, subtract_vectors
 from restow.model.snapshot import Snapshot
 from restow.scheduling.pod_group_cache import PodGroupCache, requests_of
 
@@ -69,7 +69,7 @@ class QueueShares:
     def left(self, name: str) -> Vector:
         """How much a queue may still take of what its capability limits."""
         queue, used = self._queues.get(name), self.used(name)
-        limits = amounts(queue.spec.capability) if queue is not None else _NOTHING
+        limits = parse_amounts(queue.spec.capability) if queue is not None else _NOTHING
         return {each: max(limit - used.get(each, 0), 0) for each, limit in limits.items()}
 
     def is_guaranteed(self, name: str, request: Vector) -> bool:
@@ -80,12 +80,12 @@ class QueueShares:
 
     def charge(self, name: str, request: Vector) -> None:
         if self.is_limited:
-            self._use(name, add(self.used(name), request))
+            self._use(name, add_vectors(self.used(name), request))
 
     def discharge(self, name: str, request: Vector) -> None:
         """The inverse of `charge`."""
         if self.is_limited:
-            self._use(name, subtract(self.used(name), request))
+            self._use(name, subtract_vectors(self.used(name), request))
 
     def used(self, name: str) -> Vector:
         return self._used.get(name, _NOTHING)
@@ -100,7 +100,7 @@ class QueueShares:
         return -(queue.spec.priority or 0), not _is_below(used, guaranteed), self._share(queue, used), name
 
     def _share(self, queue: Queue, used: Vector) -> float:
-        deserved = amounts(queue.spec.deserved)
+        deserved = parse_amounts(queue.spec.deserved)
         if deserved:
             return _dominant(used, deserved)
         return _dominant(used, self._offered) / (queue.spec.weight or 1)
@@ -108,7 +108,7 @@ class QueueShares:
     # --- limits -------------------------------------------------------------------------------------------------------
 
     def _over_capability(self, queue: Queue, request: Vector) -> str | None:
-        limits, used = amounts(queue.spec.capability), self.used(queue.metadata.name)
+        limits, used = parse_amounts(queue.spec.capability), self.used(queue.metadata.name)
         over = [
             f"{name} (limit {quantity_of(name, limit)}, used {quantity_of(name, used.get(name, 0))}, "
             f"requested {quantity_of(name, request[name])})"
@@ -198,7 +198,7 @@ class NamespaceShare:
 
     def release(self, amounts: Vector) -> None:
         """Do not count so much of what is held."""
-        self._held = subtract(self._held, amounts)
+        self._held = subtract_vectors(self._held, amounts)
 
     def why_exceeded(self, request: Vector) -> str | None:
         """Why the namespace may not hold this much more; None if it may."""
@@ -231,7 +231,7 @@ def _usage(pod_groups: PodGroupCache, snapshot: Snapshot) -> dict[str, Vector]:
     usage = dict(pod_groups.usage())
     for queue, held in snapshot.reservations.reserved_pods.usage.by_queue().items():
         name = queue or DEFAULT_QUEUE
-        usage[name] = add(usage.get(name, {}), held)
+        usage[name] = add_vectors(usage.get(name, {}), held)
     return usage
 
 

@@ -125,7 +125,7 @@ class FaultyApi:
         return answer
 
     def _remember(self, request: Request, answer: Response | NotFound) -> None:
-        key = _key(request)
+        key = _read_key(request)
         self._earlier.setdefault(key, deque(maxlen=_MEMORY)).append(answer)
         self._earlier.move_to_end(key)
         if len(self._earlier) > _QUESTIONS:
@@ -134,7 +134,7 @@ class FaultyApi:
     def _stale_answer(self, request: Request) -> Response | NotFound | None:
         allowed = request.query.get("resourceVersion") == "0"
         rate = self.plan.stale if allowed else self.plan.stale_consistent
-        earlier = self._earlier.get(_key(request))
+        earlier = self._earlier.get(_read_key(request))
         if earlier and self._strikes(rate):
             return self._rng.choice(earlier)
         return None
@@ -208,7 +208,7 @@ class FaultyApi:
             yield _GONE
 
 
-def _key(request: Request) -> tuple[object, ...]:
+def _read_key(request: Request) -> tuple[object, ...]:
     """What makes two reads the same question."""
     where = (request.resource, request.namespace, request.name, request.subresource)
     return (request.verb, *where, *sorted(request.query.items()))

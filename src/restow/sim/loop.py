@@ -1,4 +1,4 @@
-"""An event loop whose time is virtual: waiting costs nothing, and the same program runs the same way every time.
+"""An event loop on virtual time: waiting costs nothing, and the same program runs the same way every time.
 
 In: a coroutine. Out: its result. While anything is ready the loop runs it and time stands still; when nothing is ready,
 time jumps to the next timer. When there is no timer either, no task can ever run again, and the run ends with a
@@ -36,8 +36,8 @@ class VirtualSelector(selectors.BaseSelector):
         if ready:
             return ready
         if timeout is None:
-            raise Deadlock(_waiting(self.loop))
-        self.time = _after(self.time, max(timeout, 0.0))
+            raise Deadlock(_deadlock_message(self.loop))
+        self.time = _advance(self.time, max(timeout, 0.0))
         return []
 
     def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
@@ -98,20 +98,20 @@ def run_virtual(main: Coroutine[Any, Any, T], *, start: float = EPOCH) -> T:
         return runner.run(main)
 
 
-def _after(time: float, seconds: float) -> float:
+def _advance(time: float, seconds: float) -> float:
     """The time so many seconds later, never rounded down: no timer comes early."""
     later = time + seconds
     return math.nextafter(later, math.inf) if later - time < seconds else later
 
 
-def _waiting(loop: asyncio.AbstractEventLoop | None) -> str:
+def _deadlock_message(loop: asyncio.AbstractEventLoop | None) -> str:
     tasks = sorted(asyncio.all_tasks(loop), key=lambda task: task.get_name()) if loop else []
-    named = "; ".join(f"{task.get_name()} in {_place(task)}" for task in tasks) or "none"
+    named = "; ".join(f"{task.get_name()} in {_task_position(task)}" for task in tasks) or "none"
     when = loop.time() if loop else 0.0
     return f"deadlock at {when:g}s: nothing is ready and nothing is scheduled; waiting tasks: {named}"
 
 
-def _place(task: asyncio.Task[Any]) -> str:
+def _task_position(task: asyncio.Task[Any]) -> str:
     frames = task.get_stack(limit=1)
     if not frames:
         return "an unknown place"

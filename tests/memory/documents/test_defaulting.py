@@ -9,7 +9,7 @@ import pytest
 
 from restow.adapters.memory.documents.builtins import apply_defaults
 from restow.adapters.memory.documents.pod_defaults import pull_policy
-from restow.adapters.memory.documents.typed_documents import conform
+from restow.adapters.memory.documents.typed_documents import conform_to_kind
 from restow.model.objects import Document
 
 API = {"apps": "apps/v1", "batch": "batch/v1", "": "v1", "storage.k8s.io": "storage.k8s.io/v1"}
@@ -18,7 +18,7 @@ TEMPLATE = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name":
 
 def defaulted(kind: str, group: str = "", **members: Any) -> Document:
     document = {"apiVersion": API.get(group, f"{group}/v1"), "kind": kind, "metadata": {"name": "x"}, **members}
-    document = conform(copy.deepcopy(document), group=group, kind=kind).document
+    document = conform_to_kind(copy.deepcopy(document), group=group, kind=kind).document
     apply_defaults(document, group=group, kind=kind)
     return document
 
@@ -290,4 +290,4 @@ def test_a_second_pass_changes_nothing(group: str, kind: str, members: Document)
     twice = copy.deepcopy(once)
     apply_defaults(twice, group=group, kind=kind)
     assert twice == once
-    assert conform(once, group=group, kind=kind).unknown == []
+    assert conform_to_kind(once, group=group, kind=kind).unknown == []

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from restow.adapters.memory.documents.builtins import apply_defaults, validate
-from restow.adapters.memory.documents.typed_documents import conform
+from restow.adapters.memory.documents.builtins import apply_defaults, validate_builtin
+from restow.adapters.memory.documents.typed_documents import conform_to_kind
 from restow.model.objects import Document
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -24,7 +24,7 @@ def pod(*, metadata: Document | None = None, **spec: Any) -> Document:
         "metadata": {"name": "p", **(metadata or {})},
         "spec": {"containers": [C], **spec},
     }
-    document = conform(copy.deepcopy(document), group="", kind="Pod").document
+    document = conform_to_kind(copy.deepcopy(document), group="", kind="Pod").document
     apply_defaults(document, group="", kind="Pod")
     return document
 
@@ -34,7 +34,7 @@ def container(**members: Any) -> Document:
 
 
 def causes(new: Document, old: Document | None = None, subresource: str | None = None) -> list[tuple[str, str]]:
-    found = validate(new, old, group="", kind="Pod", subresource=subresource)
+    found = validate_builtin(new, old, group="", kind="Pod", subresource=subresource)
     return [(cause.field or "", cause.message or "") for cause in found]
 
 

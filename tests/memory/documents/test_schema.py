@@ -15,7 +15,7 @@ from restow.adapters.memory.documents.builtins import apply_defaults
 from restow.adapters.memory.documents.schema import CustomSchema, _default, _prune, validate_definition
 from restow.adapters.memory.documents.schema_fast_path import compile_fast_check, compile_fast_resource_check
 from restow.adapters.memory.documents.schema_nodes import SchemaNode
-from restow.adapters.memory.documents.schema_rules import satisfies
+from restow.adapters.memory.documents.schema_rules import satisfies_scalar_rules
 from restow.adapters.memory.documents.server_side_apply import server_side_apply
 from restow.model.crds import custom_resource_definitions
 from restow.model.objects import Document
@@ -351,7 +351,7 @@ def test_where_a_glance_is_sure_the_rules_find_nothing(node: Document, value: An
         unknown: list[str] = []
         _prune(value, compiled, "", unknown, drop=True)
         _default(value, compiled)
-        assert (unknown, value, satisfies(value, compiled)) == ([], before, True)
+        assert (unknown, value, satisfies_scalar_rules(value, compiled)) == ([], before, True)
 
 
 def test_reservation_as_we_write_it_passes_the_fast_check() -> None:

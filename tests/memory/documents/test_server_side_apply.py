@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from restow.adapters.memory.documents.merge_types import merge_types
 from restow.adapters.memory.documents.server_side_apply import LAST_APPLIED, server_side_apply, track_update
-from restow.adapters.memory.documents.typed_documents import conform
+from restow.adapters.memory.documents.typed_documents import conform_to_kind
 from restow.model.objects import Document
 from restow.ports import Conflict, Invalid
 
@@ -35,7 +35,7 @@ def apply(
     types = merge_types("apps", "Deployment")
     assert types is not None
     result = server_side_apply(live, applied, manager=manager, force=force, now=now, merge=types)
-    return conform(result, group="apps", kind="Deployment").document
+    return conform_to_kind(result, group="apps", kind="Deployment").document
 
 
 def update(
@@ -43,7 +43,7 @@ def update(
 ) -> Document:
     types = merge_types("apps", "Deployment")
     assert types is not None
-    new = conform(new, group="apps", kind="Deployment").document
+    new = conform_to_kind(new, group="apps", kind="Deployment").document
     return track_update(old, new, manager=manager, now=now, merge=types, subresource=subresource)
 
 
@@ -162,7 +162,7 @@ def test_a_status_write_is_an_entry_of_its_own() -> None:
 
 
 def test_a_document_never_tracked_belongs_to_before_first_apply() -> None:
-    live = conform(deployment(replicas=2), group="apps", kind="Deployment").document
+    live = conform_to_kind(deployment(replicas=2), group="apps", kind="Deployment").document
     with pytest.raises(Conflict, match="before-first-apply"):
         apply(live, deployment(replicas=3))
 

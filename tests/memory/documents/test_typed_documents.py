@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from restow.adapters.memory.documents.merge_types import merge_types
-from restow.adapters.memory.documents.typed_documents import conform, unknown_fields
+from restow.adapters.memory.documents.typed_documents import conform_to_kind, unknown_fields
 from restow.model.objects import Document
 from restow.ports import Invalid
 
@@ -20,7 +20,7 @@ def pod(spec: Document | None = None, **metadata: Any) -> Document:
 
 
 def read(document: Document, kind: str = "Pod", group: str = "") -> Document:
-    return conform(document, group=group, kind=kind).document
+    return conform_to_kind(document, group=group, kind=kind).document
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_conformed_document_is_a_private_copy() -> None:
 
 def test_unknown_fields_are_dropped_and_named() -> None:
     document = pod({"spam": 1, "containers": [{"name": "a", "eggs": {}}]}, labels={"any": "key"})
-    result, unknown = conform(document, group="", kind="Pod")
+    result, unknown = conform_to_kind(document, group="", kind="Pod")
     assert sorted(unknown) == ['unknown field "spec.containers[0].eggs"', 'unknown field "spec.spam"']
     assert "spam" not in result["spec"]
     assert unknown_fields(document, group="", kind="Pod") == unknown
@@ -126,7 +126,7 @@ def test_empty_times_are_written_as_null() -> None:
 
 def test_custom_kinds_are_returned_unchanged() -> None:
     document = {"kind": "Queue", "spec": {"anything": None}}
-    assert conform(document, group="x", kind="Queue") == (document, [])
+    assert conform_to_kind(document, group="x", kind="Queue") == (document, [])
 
 
 KINDS = [("", "Pod"), ("", "Node"), ("apps", "Deployment"), ("batch", "CronJob"), ("policy", "PodDisruptionBudget")]
@@ -166,5 +166,5 @@ STRATEGIES = {kind: _values(merge_types(group, kind), 4) for group, kind in KIND
 @given(data=st.data())
 def test_reading_twice_is_reading_once(group: str, kind: str, data: st.DataObject) -> None:
     document = data.draw(STRATEGIES[kind])
-    once = conform(document, group=group, kind=kind).document
-    assert conform(once, group=group, kind=kind) == (once, [])
+    once = conform_to_kind(document, group=group, kind=kind).document
+    assert conform_to_kind(once, group=group, kind=kind) == (once, [])

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from restow.adapters.memory.documents.builtins import apply_defaults, validate
-from restow.adapters.memory.documents.typed_documents import conform
+from restow.adapters.memory.documents.builtins import apply_defaults, validate_builtin
+from restow.adapters.memory.documents.typed_documents import conform_to_kind
 from restow.model.objects import Document
 
 GROUPS = {
@@ -36,13 +36,13 @@ def made(kind: str, metadata: Document | None = None, **members: Any) -> Documen
         "metadata": {"name": "x", "uid": "u", **(metadata or {})},
         **members,
     }
-    document = conform(copy.deepcopy(document), group=group, kind=kind).document
+    document = conform_to_kind(copy.deepcopy(document), group=group, kind=kind).document
     apply_defaults(document, group=group, kind=kind)
     return document
 
 
 def causes(new: Document, old: Document | None = None) -> list[tuple[str, str]]:
-    found = validate(new, old, group=GROUPS.get(new["kind"], ""), kind=new["kind"])
+    found = validate_builtin(new, old, group=GROUPS.get(new["kind"], ""), kind=new["kind"])
     return [(cause.field or "", cause.message or "") for cause in found]
 
 

@@ -8,7 +8,7 @@ from restow.model.affinity import node_constraint
 from restow.model.cluster.room import LIMIT
 from restow.model.objects import Node, Placement, Pod, Reservation
 from restow.model.resources import add_vectors, parse_amounts, pod_requests, scored_requests, subtract_vectors
-from restow.model.taints import UNSCHEDULABLE, untolerated
+from restow.model.taints import UNSCHEDULABLE, untolerated_taint
 from tests.model.cluster.snapshot_values import LEDGERS, Table
 from tests.narrowing import present
 
@@ -160,16 +160,16 @@ def accepts(one: Node | None, probe: Pod) -> bool:
     if one is None:
         return False
     tolerations = probe.spec.tolerations
-    cordoned = bool(one.spec.unschedulable and untolerated([UNSCHEDULABLE], tolerations))
+    cordoned = bool(one.spec.unschedulable and untolerated_taint([UNSCHEDULABLE], tolerations))
     wanted = node_constraint(probe.spec).matches(one.metadata.name, one.metadata.labels)
-    return wanted and not cordoned and not untolerated(one.spec.taints, tolerations)
+    return wanted and not cordoned and not untolerated_taint(one.spec.taints, tolerations)
 
 
-def need(probe: Pod) -> dict[str, int]:
+def requests_of_probe(probe: Pod) -> dict[str, int]:
     return {**pod_requests(probe), "pods": 1}
 
 
-def left(tables: dict[str, Table], name: str) -> dict[str, int]:
+def free_of(tables: dict[str, Table], name: str) -> dict[str, int]:
     """Free room as exact integers."""
     taken = add_vectors(tables["requested"].get(name, {}), tables["reserved"].get(name, {}))
     return subtract_vectors(tables["allocatable"].get(name, {}), taken)

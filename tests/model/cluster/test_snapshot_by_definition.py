@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from msgspec.structs import replace
 
-from restow.model.cluster.node_filters import shortages
+from restow.model.cluster.node_filters import rows_short_of
 from restow.model.cluster.selector_group import SelectorGroup
 from restow.model.cluster.topology_domains import domain_sums
 from restow.model.objects import (
@@ -25,12 +25,12 @@ from restow.model.objects import (
     Toleration,
 )
 from restow.model.reservations.seat_name import SeatName
-from restow.model.resources import fits
+from restow.model.resources import vector_fits
 from restow.model.selectors import parse_label_selector
 from restow.model.snapshot import Snapshot
 from tests.model.cluster.builders import node, placements_of, pod, reservation, seat_annotations
-from tests.model.cluster.reference_cluster import Reference, accepts, is_huge, left, need
-from tests.model.cluster.snapshot_values import Fitting, everything, ledgers
+from tests.model.cluster.reference_cluster import Reference, accepts, free_of, is_huge, requests_of_probe
+from tests.model.cluster.snapshot_values import Fitting, all_values, ledgers
 
 NODES = ["n0", "n1", "n2", "n3"]
 OFFERS = [
@@ -249,7 +249,7 @@ class SnapshotMachine(RuleBasedStateMachine):
 
     @rule()
     def mark(self) -> None:
-        before = everything(self.snapshot)
+        before = all_values(self.snapshot)
         self.marks.append((self.snapshot.mark(), copy.deepcopy(self.reference), before, len(self.delivered)))
 
     @precondition(lambda self: self.marks)
@@ -259,7 +259,7 @@ class SnapshotMachine(RuleBasedStateMachine):
         mark, self.reference, before, delivered = self.marks[chosen]
         del self.marks[chosen:], self.delivered[delivered:]
         self.snapshot.undo_to(mark)
-        assert _same(before, everything(self.snapshot))
+        assert _same(before, all_values(self.snapshot))
 
     @precondition(lambda self: self.marks)
     @rule(data=st.data())
@@ -298,11 +298,11 @@ class SnapshotMachine(RuleBasedStateMachine):
         for probe in probes:
             shape = self.snapshot.class_of(probe).shape
             eligible, fitting = self.snapshot.masks.eligible(shape), self.fitting.of(shape)
-            short = shortages(self.snapshot.room, shape.amounts)
+            short = rows_short_of(self.snapshot.room, shape.amounts)
             assert len(eligible) == len(fitting) == self.snapshot.rows.size
             for row in range(self.snapshot.rows.size):
                 name = self.snapshot.rows.name(row) or ""
-                really = fits(need(probe), left(tables, name))
+                really = vector_fits(requests_of_probe(probe), free_of(tables, name))
                 assert eligible[row] == accepts(self.reference.nodes.get(name), probe), (probe.metadata.name, name)
                 assert fitting[row] == really or (really and is_huge(tables, name)), (probe.metadata.name, name)
                 assert any(mask[row] for mask in short.values()) == (not fitting[row])

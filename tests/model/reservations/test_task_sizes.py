@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from restow.model.reservations.task_sizes import TaskSizes, largest_first
-from restow.model.resources import fits
+from restow.model.resources import vector_fits
 from tests.model.reservations.builders import task, web_pod, web_reservation
 
 ASKED = st.dictionaries(st.sampled_from(["cpu", "memory", "gpu"]), st.integers(0, 5).map(str))
@@ -45,7 +45,7 @@ def test_pod_that_fits_into_another_comes_before_it(asked: list[dict[str, str]])
     one = web_reservation("r", *(task(1, each, name=str(number)) for number, each in enumerate(asked)))
     ordered = [size for _, size in TaskSizes().smallest_first(one)]
     for place, smaller in enumerate(ordered):
-        assert not any(fits(larger, smaller) and not fits(smaller, larger) for larger in ordered[place:])
+        assert not any(vector_fits(larger, smaller) and not vector_fits(smaller, larger) for larger in ordered[place:])
 
 
 def test_pods_are_sorted_by_size() -> None:

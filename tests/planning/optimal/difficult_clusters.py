@@ -14,7 +14,7 @@ from typing import Any
 
 from restow.model.objects import Pod
 from restow.model.resources import parse_amounts, pod_requests
-from restow.model.wire import convert
+from restow.model.wire import convert_document
 
 HOST, ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
 APPS = ("x", "y", "z", "w")
@@ -145,7 +145,7 @@ class _Drawing:
             return "ghost"
         if self._wild:
             return self._rng.choice(sorted(self._nodes))
-        asked = {**pod_requests(convert(Pod, {"metadata": {"name": "p"}, "spec": spec}, "p")), "pods": 1}
+        asked = {**pod_requests(convert_document(Pod, {"metadata": {"name": "p"}, "spec": spec}, "p")), "pods": 1}
         for name in self._rng.sample(sorted(self._nodes), len(self._nodes)):
             free = self._free[name]
             if all(free.get(each, 0) >= amount for each, amount in asked.items()):

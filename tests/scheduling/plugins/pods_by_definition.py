@@ -16,7 +16,7 @@ from restow.model.objects import (
     TopologySpreadConstraint,
 )
 from restow.model.selectors import label_selector
-from restow.model.taints import untolerated
+from restow.model.taints import untolerated_taint
 
 HOST_NAME = "kubernetes.io/hostname"
 
@@ -188,7 +188,7 @@ def _counts(
         node.metadata.name, labels
     ):
         return False
-    return constraint.node_taints_policy != "Honor" or not untolerated(
+    return constraint.node_taints_policy != "Honor" or not untolerated_taint(
         node.spec.taints or (), pod.spec.tolerations or ()
     )
 

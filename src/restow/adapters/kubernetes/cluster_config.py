@@ -47,13 +47,13 @@ def proxy_from_environment(server: str, env: Mapping[str, str]) -> str | None:
     if (
         not proxy
         or is_loopback(host)
-        or any(_excepts(item.strip(), host, parts.port) for item in exceptions.split(","))
+        or any(_matches_no_proxy(item.strip(), host, parts.port) for item in exceptions.split(","))
     ):
         return None
     return proxy if "://" in proxy else f"http://{proxy}"
 
 
-def _excepts(rule: str, host: str, port: int | None) -> bool:
+def _matches_no_proxy(rule: str, host: str, port: int | None) -> bool:
     """Whether one entry of NO_PROXY covers a host: "*", a domain and what is below it, an address or a network."""
     if rule == "*":
         return True

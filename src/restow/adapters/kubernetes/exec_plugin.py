@@ -16,7 +16,7 @@ import msgspec
 
 from restow.adapters.kubernetes.credentials import Certificate, ConfigError, Identity, RenewableCredentials
 from restow.model.times import TimeError, parse_time
-from restow.model.wire import WireError, decode
+from restow.model.wire import WireError, decode_object
 
 GROUP = "client.authentication.k8s.io"
 VERSIONS = (f"{GROUP}/v1", f"{GROUP}/v1beta1")
@@ -122,7 +122,7 @@ class ExecCredentials(RenewableCredentials):
 
     def _parse(self, output: bytes) -> tuple[Identity, float | None]:
         try:
-            credential = decode(_ExecCredential, output, "its output")
+            credential = decode_object(_ExecCredential, output, "its output")
             status = credential.status or _CredentialStatus()
             expires = parse_time(status.expiration_timestamp) if status.expiration_timestamp else None
         except (WireError, TimeError) as error:

@@ -41,7 +41,7 @@ class HttpResponse(msgspec.Struct, frozen=True):
     """A success in JSON that says nothing else of interest; its headers are left out."""
 
 
-def decompressed(answer: HttpResponse) -> HttpResponse:
+def decompressed_response(answer: HttpResponse) -> HttpResponse:
     """The response with its body decompressed. Raises MalformedResponse."""
     if answer.headers.get("content-encoding") != "gzip":
         return answer
@@ -111,7 +111,7 @@ class HttpResponseParser:
         parts = [line.partition(":") for line in lines]
         headers = headers_of((name, value.strip(" \t")) for name, _, value in parts)
         self._head = HttpResponse(
-            code, headers, ends_connection=self._set_body_end(code, headers) or _closes(match[1], headers)
+            code, headers, ends_connection=self._set_body_end(code, headers) or _closes_connection(match[1], headers)
         )
 
     def _set_body_end(self, code: int, headers: Mapping[str, str]) -> bool:
@@ -175,7 +175,7 @@ def _ordinary_length(head: bytes) -> int | None:
     return int(length) if length.isdigit() else None
 
 
-def _closes(version: str, headers: Mapping[str, str]) -> bool:
+def _closes_connection(version: str, headers: Mapping[str, str]) -> bool:
     """Whether the server ends the connection after this response."""
     connection = headers.get("connection", "").lower()
     return "close" in connection or (version == "0" and "keep-alive" not in connection)

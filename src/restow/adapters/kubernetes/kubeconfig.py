@@ -12,7 +12,7 @@ from restow.adapters.kubernetes.cluster_config import ClusterConfig, ConfigError
 from restow.adapters.kubernetes.credentials import StaticCredentials
 from restow.adapters.kubernetes.in_cluster import in_cluster, is_in_cluster
 from restow.adapters.kubernetes.kubeconfig_clusters import authority_of, proxy_of, server_of
-from restow.adapters.kubernetes.kubeconfig_file import Context, Entry, Merged, files_of, merge
+from restow.adapters.kubernetes.kubeconfig_file import Context, Entry, Merged, files_of, merge_files
 from restow.adapters.kubernetes.kubeconfig_users import credentials_of, impersonation_of
 from restow.adapters.loopback import is_loopback
 
@@ -34,10 +34,10 @@ def load_kubeconfig(
 ) -> ClusterConfig:
     """The cluster and user of a context (the current one by default). Raises ConfigError."""
     env = os.environ if env is None else env
-    merged = merge(files_of(path, env))
+    merged = merge_files(files_of(path, env))
     chosen = _context(merged, context)
-    cluster = _named(chosen, "cluster", chosen.value.cluster, merged.clusters)
-    user = _named(chosen, "user", chosen.value.user, merged.users) if chosen.value.user else None
+    cluster = _entry_named(chosen, "cluster", chosen.value.cluster, merged.clusters)
+    user = _entry_named(chosen, "user", chosen.value.user, merged.users) if chosen.value.user else None
     server = server_of(cluster)
     authority = authority_of(cluster)
     return ClusterConfig(
@@ -64,7 +64,7 @@ def _context(merged: Merged, name: str | None) -> Entry[Context]:
     return merged.contexts[name]
 
 
-def _named(context: Entry[Context], field: str, name: str, entries: Mapping[str, Entry[T]]) -> Entry[T]:
+def _entry_named(context: Entry[Context], field: str, name: str, entries: Mapping[str, Entry[T]]) -> Entry[T]:
     if name not in entries:
         raise context.error(field, f"no {field} named {name!r}; there are: {', '.join(sorted(entries)) or 'none'}")
     return entries[name]

@@ -16,7 +16,7 @@ def server_of(cluster: Entry[Cluster]) -> str:
     if text and "://" not in text:
         has_tls = cluster.value.certificate_authority or cluster.value.certificate_authority_data
         text = f"{'https' if has_tls or cluster.value.insecure_skip_tls_verify else 'http'}://{text}"
-    parts = _http(text)
+    parts = _parse_http_url(text)
     if parts is None or parts.query or parts.fragment or text.split() != [text]:
         raise cluster.error("server", f"expected a URL such as https://10.0.0.1:6443, got {cluster.value.server!r}")
     return text
@@ -38,7 +38,7 @@ def proxy_of(cluster: Entry[Cluster]) -> str | None:
     proxy = cluster.value.proxy_url
     if not proxy:
         return None
-    if _http(proxy) is None:
+    if _parse_http_url(proxy) is None:
         raise cluster.error("proxy-url", f"expected http:// or https://, got {proxy!r} (SOCKS is not supported)")
     return proxy
 
@@ -56,7 +56,7 @@ def cluster_info(cluster: Entry[Cluster], authority: bytes | None) -> dict[str, 
     return info | {key: item for key, item in optional.items() if item is not None}
 
 
-def _http(text: str) -> SplitResult | None:
+def _parse_http_url(text: str) -> SplitResult | None:
     """A URL that HTTP may be spoken to, in parts; None if it is none."""
     try:
         parts = urlsplit(text)

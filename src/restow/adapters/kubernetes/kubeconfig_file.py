@@ -17,7 +17,7 @@ import msgspec
 
 from restow.adapters.kubernetes.cluster_config import ConfigError
 from restow.adapters.kubernetes.credentials import read_file
-from restow.model.wire import WireError, convert, read_documents
+from restow.model.wire import WireError, convert_document, read_documents
 
 
 class _Struct(msgspec.Struct, frozen=True, rename="kebab"):
@@ -166,7 +166,7 @@ def _path(text: str | Path) -> Path:
         return Path(text)
 
 
-def merge(files: list[Path]) -> Merged:
+def merge_files(files: list[Path]) -> Merged:
     merged = Merged(files)
     for file in files:
         config = _read(file)
@@ -186,7 +186,7 @@ def _read(file: Path) -> Kubeconfig:
         documents = read_documents(read_file(file), subject)
         if len(documents) > 1:
             raise ConfigError(f"{subject}: holds {len(documents)} documents, expected one")
-        return convert(Kubeconfig, documents[0], subject) if documents else Kubeconfig()
+        return convert_document(Kubeconfig, documents[0], subject) if documents else Kubeconfig()
     except WireError as error:
         raise ConfigError(str(error)) from None
     except ConfigError as error:

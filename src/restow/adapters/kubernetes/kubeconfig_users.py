@@ -31,7 +31,7 @@ def credentials_of(
             "use an exec plugin instead (such as gke-gcloud-auth-plugin, kubelogin or kubectl oidc-login)",
         )
     if value.exec is not None and not _has_own(value):
-        return _exec(user, value.exec, cluster, authority, env)
+        return _exec_credentials(user, value.exec, cluster, authority, env)
     if (value.token or value.token_file) and value.username:
         raise user.error("username", "a token and a username are given; only one of them can be used")
     files = _certificate_files(user)
@@ -112,7 +112,7 @@ def impersonation_of(user: Entry[User]) -> Impersonation | None:
     return Impersonation(user=value.as_, uid=value.as_uid, groups=tuple(value.as_groups or ()), extra=extra)
 
 
-def _exec(
+def _exec_credentials(
     user: Entry[User], plugin: Exec, cluster: Entry[Cluster], authority: bytes | None, env: Mapping[str, str]
 ) -> ExecCredentials:
     if plugin.api_version not in VERSIONS:

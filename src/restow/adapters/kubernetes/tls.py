@@ -25,11 +25,11 @@ def tls_context(authority: bytes | None, certificate: Certificate | None, *, ins
         except (ssl.SSLError, UnicodeDecodeError) as error:
             raise ConfigError(f"the cluster's certificate authority is not PEM: {error}") from None
     if certificate is not None:
-        _load(context, certificate)
+        _load_certificate(context, certificate)
     return context
 
 
-def _load(context: ssl.SSLContext, certificate: Certificate) -> None:
+def _load_certificate(context: ssl.SSLContext, certificate: Certificate) -> None:
     """Load certificate and key. OpenSSL reads them from files only, so they exist on disk for that moment."""
     with tempfile.TemporaryDirectory(prefix="restow-") as name:
         path = Path(name) / "pair.pem"

@@ -40,7 +40,7 @@ from restow.adapters.kubernetes.http_mapping import (
     status_of,
     warnings_of,
 )
-from restow.adapters.kubernetes.http_response import HttpResponse, MalformedResponse, decompressed
+from restow.adapters.kubernetes.http_response import HttpResponse, MalformedResponse, decompressed_response
 from restow.adapters.kubernetes.tls import tls_context
 from restow.client.rate_limit import JitteredBackoff, TokenBucket
 from restow.ports import (
@@ -128,12 +128,12 @@ class KubernetesApi:
         try:
             stream = await self._with_credentials(request, self._start_watch)
         except (NotSent, Broken) as error:
-            raise OutcomeUnknown.because(503, "ServiceUnavailable", f"{_describe(request)}: {error}") from None
+            raise OutcomeUnknown.because(503, "ServiceUnavailable", f"{_describe_request(request)}: {error}") from None
         try:
             async for line in stream.lines():
                 yield line
         except Broken as error:
-            status = Status(code=503, reason="ServiceUnavailable", message=f"{_describe(request)}: {error}")
+            status = Status(code=503, reason="ServiceUnavailable", message=f"{_describe_request(request)}: {error}")
             yield msgspec.json.encode({"type": "ERROR", "object": status})
         finally:
             stream.close()
@@ -154,14 +154,14 @@ class KubernetesApi:
         try:
             return await self.config.credentials.current(self._clock.now())
         except ConfigError as error:
-            message = f"{_describe(request)} not sent: {error}"
+            message = f"{_describe_request(request)} not sent: {error}"
             raise Unauthorized.because(401, "Unauthorized", message) from None
 
     async def _renew(self, request: Request, refused: Identity) -> bool:
         try:
             return await self.config.credentials.renew(refused, self._clock.now())
         except ConfigError as error:
-            message = f"{_describe(request)}: refused, and there are no newer credentials: {error}"
+            message = f"{_describe_request(request)}: refused, and there are no newer credentials: {error}"
             raise Unauthorized.because(401, "Unauthorized", message) from None
 
     # ---- tries
@@ -175,7 +175,7 @@ class KubernetesApi:
                     await self._bucket.wait()
                 return await self._call_with_retries(request, identity, deadline)
         except TimeoutError:
-            message = f"{_describe(request)}: no answer within {limit:g}s"
+            message = f"{_describe_request(request)}: no answer within {limit:g}s"
             raise OutcomeUnknown.because(504, "Timeout", message) from None
 
     async def _call_with_retries(self, request: Request, identity: Identity, deadline: float) -> Response:
@@ -184,7 +184,7 @@ class KubernetesApi:
             try:
                 return await self._attempt(request, identity)
             except NotSent as error:
-                failure, delay = _unavailable(request, error), backoff.next_delay()
+                failure, delay = _unavailable_error(request, error), backoff.next_delay()
             except TooManyRequests as error:
                 if is_budget_refusal(error.status):
                     raise
@@ -194,12 +194,14 @@ class KubernetesApi:
                     wanted + backoff.next_delay(),
                 )  # not before the server allows it, and not at the same moment as all other clients
             except (Broken, OutcomeUnknown) as error:
-                failure, delay = _unavailable(request, error), backoff.next_delay()
+                failure, delay = _unavailable_error(request, error), backoff.next_delay()
                 if request.verb not in ("get", "list"):
                     raise failure from None
             if attempt == RETRIES or asyncio.get_running_loop().time() + delay >= deadline:
                 raise failure from None
-            log.debug("request retried", extra={"request": _describe(request), "err": str(failure), "delay": delay})
+            log.debug(
+                "request retried", extra={"request": _describe_request(request), "err": str(failure), "delay": delay}
+            )
             await asyncio.sleep(delay)
         raise AssertionError("the last attempt returns or raises")
 
@@ -212,7 +214,7 @@ class KubernetesApi:
         kind = answer.headers.get("content-type", "")
         if "html" in kind:
             status = status_of(answer.code, answer.body, kind, None)
-            raise ApiError(msgspec.structs.replace(status, message=f"{_describe(request)}: {status.message}"))
+            raise ApiError(msgspec.structs.replace(status, message=f"{_describe_request(request)}: {status.message}"))
         return Response(body=answer.body, code=answer.code, warnings=warnings_of(answer.headers.get("warning")))
 
     # ---- short answers
@@ -225,9 +227,9 @@ class KubernetesApi:
         try:
             written = self._encoded(request, identity)
             secured = context if isinstance(context, ssl.SSLContext) else None
-            return decompressed(await self._connections.exchange(written, secured))
+            return decompressed_response(await self._connections.exchange(written, secured))
         except Untrusted as error:
-            raise _untrusted(request, self.config.server, str(error)) from None
+            raise _untrusted_error(request, self.config.server, str(error)) from None
         except NotSent as error:
             raise NotSent(f"cannot connect to {self.config.server}: {error}") from None
         except (Broken, MalformedResponse) as error:
@@ -248,7 +250,7 @@ class KubernetesApi:
         assert self._connections is not None
         encoding = "gzip" if self.config.compress else "identity"
         lines = [("Host", self._connections.netloc), *self._headers]
-        lines += [("Accept", "application/json"), ("Accept-Encoding", encoding), *_authorization(identity)]
+        lines += [("Accept", "application/json"), ("Accept-Encoding", encoding), *_authorization_header(identity)]
         return "".join(f"{name}: {value}\r\n" for name, value in lines).encode()
 
     # ---- long ones
@@ -273,10 +275,10 @@ class KubernetesApi:
 
             self._streams = StreamingClient(self.config, limit=CONNECTIONS, idle=self._limits.watch_idle)
         try:
-            headers = [*self._headers, *_authorization(identity)]
+            headers = [*self._headers, *_authorization_header(identity)]
             return await self._streams.open(request, headers, self._context(identity.certificate))
         except Untrusted as error:
-            raise _untrusted(request, self.config.server, str(error)) from None
+            raise _untrusted_error(request, self.config.server, str(error)) from None
 
     # ---- TLS
 
@@ -293,7 +295,7 @@ class KubernetesApi:
         return self._tls[1]
 
 
-def _authorization(identity: Identity) -> list[tuple[str, str]]:
+def _authorization_header(identity: Identity) -> list[tuple[str, str]]:
     return [("Authorization", identity.authorization)] if identity.authorization else []
 
 
@@ -303,7 +305,7 @@ def _raise_for_status(request: Request, answer: HttpResponse, server: str) -> No
         return
     if code < 400:
         target = answer.headers.get("location", "elsewhere")
-        message = f"{_describe(request)}: redirected to {target}, which is no API server's way to answer"
+        message = f"{_describe_request(request)}: redirected to {target}, which is no API server's way to answer"
         raise ApiError(Status(code=code, reason="Redirected", message=message))
     kind = answer.headers.get("content-type", "")
     status = status_of(code, answer.body, kind, answer.headers.get("retry-after"))
@@ -311,18 +313,18 @@ def _raise_for_status(request: Request, answer: HttpResponse, server: str) -> No
     raise ApiError.of(status)
 
 
-def _untrusted(request: Request, server: str, reason: str) -> ApiError:
-    message = f"{_describe(request)}: TLS to {server} failed: {reason}"
+def _untrusted_error(request: Request, server: str, reason: str) -> ApiError:
+    message = f"{_describe_request(request)}: TLS to {server} failed: {reason}"
     return ApiError(Status(code=503, reason="Untrusted", message=message))
 
 
-def _unavailable(request: Request, error: Exception) -> ApiError:
+def _unavailable_error(request: Request, error: Exception) -> ApiError:
     if isinstance(error, ApiError):
         return error
-    return OutcomeUnknown.because(503, "ServiceUnavailable", f"{_describe(request)}: {error}")
+    return OutcomeUnknown.because(503, "ServiceUnavailable", f"{_describe_request(request)}: {error}")
 
 
-def _describe(request: Request) -> str:
+def _describe_request(request: Request) -> str:
     name = "/".join(part for part in (request.namespace, request.name) if part)
     plural = f"{request.resource.plural}/{request.subresource}" if request.subresource else request.resource.plural
     return " ".join(part for part in (request.verb, plural, name) if part)

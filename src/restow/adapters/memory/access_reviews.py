@@ -8,7 +8,7 @@ from __future__ import annotations
 from restow.adapters.memory import request_bodies, token_requests
 from restow.adapters.memory.resources import ResourceType
 from restow.adapters.memory.state import State
-from restow.adapters.memory.store import encode
+from restow.adapters.memory.store import encode_json
 from restow.model.objects import Document
 from restow.ports import Request, Response
 
@@ -37,7 +37,7 @@ def answer_review(state: State, served: ResourceType, request: Request) -> Respo
     document = request_bodies.read_object(served, request)
     document["metadata"].setdefault("creationTimestamp", None)
     status = _of_token(state, document) if served.kind == "TokenReview" else None
-    return Response(body=encode({**document, "status": status or _ANSWERS[served.kind]}), code=201)
+    return Response(body=encode_json({**document, "status": status or _ANSWERS[served.kind]}), code=201)
 
 
 def _of_token(state: State, document: Document) -> Document | None:

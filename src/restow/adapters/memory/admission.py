@@ -12,7 +12,7 @@ from functools import cache
 import msgspec
 
 from restow.adapters.memory import custom_resource_definitions, errors
-from restow.adapters.memory.documents.typed_documents import conform
+from restow.adapters.memory.documents.typed_documents import conform_to_kind
 from restow.adapters.memory.resources import ResourceType
 from restow.adapters.memory.state import State, set_condition
 from restow.adapters.memory.store import Stored
@@ -42,10 +42,10 @@ def check_namespace(state: State, served: ResourceType, metadata: Document) -> N
             field="metadata.namespace",
         )
         why = f"unable to create new content in namespace {namespace} because it is being terminated"
-        raise errors.forbidden(served.plural, served.group, metadata.get("name") or "", why, [cause])
+        raise errors.forbidden_error(served.plural, served.group, metadata.get("name") or "", why, [cause])
 
 
-def prepare(state: State, served: ResourceType, document: Document) -> None:
+def prepare_new_object(state: State, served: ResourceType, document: Document) -> None:
     step = _PREPARE.get(served.collection)
     if step is not None:
         step(state, document)
@@ -56,16 +56,16 @@ def prepare(state: State, served: ResourceType, document: Document) -> None:
 @cache
 def _blank_status(group: str, kind: str) -> bytes:
     """The status of a new object: the numbers that are written even when they are zero."""
-    return msgspec.json.encode(conform({}, group=group, kind=kind).document.get("status") or {})
+    return msgspec.json.encode(conform_to_kind({}, group=group, kind=kind).document.get("status") or {})
 
 
-def complete(state: State, served: ResourceType, document: Document) -> None:
+def complete_new_object(state: State, served: ResourceType, document: Document) -> None:
     step = _COMPLETE.get(served.collection)
     if step is not None:
         step(state, document)
 
 
-def keep(state: State, served: ResourceType, old: Document, new: Document, subresource: str | None) -> None:
+def keep_on_update(state: State, served: ResourceType, old: Document, new: Document, subresource: str | None) -> None:
     if served.collection == "pods" and subresource == "status":
         _keep_pod_status(old.get("status", {}), new.setdefault("status", {}))
     elif served.collection == "pods":
@@ -79,7 +79,7 @@ def keep(state: State, served: ResourceType, old: Document, new: Document, subre
         if "spec" in old:
             new["spec"] = old["spec"]
     elif served.collection == custom_resource_definitions.COLLECTION:
-        custom_resource_definitions.keep(state, old, new, subresource)
+        custom_resource_definitions.update_definition(state, old, new, subresource)
 
 
 def _keep_pod_status(old: Document, new: Document) -> None:
@@ -164,7 +164,7 @@ def _set_priority(state: State, pod: Document, spec: Document) -> None:
     chosen = classes.get("", name) if name else next((each for each in classes if _is_global(each)), None)
     if name and chosen is None:
         why = f"no PriorityClass with name {name} was found"
-        raise errors.forbidden("pods", "", pod["metadata"].get("name") or "", why)
+        raise errors.forbidden_error("pods", "", pod["metadata"].get("name") or "", why)
     if chosen is not None:
         document = chosen.document()
         spec["priorityClassName"] = chosen.name
@@ -179,7 +179,7 @@ def _check_equal(pod: Document, field: str, given: object, computed: object) -> 
         why = (
             f"the {field} ({given}) must not be provided in pod spec; priority admission controller computed {computed}"
         )
-        raise errors.forbidden("pods", "", pod["metadata"].get("name") or "", why)
+        raise errors.forbidden_error("pods", "", pod["metadata"].get("name") or "", why)
 
 
 def _is_global(stored: Stored) -> bool:
@@ -193,7 +193,7 @@ def _check_one_default(state: State, priority_class: Document) -> None:
     for other in state.store.collections[_PRIORITY_CLASSES]:
         if other.name != name and _is_global(other):
             why = f"PriorityClass {other.name} is already marked as default. Only one default can exist"
-            raise errors.forbidden("priorityclasses", "scheduling.k8s.io", name, why)
+            raise errors.forbidden_error("priorityclasses", "scheduling.k8s.io", name, why)
 
 
 def _complete_claim(state: State, claim: Document) -> None:
@@ -214,7 +214,7 @@ _PREPARE: dict[str, Step] = {
     "namespaces": _prepare_namespace,
     "persistentvolumes": _prepare_volume,
     "persistentvolumeclaims": _prepare_volume,
-    custom_resource_definitions.COLLECTION: custom_resource_definitions.prepare,
+    custom_resource_definitions.COLLECTION: custom_resource_definitions.prepare_definition,
 }
 _COMPLETE: dict[str, Step] = {
     "pods": _complete_pod,
@@ -222,5 +222,5 @@ _COMPLETE: dict[str, Step] = {
     "persistentvolumes": _complete_volume,
     "persistentvolumeclaims": _complete_claim,
     _PRIORITY_CLASSES: _check_one_default,
-    custom_resource_definitions.COLLECTION: custom_resource_definitions.complete,
+    custom_resource_definitions.COLLECTION: custom_resource_definitions.complete_definition,
 }

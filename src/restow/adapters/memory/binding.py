@@ -5,11 +5,11 @@ from __future__ import annotations
 from restow.adapters.memory import errors, query_parameters, request_bodies
 from restow.adapters.memory.resources import ResourceType
 from restow.adapters.memory.state import State, set_condition
-from restow.adapters.memory.store import Stored, encode
+from restow.adapters.memory.store import Stored, encode_json
 from restow.model.objects import Document
 from restow.ports import Request, Response
 
-SUCCESS = encode({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201})
+SUCCESS = encode_json({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201})
 
 
 def bind_pod(state: State, served: ResourceType, request: Request) -> Response:
@@ -47,7 +47,7 @@ def _target(binding: Document, name: str) -> str:
     if not target.get("name"):
         causes.append(errors.required_value("target.name"))
     if causes:
-        raise errors.invalid("", "Binding", name, causes)
+        raise errors.invalid_object("", "Binding", name, causes)
     return str(target["name"])
 
 
@@ -58,7 +58,7 @@ def _check_preconditions(stored: Stored, metadata: Document) -> None:
     ):
         if given and given != present:
             why = f"Precondition failed: {field} in precondition: {given}, {field} in object meta: {present}"
-            raise errors.conflict("pods", "", stored.name, why)
+            raise errors.conflict_error("pods", "", stored.name, why)
 
 
 def _check_unassigned(pod: Document) -> None:
@@ -71,4 +71,4 @@ def _check_unassigned(pod: Document) -> None:
     elif spec.get("schedulingGates"):
         why = f"pod {name} has non-empty .spec.schedulingGates"
     if why:
-        raise errors.conflict("pods/binding", "", name, why)
+        raise errors.conflict_error("pods/binding", "", name, why)

@@ -15,7 +15,7 @@ from restow.adapters.memory.resources import (
     ScalePaths,
     Subresource,
     collection_name,
-    field,
+    selectable_field,
 )
 from restow.adapters.memory.store import Field
 from restow.model.objects import Document
@@ -24,24 +24,24 @@ _STATUS = ("status",)
 _SCALED = ("status", "scale")
 
 _POD_FIELDS = (
-    field("spec.nodeName"),
-    field("spec.restartPolicy"),
-    field("spec.schedulerName"),
-    field("spec.serviceAccountName"),
-    field("spec.hostNetwork", absent="false"),
-    field("status.phase"),
-    field("status.podIP"),
-    field("status.nominatedNodeName"),
+    selectable_field("spec.nodeName"),
+    selectable_field("spec.restartPolicy"),
+    selectable_field("spec.schedulerName"),
+    selectable_field("spec.serviceAccountName"),
+    selectable_field("spec.hostNetwork", absent="false"),
+    selectable_field("status.phase"),
+    selectable_field("status.podIP"),
+    selectable_field("status.nominatedNodeName"),
 )
 _EVENT_FIELDS = (
     *(
-        field(f"involvedObject.{name}")
+        selectable_field(f"involvedObject.{name}")
         for name in ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
     ),
-    field("reason"),
-    field("reportingComponent"),
+    selectable_field("reason"),
+    selectable_field("reportingComponent"),
     Field("source", (("source", "component"), ("reportingComponent",))),
-    field("type"),
+    selectable_field("type"),
 )
 
 # events.k8s.io/v1 speaks of the same stored objects in other words.
@@ -129,7 +129,7 @@ BUILTINS: tuple[ResourceType, ...] = (
         "no",
         namespaced=False,
         subresources=_STATUS,
-        fields=(field("spec.unschedulable", absent="false"),),
+        fields=(selectable_field("spec.unschedulable", absent="false"),),
         status_on_create=True,
     ),
     _builtin(
@@ -140,7 +140,7 @@ BUILTINS: tuple[ResourceType, ...] = (
         namespaced=False,
         verbs=tuple(verb for verb in ALL_VERBS if verb != "deletecollection"),
         subresources=("status", Subresource("finalize", "Namespace", verbs=("update",))),
-        fields=(field("status.phase"),),
+        fields=(selectable_field("status.phase"),),
         returns_deleted=True,
     ),
     _builtin("v1", "Event", "events", "ev", fields=_EVENT_FIELDS, create_on_update=True),
@@ -155,7 +155,7 @@ BUILTINS: tuple[ResourceType, ...] = (
         conversion=_NEW_EVENTS,
     ),
     _builtin("v1", "ConfigMap", "configmaps", "cm"),
-    _builtin("v1", "Secret", "secrets", fields=(field("type"),)),
+    _builtin("v1", "Secret", "secrets", fields=(selectable_field("type"),)),
     _builtin(
         "v1",
         "Service",
@@ -163,7 +163,7 @@ BUILTINS: tuple[ResourceType, ...] = (
         "svc",
         subresources=_STATUS,
         categories=_ALL,
-        fields=(field("spec.clusterIP"), field("spec.type")),
+        fields=(selectable_field("spec.clusterIP"), selectable_field("spec.type")),
         create_on_update=True,
         returns_deleted=True,
     ),
@@ -193,14 +193,16 @@ BUILTINS: tuple[ResourceType, ...] = (
         "ReplicationController",
         "replicationcontrollers",
         "rc",
-        fields=(field("status.replicas", absent="0"),),
+        fields=(selectable_field("status.replicas", absent="0"),),
         **_APPS,
     ),
     _builtin("v1", "ResourceQuota", "resourcequotas", "quota", subresources=_STATUS, returns_deleted=True),
     _builtin("v1", "LimitRange", "limitranges", "limits", create_on_update=True),
     _builtin("v1", "PodTemplate", "podtemplates", counts_generation=True, returns_deleted=True),
     _builtin("apps/v1", "Deployment", "deployments", "deploy", **_APPS),
-    _builtin("apps/v1", "ReplicaSet", "replicasets", "rs", fields=(field("status.replicas", absent="0"),), **_APPS),
+    _builtin(
+        "apps/v1", "ReplicaSet", "replicasets", "rs", fields=(selectable_field("status.replicas", absent="0"),), **_APPS
+    ),
     _builtin("apps/v1", "StatefulSet", "statefulsets", "sts", **_APPS),
     _builtin("apps/v1", "DaemonSet", "daemonsets", "ds", subresources=_STATUS, counts_generation=True, categories=_ALL),
     _builtin("apps/v1", "ControllerRevision", "controllerrevisions"),

@@ -28,12 +28,12 @@ from restow.model.objects import Document
 COLLECTION = deletion.DEFINITIONS
 
 
-def prepare(state: State, definition: Document) -> None:
+def prepare_definition(state: State, definition: Document) -> None:
     definition["status"] = {}
 
 
-def complete(state: State, definition: Document) -> None:
-    _check(definition)
+def complete_definition(state: State, definition: Document) -> None:
+    _check_definition(definition)
     _check_not_builtin(state, definition)
     names = _accepted_names(definition)
     now = state.stamp()
@@ -47,11 +47,11 @@ def complete(state: State, definition: Document) -> None:
     }
 
 
-def keep(state: State, old: Document, new: Document, subresource: str | None) -> None:
+def update_definition(state: State, old: Document, new: Document, subresource: str | None) -> None:
     """A changed definition is served at once, too; its status stays the server's."""
     if subresource is not None:
         return
-    _check(new)
+    _check_definition(new)
     status = dict(old.get("status") or {})
     status["acceptedNames"] = _accepted_names(new)
     stored = [each["name"] for each in new["spec"]["versions"] if each.get("storage")]
@@ -109,12 +109,12 @@ def _check_shapes(definition: Document) -> None:
             raise errors.bad_request(f"CustomResourceDefinition: {place}: {error}") from None
 
 
-def _check(definition: Document) -> None:
+def _check_definition(definition: Document) -> None:
     _check_shapes(definition)
     causes = validate_definition(definition)
     if causes:
         name = definition["metadata"].get("name") or ""
-        raise errors.invalid("apiextensions.k8s.io", "CustomResourceDefinition", name, causes)
+        raise errors.invalid_object("apiextensions.k8s.io", "CustomResourceDefinition", name, causes)
 
 
 def _check_not_builtin(state: State, definition: Document) -> None:
@@ -122,7 +122,7 @@ def _check_not_builtin(state: State, definition: Document) -> None:
     name = collection_name(plural, group)
     if state.catalog.is_builtin(name):
         cause = errors.forbidden_value("spec.names.plural", f"{name} are served by the API server itself")
-        raise errors.invalid("apiextensions.k8s.io", "CustomResourceDefinition", name, [cause])
+        raise errors.invalid_object("apiextensions.k8s.io", "CustomResourceDefinition", name, [cause])
 
 
 def _accepted_names(definition: Document) -> Document:

@@ -18,7 +18,7 @@ from restow.adapters.memory.list_selection import Selection
 from restow.adapters.memory.listing import existing_object
 from restow.adapters.memory.resources import ResourceType
 from restow.adapters.memory.state import State, set_condition
-from restow.adapters.memory.store import Stored, encode
+from restow.adapters.memory.store import Stored, encode_json
 from restow.model.objects import Document
 from restow.model.times import format_time, parse_time
 from restow.ports import Request, Response
@@ -74,7 +74,7 @@ class DeleteOptions(msgspec.Struct, frozen=True, rename="camel"):
         if self.dry_run not in (None, [], ["All"]):
             causes.append(errors.unsupported_value("dryRun", str(self.dry_run), ["All"]))
         if causes:
-            raise errors.invalid("meta.k8s.io", "DeleteOptions", "", causes)
+            raise errors.invalid_object("meta.k8s.io", "DeleteOptions", "", causes)
 
 
 class DeletionOutcome(msgspec.Struct, frozen=True):
@@ -87,11 +87,11 @@ class DeletionOutcome(msgspec.Struct, frozen=True):
 def read_options(request: Request) -> DeleteOptions:
     """From the body, or else from the query: with a body, kube-apiserver does not even look for dryRun in the query."""
     if request.body.strip():
-        return convert_options(request_bodies.decode(request.body, "DeleteOptions"))
+        return convert_options(request_bodies.decode_body(request.body, "DeleteOptions"))
     asked = {
-        "gracePeriodSeconds": query_parameters.number(request.query, "gracePeriodSeconds"),
+        "gracePeriodSeconds": query_parameters.integer_parameter(request.query, "gracePeriodSeconds"),
         "propagationPolicy": request.query.get("propagationPolicy") or None,
-        "orphanDependents": query_parameters.flag(request.query, "orphanDependents"),
+        "orphanDependents": query_parameters.boolean_parameter(request.query, "orphanDependents"),
         "dryRun": ["All"] if query_parameters.dry_run(request) else None,
     }
     return convert_options(asked)
@@ -111,7 +111,7 @@ def delete_object(state: State, served: ResourceType, request: Request) -> Respo
     wanted = read_options(request)
     outcome = delete_stored_object(state, served, stored, wanted)
     if outcome.removed and not served.returns_deleted:
-        return Response(body=_success(served, stored))
+        return Response(body=_success_status(served, stored))
     accepted = not outcome.removed and wanted.orphan_dependents is False
     return Response(body=outcome.body, code=202 if accepted else 200)
 
@@ -138,7 +138,7 @@ def delete_stored_object(state: State, served: ResourceType, stored: Stored, wan
     _mark_terminating(state, served, document, grace)
     gone = not is_blocked(document)
     if wanted.is_dry_run:
-        return DeletionOutcome(encode(served.outward(document)), gone)
+        return DeletionOutcome(encode_json(served.outward(document)), gone)
     collection = state.collection(served)
     if document["metadata"] != before and (
         not gone or _has_grace(served)
@@ -175,26 +175,26 @@ def check_preconditions(served: ResourceType, stored: Stored, wanted: DeleteOpti
             f"the UID in the precondition ({must.uid}) does not match the UID in record ({stored.uid}). "
             "The object might have been deleted and then recreated"
         )
-        raise errors.conflict(served.kind, served.group, stored.name, why)
+        raise errors.conflict_error(served.kind, served.group, stored.name, why)
     if must.version is not None and must.version != str(stored.version):
         why = (
             f"the ResourceVersion in the precondition ({must.version}) does not match the ResourceVersion in record "
             f"({stored.version}). The object might have been modified"
         )
-        raise errors.conflict(served.kind, served.group, stored.name, why)
+        raise errors.conflict_error(served.kind, served.group, stored.name, why)
 
 
 def _check_namespace(served: ResourceType, stored: Stored) -> None:
     if served.collection != "namespaces":
         return
     if stored.name in IMMORTAL_NAMESPACES:
-        raise errors.forbidden("namespaces", "", stored.name, "this namespace may not be deleted")
+        raise errors.forbidden_error("namespaces", "", stored.name, "this namespace may not be deleted")
     if stored.deleting and _is_blocked_by_content(stored.document()):
         why = (
             "The system is ensuring all content is removed from this namespace.  "
             "Upon completion, this namespace will automatically be purged by the system."
         )
-        raise errors.conflict("namespaces", "", stored.name, why)
+        raise errors.conflict_error("namespaces", "", stored.name, why)
 
 
 def _remaining_grace(served: ResourceType, document: Document, wanted: DeleteOptions) -> int:
@@ -223,7 +223,7 @@ def _mark_terminating(state: State, served: ResourceType, document: Document, gr
     """Set the deletion timestamp; an object that is removed at once and has no grace period needs none."""
     metadata = document["metadata"]
     if "deletionTimestamp" in metadata:
-        _shorten(state, metadata, grace)
+        _shorten_grace(state, metadata, grace)
     elif grace or _has_grace(served) or is_blocked(document):
         metadata["deletionTimestamp"] = format_time(min(state.clock.now() + grace, LATEST))
         metadata["deletionGracePeriodSeconds"] = grace
@@ -235,7 +235,7 @@ def _mark_terminating(state: State, served: ResourceType, document: Document, gr
             set_condition(document.setdefault("status", {}), _TERMINATING, state.stamp())
 
 
-def _shorten(state: State, metadata: Document, grace: int) -> None:
+def _shorten_grace(state: State, metadata: Document, grace: int) -> None:
     running = metadata.get("deletionGracePeriodSeconds") or 0
     if grace >= running:
         return
@@ -260,8 +260,8 @@ def _set_finalizers(served: ResourceType, metadata: Document, policy: str | None
         metadata.pop("finalizers", None)
 
 
-def _success(served: ResourceType, stored: Stored) -> bytes:
+def _success_status(served: ResourceType, stored: Stored) -> bytes:
     details = {"name": stored.name, "kind": served.plural, "uid": stored.uid}
     if served.group:
         details["group"] = served.group
-    return encode({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details})
+    return encode_json({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details})

@@ -11,7 +11,7 @@ from restow.adapters.memory.documents.field_errors import (
     required_value,
     unsupported_value,
 )
-from restow.adapters.memory.documents.request_errors import bad_request, invalid
+from restow.adapters.memory.documents.request_errors import bad_request, invalid_object
 from restow.ports import (
     AlreadyExists,
     ApiError,
@@ -29,14 +29,14 @@ from restow.ports import (
 __all__ = [
     "bad_request",
     "forbidden_value",
-    "invalid",
+    "invalid_object",
     "invalid_value",
     "required_value",
     "unsupported_value",
 ]
 
 
-def qualified(word: str, group: str) -> str:
+def qualified_name(word: str, group: str) -> str:
     """A plural or kind with its group, as messages name it: `pods`, `deployments.apps`."""
     return f"{word}.{group}" if group else word
 
@@ -47,11 +47,11 @@ def unknown_resource() -> ApiError:
 
 def not_found(plural: str, group: str, name: str) -> ApiError:
     details = StatusDetails(name=name, group=group or None, kind=plural)
-    return NotFound.because(404, "NotFound", f"{qualified(plural, group)} {json.dumps(name)} not found", details)
+    return NotFound.because(404, "NotFound", f"{qualified_name(plural, group)} {json.dumps(name)} not found", details)
 
 
 def already_exists(plural: str, group: str, name: str, *, generated: bool = False, deleting: bool = False) -> ApiError:
-    message = f"{qualified(plural, group)} {json.dumps(name)} already exists"
+    message = f"{qualified_name(plural, group)} {json.dumps(name)} already exists"
     if deleting:
         message = f"object is being deleted: {message}"
     if generated:
@@ -61,24 +61,24 @@ def already_exists(plural: str, group: str, name: str, *, generated: bool = Fals
     )
 
 
-def conflict(word: str, group: str, name: str, why: str) -> ApiError:
-    message = f"Operation cannot be fulfilled on {qualified(word, group)} {json.dumps(name)}: {why}"
+def conflict_error(word: str, group: str, name: str, why: str) -> ApiError:
+    message = f"Operation cannot be fulfilled on {qualified_name(word, group)} {json.dumps(name)}: {why}"
     return Conflict.because(409, "Conflict", message, StatusDetails(name=name, group=group or None, kind=word))
 
 
-def modified(plural: str, group: str, name: str) -> ApiError:
+def modified_error(plural: str, group: str, name: str) -> ApiError:
     why = "the object has been modified; please apply your changes to the latest version and try again"
-    return conflict(plural, group, name, why)
+    return conflict_error(plural, group, name, why)
 
 
-def forbidden(word: str, group: str, name: str, why: str, causes: Sequence[StatusCause] = ()) -> ApiError:
+def forbidden_error(word: str, group: str, name: str, why: str, causes: Sequence[StatusCause] = ()) -> ApiError:
     details = StatusDetails(name=name, group=group or None, kind=word, causes=list(causes) or None)
-    named = f"{qualified(word, group)} {json.dumps(name)}" if name else qualified(word, group)
+    named = f"{qualified_name(word, group)} {json.dumps(name)}" if name else qualified_name(word, group)
     return Forbidden.because(403, "Forbidden", f"{named} is forbidden: {why}", details)
 
 
 def method_not_allowed(verb: str, plural: str, group: str) -> ApiError:
-    message = f"{verb} is not supported on resources of kind {json.dumps(qualified(plural, group))}"
+    message = f"{verb} is not supported on resources of kind {json.dumps(qualified_name(plural, group))}"
     return Invalid.because(405, "MethodNotAllowed", message, StatusDetails(group=group or None, kind=plural))
 
 
@@ -91,12 +91,12 @@ def too_large_body(limit: int) -> ApiError:
     return Invalid.because(413, "RequestEntityTooLarge", f"Request entity too large: limit is {limit}")
 
 
-def expired(message: str, metadata: dict[str, str] | None = None) -> ApiError:
+def expired_error(message: str, metadata: dict[str, str] | None = None) -> ApiError:
     return Gone(Status(code=410, reason="Expired", message=message, metadata=dict(metadata or {})))
 
 
 def too_old(version: int, oldest: int) -> ApiError:
-    return expired(f"too old resource version: {version} ({oldest})")
+    return expired_error(f"too old resource version: {version} ({oldest})")
 
 
 def too_new(version: int, current: int) -> ApiError:
@@ -109,6 +109,6 @@ def too_new(version: int, current: int) -> ApiError:
     )
 
 
-def failed(message: str) -> ApiError:
+def internal_error(message: str) -> ApiError:
     """A 500 without a reason, which is how kube-apiserver reports errors it has no Status for."""
     return OutcomeUnknown.because(500, "", message)

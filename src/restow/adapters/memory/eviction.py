@@ -59,7 +59,7 @@ def _needs_no_budget(stored: Stored, pod: Document) -> bool:
 def _charge_budget(state: State, stored: Stored, pod: Document, *, dry_run: bool) -> None:
     budgets = _budgets(state, stored)
     if len(budgets) > 1:
-        raise errors.failed(
+        raise errors.internal_error(
             "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
         )
     if budgets:
@@ -100,11 +100,11 @@ def _take_disruption(state: State, stored: Stored, budget: Document, pod: str, *
         raise _too_many(f"The disruption budget {name} is still being processed by the server.", 10)
     allowed = status.get("disruptionsAllowed", 0)
     if allowed < 0:
-        raise errors.forbidden("poddisruptionbudget", "policy", name, "pdb disruptions allowed is negative")
+        raise errors.forbidden_error("poddisruptionbudget", "policy", name, "pdb disruptions allowed is negative")
     disrupted = dict(status.get("disruptedPods") or {})
     if len(disrupted) > MOST_DISRUPTED:
         why = "DisruptedPods map too big - too many evictions not confirmed by PDB controller"
-        raise errors.forbidden("poddisruptionbudget", "policy", name, why)
+        raise errors.forbidden_error("poddisruptionbudget", "policy", name, why)
     if allowed == 0:
         raise _too_many(_no_disruptions_message(name, status), 0)
     if dry_run:

@@ -27,7 +27,7 @@ class Selection:
         except SelectorError as error:
             raise errors.bad_request(f"invalid selector: {error}") from None
         self.narrowed = len(tests) > (namespace is not None)
-        self.matches = _every(tests)
+        self.matches = _all_of(tests)
 
     def _field_tests(self, collection: Collection, selector: FieldSelector) -> list[Callable[[Stored], bool]]:
         tests = []
@@ -67,7 +67,7 @@ def _comparison(read: Callable[[Stored], str], negated: bool, value: str) -> Cal
     return lambda stored: read(stored) == value
 
 
-def _every(tests: list[Callable[[Stored], bool]]) -> Callable[[Stored], bool]:
+def _all_of(tests: list[Callable[[Stored], bool]]) -> Callable[[Stored], bool]:
     if not tests:
         return lambda _: True
     if len(tests) == 1:

@@ -14,9 +14,9 @@ import msgspec
 
 from restow.adapters.memory import errors
 from restow.adapters.memory.list_selection import Selection
-from restow.adapters.memory.query_parameters import ListOptions, version
+from restow.adapters.memory.query_parameters import ListOptions, resource_version
 from restow.adapters.memory.resources import ResourceType
-from restow.adapters.memory.store import Collection, Slice, Store, Stored, encode
+from restow.adapters.memory.store import Collection, Slice, Store, Stored, encode_json
 from restow.model.objects import Document
 from restow.ports import Request, Response
 
@@ -34,7 +34,7 @@ class Token(msgspec.Struct, frozen=True):
     start: str
 
     def text(self) -> str:
-        return base64.urlsafe_b64encode(encode(self)).decode().rstrip("=")
+        return base64.urlsafe_b64encode(encode_json(self)).decode().rstrip("=")
 
     @classmethod
     def read(cls, text: str) -> Token:
@@ -48,7 +48,7 @@ class Token(msgspec.Struct, frozen=True):
 
 
 def get_object(store: Store, served: ResourceType, request: Request) -> Response:
-    check_not_future(store, version(request.query))
+    check_not_future(store, resource_version(request.query))
     return Response(body=served.render(existing_object(store.collections[served.collection], served, request)))
 
 
@@ -70,8 +70,8 @@ def list_objects(store: Store, served: ResourceType, request: Request) -> Respon
     collection = store.collections[served.collection]
     options = ListOptions.read(request.query)
     selection = Selection(collection, request.namespace, request.query)
-    snapshot, after = _where(store, collection, options)
-    candidates = _objects(collection, selection, request.namespace, snapshot, after)
+    snapshot, after = _list_position(store, collection, options)
+    candidates = _candidates(collection, selection, request.namespace, snapshot, after)
     chosen = iter(filter(selection.matches, candidates) if selection.narrowed else candidates)
     page = list(islice(chosen, options.limit)) if options.limit else list(chosen)
     shown = store.version if snapshot is None else snapshot
@@ -83,7 +83,7 @@ def list_objects(store: Store, served: ResourceType, request: Request) -> Respon
     return Response(body=served.list_body(metadata, served.render_all(page)))
 
 
-def _where(store: Store, collection: Collection, options: ListOptions) -> tuple[int | None, str]:
+def _list_position(store: Store, collection: Collection, options: ListOptions) -> tuple[int | None, str]:
     """The past version to show (None: the present) and the key to start behind."""
     if options.token:
         token = Token.read(options.token)
@@ -92,18 +92,18 @@ def _where(store: Store, collection: Collection, options: ListOptions) -> tuple[
         check_not_future(store, token.rv)
         if token.rv < collection.log.floor:
             fresh = Token(_TOKEN_FORMAT, _PRESENT, token.start).text()
-            raise errors.expired(_TOO_OLD, {"continue": fresh})
+            raise errors.expired_error(_TOO_OLD, {"continue": fresh})
         return token.rv, token.start
     check_not_future(store, options.version)
     exact = options.match == "Exact" or (options.limit and options.version and not options.match)
     if not exact or options.version is None:
         return None, ""
     if options.version < collection.log.floor:
-        raise errors.expired("The resourceVersion for the provided list is too old.")
+        raise errors.expired_error("The resourceVersion for the provided list is too old.")
     return options.version, ""
 
 
-def _objects(
+def _candidates(
     collection: Collection, selection: Selection, namespace: str | None, snapshot: int | None, after: str
 ) -> Slice | list[Stored]:
     """What may match: by index if the selector pins it, else the whole namespace."""

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from restow.adapters.memory import errors
 from restow.adapters.memory.resources import ResourceType
-from restow.adapters.memory.store import encode
+from restow.adapters.memory.store import encode_json
 from restow.model.objects import Document
 from restow.model.selectors import SelectorError, parse_label_selector
 from restow.ports import Request, Response
@@ -33,7 +33,7 @@ def answer_metrics(usage: MetricsSource, served: ResourceType, request: Request)
     if request.verb == "get":
         for document in documents:
             if document["metadata"]["name"] == request.name:
-                return Response(body=encode(document))
+                return Response(body=encode_json(document))
         raise errors.not_found(f"{served.kind.lower()}s", GROUP, request.name or "")
     try:
         selector = parse_label_selector(request.query.get("labelSelector", ""))
@@ -41,7 +41,7 @@ def answer_metrics(usage: MetricsSource, served: ResourceType, request: Request)
         raise errors.bad_request(str(error)) from None
     items = [each for each in documents if selector.matches(each["metadata"].get("labels"))]
     body = {"kind": served.list_kind, "apiVersion": served.api_version, "metadata": {}, "items": items}
-    return Response(body=encode(body))
+    return Response(body=encode_json(body))
 
 
 def _in_namespace(document: Document, namespace: str | None) -> bool:

@@ -12,7 +12,7 @@ from restow.adapters.memory import deletion, query_parameters, request_bodies, w
 from restow.adapters.memory.listing import existing_object
 from restow.adapters.memory.resources import ResourceType
 from restow.adapters.memory.state import State
-from restow.adapters.memory.store import Change, Collection, encode
+from restow.adapters.memory.store import Change, Collection, encode_json
 from restow.ports import Request, Response
 
 FINALIZER = "kubernetes"
@@ -28,7 +28,7 @@ def finalize_namespace(state: State, served: ResourceType, request: Request) -> 
     if not new["spec"]["finalizers"]:
         new["spec"] = {name: value for name, value in new["spec"].items() if name != "finalizers"}
     if query_parameters.dry_run(request):
-        return Response(body=encode(new))
+        return Response(body=encode_json(new))
     return Response(body=writes.store_object(state, served, stored, old, new))
 
 

@@ -15,7 +15,7 @@ _TRUE = ("true", "1")
 _FALSE = ("false", "0")
 
 
-def flag(query: Mapping[str, str], name: str) -> bool | None:
+def boolean_parameter(query: Mapping[str, str], name: str) -> bool | None:
     text = query.get(name)
     if text is None or text == "":
         return None
@@ -24,7 +24,7 @@ def flag(query: Mapping[str, str], name: str) -> bool | None:
     return text.lower() in _TRUE
 
 
-def number(query: Mapping[str, str], name: str) -> int | None:
+def integer_parameter(query: Mapping[str, str], name: str) -> int | None:
     text = query.get(name)
     if text is None or text == "":
         return None
@@ -34,7 +34,7 @@ def number(query: Mapping[str, str], name: str) -> int | None:
     return int(text)
 
 
-def version(query: Mapping[str, str]) -> int | None:
+def resource_version(query: Mapping[str, str]) -> int | None:
     """The resourceVersion asked for; None when unset."""
     text = query.get("resourceVersion", "")
     if text == "":
@@ -86,10 +86,10 @@ class ListOptions(msgspec.Struct, frozen=True):
             causes += _match_causes(query, match)
         if causes:
             raise _invalid_options("ListOptions", causes)
-        wanted = version(query)
+        wanted = resource_version(query)
         if token and wanted:
             raise errors.bad_request("specifying resource version is not allowed when using continue")
-        limit = max(number(query, "limit") or 0, 0)
+        limit = max(integer_parameter(query, "limit") or 0, 0)
         # "Any version will do" is answered whole: that is how kube-apiserver's cache answers it.
         return cls(wanted, match, 0 if wanted == 0 and not token else limit, token)
 
@@ -105,7 +105,7 @@ class WatchOptions(msgspec.Struct, frozen=True):
     @classmethod
     def read(cls, query: Mapping[str, str]) -> WatchOptions:
         match = query.get("resourceVersionMatch", "")
-        initial = flag(query, "sendInitialEvents")
+        initial = boolean_parameter(query, "sendInitialEvents")
         causes: list[StatusCause] = []
         if initial is not None and match != "NotOlderThan":
             why = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
@@ -118,8 +118,10 @@ class WatchOptions(msgspec.Struct, frozen=True):
             causes.append(errors.unsupported_value("resourceVersionMatch", match, ["NotOlderThan"]))
         if causes:
             raise _invalid_options("ListOptions", causes)
-        timeout = number(query, "timeoutSeconds")
-        return cls(version(query), initial, bool(flag(query, "allowWatchBookmarks")), timeout or None)
+        timeout = integer_parameter(query, "timeoutSeconds")
+        return cls(
+            resource_version(query), initial, bool(boolean_parameter(query, "allowWatchBookmarks")), timeout or None
+        )
 
 
 def _match_causes(query: Mapping[str, str], match: str) -> list[StatusCause]:
@@ -144,7 +146,7 @@ def invalid_patch_options(causes: list[StatusCause]) -> Exception:
 
 
 def _invalid_options(kind: str, causes: list[StatusCause]) -> Exception:
-    return errors.invalid(_META, kind, "", causes)
+    return errors.invalid_object(_META, kind, "", causes)
 
 
 def _kind_of_options(request: Request) -> str:

@@ -14,7 +14,7 @@ import msgspec
 
 from restow.adapters.memory import errors
 from restow.adapters.memory.documents import typed_documents
-from restow.adapters.memory.documents.typed_documents import conform
+from restow.adapters.memory.documents.typed_documents import conform_to_kind
 from restow.adapters.memory.resources import ResourceType
 from restow.model import wire
 from restow.model.objects import Document, ObjectMeta
@@ -28,7 +28,7 @@ def check_size(request: Request) -> None:
         raise errors.too_large_body(BODY_LIMIT)
 
 
-def decode(body: bytes, what: str) -> Document:
+def decode_body(body: bytes, what: str) -> Document:
     """A JSON object, or 400 that says where the text breaks."""
     try:
         value: Any = msgspec.json.decode(body)
@@ -40,7 +40,7 @@ def decode(body: bytes, what: str) -> Document:
 
 
 def read_object(served: ResourceType, request: Request) -> Document:
-    document = decode(request.body, served.kind)
+    document = decode_body(request.body, served.kind)
     check_kind(served, document)
     if request.query.get("fieldValidation") == "Strict":
         _report(served, _repeated_fields(request.body), "Strict")
@@ -74,7 +74,7 @@ def _repeated_fields(body: bytes) -> list[str]:
 
 def read_as(request: Request, group: str, kind: str) -> Document:
     """The body of a subresource that speaks another kind than its resource: Binding, Eviction, Scale."""
-    return conform(decode(request.body, kind), group=group, kind=kind).document
+    return conform_to_kind(decode_body(request.body, kind), group=group, kind=kind).document
 
 
 def check_kind(served: ResourceType, document: Document) -> None:
@@ -104,7 +104,7 @@ def to_stored_form(served: ResourceType, document: Document, validation: str) ->
     """The stored form with known fields only, and the warnings about the others."""
     stored = served.inward(document)
     if served.custom is None:
-        shaped, unknown = conform(stored, group="" if served.conversion else served.group, kind=served.kind)
+        shaped, unknown = conform_to_kind(stored, group="" if served.conversion else served.group, kind=served.kind)
         warnings = _report(served, unknown, validation)
     else:
         _check_metadata(stored)
@@ -126,7 +126,7 @@ def _check_metadata(document: Document) -> None:
         msgspec.convert(metadata, ObjectMeta)
     except msgspec.ValidationError as refusal:
         try:
-            wire.convert(ObjectMeta, metadata, "metadata")  # slower, and names every wrong field
+            wire.convert_document(ObjectMeta, metadata, "metadata")  # slower, and names every wrong field
         except wire.WireError as error:
             raise errors.bad_request(str(error)) from None
         raise errors.bad_request(f"metadata: {refusal}") from None

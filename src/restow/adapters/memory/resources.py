@@ -14,7 +14,7 @@ import msgspec
 
 from restow.adapters.memory import errors
 from restow.adapters.memory.documents.schema import CustomSchema
-from restow.adapters.memory.store import Field, Stored, encode
+from restow.adapters.memory.store import Field, Stored, encode_json
 from restow.model.objects import Document
 from restow.ports import Resource
 
@@ -103,7 +103,7 @@ class ResourceType(msgspec.Struct, frozen=True, kw_only=True):
         return [self.render(each) for each in objects] if self.conversion else [each.data for each in objects]
 
     def render(self, stored: Stored) -> bytes:
-        return encode(self.conversion.outward(stored.document())) if self.conversion else stored.data
+        return encode_json(self.conversion.outward(stored.document())) if self.conversion else stored.data
 
     def list_body(self, metadata: Document, bodies: list[bytes]) -> bytes:
         """A list of bodies. The items of built-ins do not repeat kind and apiVersion."""
@@ -111,7 +111,7 @@ class ResourceType(msgspec.Struct, frozen=True, kw_only=True):
             head = b'{"kind":"%s","apiVersion":"%s",' % (self.kind.encode(), self.api_version.encode())
             length = len(head)
             bodies = [b"{" + body[length:] if body.startswith(head) else body for body in bodies]
-        start = encode({"kind": self.list_kind, "apiVersion": self.api_version, "metadata": metadata})
+        start = encode_json({"kind": self.list_kind, "apiVersion": self.api_version, "metadata": metadata})
         return b'%s,"items":[%s]}' % (start[:-1], b",".join(bodies))
 
 
@@ -166,9 +166,9 @@ class Catalog:
 
 
 def collection_name(plural: str, group: str) -> str:
-    return errors.qualified(plural, group)
+    return errors.qualified_name(plural, group)
 
 
-def field(label: str, *others: str, absent: str = "") -> Field:
+def selectable_field(label: str, *others: str, absent: str = "") -> Field:
     """A selectable field under its own path, or the first of `others` that is set."""
     return Field(label, tuple(tuple(path.split(".")) for path in (label, *others)), absent)

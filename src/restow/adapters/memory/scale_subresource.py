@@ -6,11 +6,11 @@ from typing import Any
 
 from restow.adapters.memory import errors, request_bodies, writes
 from restow.adapters.memory.documents.patching import apply_patch
-from restow.adapters.memory.documents.typed_documents import conform
+from restow.adapters.memory.documents.typed_documents import conform_to_kind
 from restow.adapters.memory.listing import existing_object
 from restow.adapters.memory.resources import ResourceType, ScalePaths
 from restow.adapters.memory.state import State
-from restow.adapters.memory.store import Stored, encode
+from restow.adapters.memory.store import Stored, encode_json
 from restow.model.objects import Document
 from restow.model.selectors import SelectorError, label_selector
 from restow.ports import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, Request, Response
@@ -21,12 +21,12 @@ _SHOWN = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
 
 def get_scale(state: State, served: ResourceType, request: Request) -> Response:
     stored = existing_object(state.collection(served), served, request)
-    return Response(body=encode(_scale(served, stored.document())))
+    return Response(body=encode_json(_scale(served, stored.document())))
 
 
 def replace_scale(state: State, served: ResourceType, request: Request) -> Response:
     stored = existing_object(state.collection(served), served, request)
-    return _write(state, served, request, stored, request_bodies.decode(request.body, "Scale"))
+    return _write(state, served, request, stored, request_bodies.decode_body(request.body, "Scale"))
 
 
 def patch_scale(state: State, served: ResourceType, request: Request) -> Response:
@@ -42,7 +42,7 @@ def patch_scale(state: State, served: ResourceType, request: Request) -> Respons
 
 
 def _write(state: State, served: ResourceType, request: Request, stored: Stored, scale: Document) -> Response:
-    scale = conform(scale, group="autoscaling", kind="Scale").document
+    scale = conform_to_kind(scale, group="autoscaling", kind="Scale").document
     _check(request, scale)
     metadata = scale["metadata"]
     writes.check_version(served, stored, metadata.get("resourceVersion"))
@@ -52,9 +52,9 @@ def _write(state: State, served: ResourceType, request: Request, stored: Stored,
     if not _put(new, paths.replicas, scale["spec"].get("replicas", 0)):
         why = "cannot be set: something on its way is not an object"
         cause = errors.invalid_value(".".join(paths.replicas), scale["spec"].get("replicas", 0), why)
-        raise errors.invalid(served.group, served.kind, stored.name, [cause])
+        raise errors.invalid_object(served.group, served.kind, stored.name, [cause])
     body = writes.update_object(writes.Write.of(state, served, request), stored, old, new)
-    return Response(body=encode(_scale(served, request_bodies.decode(body, served.kind))))
+    return Response(body=encode_json(_scale(served, request_bodies.decode_body(body, served.kind))))
 
 
 def _check(request: Request, scale: Document) -> None:
@@ -67,7 +67,7 @@ def _check(request: Request, scale: Document) -> None:
     replicas = scale["spec"].get("replicas", 0)
     if replicas < 0:
         cause = errors.invalid_value("spec.replicas", replicas, "must be greater than or equal to 0")
-        raise errors.invalid("autoscaling", "Scale", request.name or "", [cause])
+        raise errors.invalid_object("autoscaling", "Scale", request.name or "", [cause])
 
 
 def _scale(served: ResourceType, document: Document) -> Document:

@@ -332,7 +332,7 @@ def event_frame(event: str, data: bytes) -> bytes:
     return b'{"type":"%s","object":%s}' % (event.encode(), data)
 
 
-def encode(value: Any) -> bytes:
+def encode_json(value: Any) -> bytes:
     return _encode(value)
 
 

@@ -17,7 +17,7 @@ from restow.adapters.memory import errors, request_bodies
 from restow.adapters.memory.listing import existing_object
 from restow.adapters.memory.resources import ResourceType
 from restow.adapters.memory.state import State
-from restow.adapters.memory.store import encode
+from restow.adapters.memory.store import encode_json
 from restow.model.objects import Document
 from restow.model.times import format_time
 from restow.ports import Request, Response
@@ -58,19 +58,19 @@ def issue_token(state: State, served: ResourceType, request: Request) -> Respons
     account = existing_object(state.collection(served), served, request)
     if metadata.get("uid") not in (None, "", account.uid):
         why = f"the UID in the token request ({metadata['uid']}) does not match that of the account ({account.uid})"
-        raise errors.conflict(_KIND, _GROUP, account.name, why)
+        raise errors.conflict_error(_KIND, _GROUP, account.name, why)
     if spec.get("boundObjectRef"):
         raise errors.bad_request("the embedded API server issues no tokens that are bound to another object")
-    seconds = _lifetime(spec)
+    seconds = _token_lifetime(spec)
     audiences, now = spec.get("audiences") or [AUDIENCE], int(state.clock.now())
     namespace = request.namespace or ""
     about = _About(namespace, _Account(account.name, account.uid))
     claims = _Claims(audiences, now + seconds, now, AUDIENCE, _user_name(about), about)
     made = {"name": account.name, "namespace": namespace, "uid": account.uid, "creationTimestamp": state.stamp()}
-    status = {"token": _written(claims), "expirationTimestamp": format_time(claims.exp)}
+    status = {"token": _encoded_token(claims), "expirationTimestamp": format_time(claims.exp)}
     answer: Document = {"kind": _KIND, "apiVersion": f"{_GROUP}/v1", "metadata": {**metadata, **made}}
     answer |= {"spec": {**spec, "audiences": audiences, "expirationSeconds": seconds}, "status": status}
-    return Response(body=encode(answer), code=201)
+    return Response(body=encode_json(answer), code=201)
 
 
 def _check_named(request: Request, metadata: Document) -> None:
@@ -81,10 +81,10 @@ def _check_named(request: Request, metadata: Document) -> None:
         if given and given != expected:
             why = f"must match the service account {field} if specified"
             cause = errors.invalid_value(f"metadata.{field}", given, why)
-            raise errors.invalid(_GROUP, _KIND, request.name or "", [cause])
+            raise errors.invalid_object(_GROUP, _KIND, request.name or "", [cause])
 
 
-def _lifetime(spec: Document) -> int:
+def _token_lifetime(spec: Document) -> int:
     seconds: Any = spec.get("expirationSeconds")
     if seconds is None:
         return _SECONDS
@@ -92,12 +92,12 @@ def _lifetime(spec: Document) -> int:
         return int(seconds)
     limit = "less than 10 minutes" if seconds < _LEAST else "larger than 2^32 seconds"
     cause = errors.invalid_value("spec.expirationSeconds", seconds, f"may not specify a duration {limit}")
-    raise errors.invalid(_GROUP, _KIND, "", [cause])
+    raise errors.invalid_object(_GROUP, _KIND, "", [cause])
 
 
 def review_token(state: State, token: str) -> Document | None:
     """The status of a TokenReview, for a token that was issued here; None for any other text."""
-    claims = _read(token)
+    claims = _decoded_token(token)
     if claims is None:
         return None
     about = claims.about
@@ -115,12 +115,12 @@ def _user_name(about: _About) -> str:
     return f"system:serviceaccount:{about.namespace}:{about.serviceaccount.name}"
 
 
-def _written(claims: _Claims) -> str:
+def _encoded_token(claims: _Claims) -> str:
     parts = (base64.urlsafe_b64encode(msgspec.json.encode(part)).decode().rstrip("=") for part in (_HEADER, claims))
     return ".".join((*parts, ""))
 
 
-def _read(token: str) -> _Claims | None:
+def _decoded_token(token: str) -> _Claims | None:
     try:
         _, claims, signature = token.split(".")
         decoded = msgspec.json.decode(base64.urlsafe_b64decode(claims + "=" * (-len(claims) % 4)), type=_Claims)

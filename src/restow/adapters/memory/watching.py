@@ -15,7 +15,7 @@ from restow.adapters.memory.list_selection import Selection
 from restow.adapters.memory.listing import check_not_future
 from restow.adapters.memory.query_parameters import WatchOptions
 from restow.adapters.memory.resources import ResourceType
-from restow.adapters.memory.store import Collection, Store, Stored, encode, event_frame
+from restow.adapters.memory.store import Collection, Store, Stored, encode_json, event_frame
 from restow.model.objects import Document
 from restow.ports import INITIAL_EVENTS_END, ApiError, Request
 
@@ -42,7 +42,7 @@ async def watch_objects(
             else:
                 await timers.change_or_time(reader.collection)
     except ApiError as error:  # like kube-apiserver: status 200, then an ERROR event
-        yield event_frame("ERROR", encode(error.status))
+        yield event_frame("ERROR", encode_json(error.status))
 
 
 class _Reader:
@@ -95,7 +95,7 @@ class _Reader:
     def _bookmark(self, metadata: Document) -> bytes:
         served = self._served
         document = {"kind": served.kind, "apiVersion": served.api_version, "metadata": metadata}
-        return event_frame("BOOKMARK", encode(document))
+        return event_frame("BOOKMARK", encode_json(document))
 
 
 def _matcher(collection: Collection, request: Request) -> Callable[[Stored], bool]:
@@ -126,7 +126,7 @@ class _Timers:
     async def change_or_time(self, collection: Collection) -> None:
         future = collection.next_change()
         moment = min(self._end, self._bookmark)
-        timer = self._loop.call_at(moment, _resolve, future) if moment < inf else None
+        timer = self._loop.call_at(moment, _resolve_future, future) if moment < inf else None
         try:
             await future
         finally:
@@ -135,6 +135,6 @@ class _Timers:
             collection.forget(future)
 
 
-def _resolve(future: asyncio.Future[None]) -> None:
+def _resolve_future(future: asyncio.Future[None]) -> None:
     if not future.done():
         future.set_result(None)

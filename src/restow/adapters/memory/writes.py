@@ -12,14 +12,14 @@ from typing import Any
 import msgspec
 
 from restow.adapters.memory import admission, deletion, errors, query_parameters, request_bodies
-from restow.adapters.memory.documents.builtins import apply_defaults, validate
+from restow.adapters.memory.documents.builtins import apply_defaults, validate_builtin
 from restow.adapters.memory.documents.merge_types import MergeTypes, merge_types
 from restow.adapters.memory.documents.patching import apply_patch, parse_yaml
 from restow.adapters.memory.documents.server_side_apply import server_side_apply, track_update
 from restow.adapters.memory.listing import existing_object
 from restow.adapters.memory.resources import ResourceType
 from restow.adapters.memory.state import State
-from restow.adapters.memory.store import Stored, encode
+from restow.adapters.memory.store import Stored, encode_json
 from restow.model.objects import Document
 from restow.ports import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, Request, Response, StatusCause
 
@@ -76,22 +76,22 @@ def insert_object(write: Write, document: Document, namespace: str | None, *, tr
     # 1. The fields that only the server sets: namespace, UID, creation time, first generation.
     _set_namespace(metadata, namespace)
     if metadata.get("resourceVersion"):
-        raise errors.failed("resourceVersion should not be set on objects to be created")
+        raise errors.internal_error("resourceVersion should not be set on objects to be created")
     metadata.pop("resourceVersion", None)
     _set_server_fields(write, document)
     # 2. Admission before and after defaulting: a first status, then what depends on other objects.
     admission.check_namespace(state, served, metadata)
-    admission.prepare(state, served, document)
+    admission.prepare_new_object(state, served, document)
     _set_defaults(write, document)
-    admission.complete(state, served, document)
+    admission.complete_new_object(state, served, document)
     # 3. The name, perhaps generated, and validation, which needs it.
     _set_name(write, document)
-    _refuse(write, document, _causes(write, document, None))
+    _raise_if_invalid(write, document, _validation_causes(write, document, None))
     # 4. managedFields, and the store.
     if not tracked:
         document = _with_managed_fields(write, None, document)
     if write.dry_run:
-        return encode(served.outward(document))
+        return encode_json(served.outward(document))
     return served.render(state.store.put(state.collection(served), document))
 
 
@@ -131,7 +131,7 @@ def _set_name(write: Write, document: Document) -> None:
     base = metadata.get("generateName")
     if not base:
         cause = errors.required_value("metadata.name", "name or generateName is required")
-        raise errors.invalid(served.group, served.kind, "", [cause])
+        raise errors.invalid_object(served.group, served.kind, "", [cause])
     for _ in range(_NAME_TRIES):
         metadata["name"] = state.generated_name(base)
         if not collection.get(namespace, metadata["name"]):
@@ -149,7 +149,7 @@ def replace_object(state: State, served: ResourceType, request: Request) -> Resp
     if stored is None and served.create_on_update and not request.subresource:
         if uid := document["metadata"].get("uid"):
             why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: "
-            raise errors.conflict(served.plural, served.group, request.name or "", why)
+            raise errors.conflict_error(served.plural, served.group, request.name or "", why)
         document["metadata"].pop("resourceVersion", None)
         return Response(body=insert_object(write, document, request.namespace), code=201, warnings=warnings)
     stored = existing_object(collection, served, request)
@@ -157,24 +157,24 @@ def replace_object(state: State, served: ResourceType, request: Request) -> Resp
     version = document["metadata"].get("resourceVersion")
     if not version and not served.unconditional_update:
         cause = errors.invalid_value("metadata.resourceVersion", 0, "must be specified for an update")
-        raise errors.invalid(served.group, served.plural, stored.name, [cause])
+        raise errors.invalid_object(served.group, served.plural, stored.name, [cause])
     check_version(served, stored, version)
     return Response(body=update_object(write, stored, stored.document(), document), warnings=warnings)
 
 
 def patch_object(state: State, served: ResourceType, request: Request) -> Response:
     if request.content_type == APPLY_PATCH:
-        return _apply(state, served, request)
+        return _apply_patch(state, served, request)
     accepted = (JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH) if served.custom is None else (JSON_PATCH, MERGE_PATCH)
     if request.content_type not in accepted:
         raise errors.unsupported_media((*accepted, APPLY_PATCH))
-    if query_parameters.flag(request.query, "force") is not None:
+    if query_parameters.boolean_parameter(request.query, "force") is not None:
         why = "may not be specified for non-apply patch"
         raise query_parameters.invalid_patch_options([errors.forbidden_value("force", why)])
     write = Write.of(state, served, request)
     stored = existing_object(state.collection(served), served, request)
     old = stored.document()
-    patched = _detached(
+    patched = _detached_copy(
         served,
         apply_patch(request.content_type, served.outward(old), request.body, kind=served.kind, group=served.group),
     )
@@ -185,7 +185,7 @@ def patch_object(state: State, served: ResourceType, request: Request) -> Respon
     return Response(body=update_object(write, stored, old, document), warnings=warnings)
 
 
-def _apply(state: State, served: ResourceType, request: Request) -> Response:
+def _apply_patch(state: State, served: ResourceType, request: Request) -> Response:
     write = Write.of(state, served, request)
     if not write.manager:
         raise query_parameters.invalid_patch_options(
@@ -220,13 +220,13 @@ def _apply(state: State, served: ResourceType, request: Request) -> Response:
         old,
         intent,
         manager=write.manager,
-        force=bool(query_parameters.flag(request.query, "force")),
+        force=bool(query_parameters.boolean_parameter(request.query, "force")),
         now=state.stamp(),
         merge=write.merge,
         subresource=request.subresource,
     )
     # 3. Write the result like any other document; its managedFields are complete already.
-    document, _ = request_bodies.to_stored_form(served, served.outward(_detached(served, merged)), "Ignore")
+    document, _ = request_bodies.to_stored_form(served, served.outward(_detached_copy(served, merged)), "Ignore")
     if stored is None or old is None:
         return Response(
             body=insert_object(write, document, request.namespace, tracked=True), code=201, warnings=warnings
@@ -242,15 +242,15 @@ def update_object(write: Write, stored: Stored, old: Document, new: Document, *,
     causes = _keep_server_fields(old["metadata"], new["metadata"])
     # 2. Defaults, admission and validation, as for a new object.
     _set_defaults(write, new)
-    admission.keep(state, served, old, new, write.subresource)
-    _refuse(write, new, causes + _causes(write, new, old))
+    admission.keep_on_update(state, served, old, new, write.subresource)
+    _raise_if_invalid(write, new, causes + _validation_causes(write, new, old))
     # 3. The generation, managedFields, and the store.
-    if served.counts_generation and _specification(served, new) != _specification(served, old):
+    if served.counts_generation and _generation_part(served, new) != _generation_part(served, old):
         new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
     if not tracked:
         new = _with_managed_fields(write, old, new)
     if write.dry_run:
-        return encode(served.outward(new))
+        return encode_json(served.outward(new))
     return store_object(state, served, stored, old, new)
 
 
@@ -272,7 +272,7 @@ def store_object(state: State, served: ResourceType, stored: Stored, old: Docume
     collection = state.collection(served)
     if deletion.is_deletion_complete(new):
         new["metadata"]["resourceVersion"] = str(state.store.remove(collection, stored).version)
-        return encode(served.outward(new))
+        return encode_json(served.outward(new))
     return served.render(state.store.put(collection, new))
 
 
@@ -298,13 +298,13 @@ def _check_named(document: Document, request: Request) -> None:
 
 def check_version(served: ResourceType, stored: Stored, version: Any) -> None:
     if version and version != str(stored.version):
-        raise errors.modified(served.plural, served.group, stored.name)
+        raise errors.modified_error(served.plural, served.group, stored.name)
 
 
 def _check_uid(served: ResourceType, stored: Stored, uid: Any) -> None:
     if uid and uid != stored.uid:
         why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {stored.uid}"
-        raise errors.conflict(served.plural, served.group, stored.name, why)
+        raise errors.conflict_error(served.plural, served.group, stored.name, why)
 
 
 def _keep_other_parts(write: Write, old: Document, new: Document) -> None:
@@ -313,20 +313,20 @@ def _keep_other_parts(write: Write, old: Document, new: Document) -> None:
     if not served.has_status:
         return
     if write.subresource != "status":
-        _copy(old, new, "status")
+        _copy_field(old, new, "status")
         return
     for name in [each for each in {**old, **new} if each not in ("status", "metadata", "kind", "apiVersion")]:
-        _copy(old, new, name)
+        _copy_field(old, new, name)
     if served.custom is not None:
         new["metadata"] = {**old["metadata"], "managedFields": new["metadata"].get("managedFields")}
         _drop_empty(new["metadata"], "managedFields")
     elif served.kind == "Pod":
-        _copy(old["metadata"], new["metadata"], "ownerReferences")
+        _copy_field(old["metadata"], new["metadata"], "ownerReferences")
     elif served.kind == "Deployment":
-        _copy(old["metadata"], new["metadata"], "labels")
+        _copy_field(old["metadata"], new["metadata"], "labels")
 
 
-def _copy(old: Document, new: Document, name: str) -> None:
+def _copy_field(old: Document, new: Document, name: str) -> None:
     if name in old:
         new[name] = old[name]
     else:
@@ -344,10 +344,10 @@ def _keep_server_fields(old: Document, new: Document) -> list[StatusCause]:
     causes = []
     for name in _SERVER_FIELDS:
         if new.get(name) is None:
-            _copy(old, new, name)
+            _copy_field(old, new, name)
         elif new[name] != old.get(name):
             causes.append(errors.invalid_value(f"metadata.{name}", new[name], "field is immutable"))
-    _copy(old, new, "generation")
+    _copy_field(old, new, "generation")
     new["resourceVersion"] = old["resourceVersion"]
     if "deletionTimestamp" in old:
         added = sorted(set(new.get("finalizers") or ()) - set(old.get("finalizers") or ()))
@@ -368,18 +368,20 @@ def _set_defaults(write: Write, document: Document) -> None:
         apply_defaults(document, group=write.group, kind=write.served.kind)
 
 
-def _causes(write: Write, document: Document, old: Document | None) -> list[StatusCause]:
+def _validation_causes(write: Write, document: Document, old: Document | None) -> list[StatusCause]:
     if write.served.custom is not None:
         return write.served.custom.validate(document, old)
-    return validate(document, old, group=write.group, kind=write.served.kind, subresource=write.subresource)
+    return validate_builtin(document, old, group=write.group, kind=write.served.kind, subresource=write.subresource)
 
 
-def _refuse(write: Write, document: Document, causes: list[StatusCause]) -> None:
+def _raise_if_invalid(write: Write, document: Document, causes: list[StatusCause]) -> None:
     if causes:
-        raise errors.invalid(write.served.group, write.served.kind, document["metadata"].get("name") or "", causes)
+        raise errors.invalid_object(
+            write.served.group, write.served.kind, document["metadata"].get("name") or "", causes
+        )
 
 
-def _specification(served: ResourceType, document: Document) -> Any:
+def _generation_part(served: ResourceType, document: Document) -> Any:
     """The part of a document whose changes the generation counts."""
     if served.custom is None and served.kind != "CustomResourceDefinition":
         annotations = document["metadata"].get("annotations") if served.kind == "Deployment" else None
@@ -388,10 +390,10 @@ def _specification(served: ResourceType, document: Document) -> Any:
     return {name: value for name, value in document.items() if name not in apart}
 
 
-def _detached(served: ResourceType, patched: Document) -> Document:
+def _detached_copy(served: ResourceType, patched: Document) -> Document:
     """Patched documents share parts with what they were made from: a copy of all that is changed on the way in."""
     if served.custom is None:  # typed reading copies the rest
         metadata = patched.get("metadata")
         return {**patched, "metadata": dict(metadata) if isinstance(metadata, dict) else metadata}
-    copy: Document = msgspec.json.decode(encode(patched))
+    copy: Document = msgspec.json.decode(encode_json(patched))
     return copy

@@ -25,7 +25,7 @@ def version_rank(version: str) -> tuple[int, int, int, str]:
     return ({None: 0, "beta": 1, "alpha": 2}[stage], -int(major), -int(minor or 0), version)
 
 
-def groups(types: Iterable[ResourceType]) -> dict[str, dict[str, list[ResourceType]]]:
+def served_groups(types: Iterable[ResourceType]) -> dict[str, dict[str, list[ResourceType]]]:
     """group -> version -> resources. Built-in groups come first, so that short names resolve to them."""
     by_group: dict[str, dict[str, list[ResourceType]]] = {}
     for each in sorted(types, key=_rank):
@@ -50,13 +50,13 @@ def core_versions(host: str) -> Document:
 
 def group_list(types: Iterable[ResourceType]) -> Document:
     """`/apis`"""
-    named = [_group(group, list(versions)) for group, versions in groups(types).items() if group]
+    named = [_group(group, list(versions)) for group, versions in served_groups(types).items() if group]
     return {"kind": "APIGroupList", "apiVersion": "v1", "groups": named}
 
 
 def group_document(types: Iterable[ResourceType], group: str) -> Document | None:
     """`/apis/{group}`"""
-    versions = groups(types).get(group)
+    versions = served_groups(types).get(group)
     return {"kind": "APIGroup", "apiVersion": "v1", **_group(group, list(versions))} if versions else None
 
 
@@ -67,7 +67,7 @@ def _group(group: str, versions: list[str]) -> Document:
 
 def resource_list(types: Iterable[ResourceType], group: str, version: str) -> Document | None:
     """`/api/v1` and `/apis/{group}/{version}`"""
-    served = groups(types).get(group, {}).get(version)
+    served = served_groups(types).get(group, {}).get(version)
     if not served:
         return None
     entries = []
@@ -113,14 +113,14 @@ def _subresource(served: ResourceType, sub: Subresource) -> Document:
 # --- the aggregated form -------------------------------------------------------------------------------------------
 
 
-def aggregated(types: Iterable[ResourceType], *, core: bool, version: str) -> Document:
+def aggregated_discovery(types: Iterable[ResourceType], *, core: bool, version: str) -> Document:
     """`/api` (the core group) or `/apis` (all others) as an APIGroupDiscoveryList of apidiscovery.k8s.io."""
     items = [
         {
             "metadata": {"name": group, "creationTimestamp": None},
             "versions": [_version(*each) for each in versions.items()],
         }
-        for group, versions in groups(types).items()
+        for group, versions in served_groups(types).items()
         if (group == "") is core
     ]
     return {

@@ -20,7 +20,13 @@ from restow.adapters.loopback import is_loopback
 from restow.adapters.memory import errors
 from restow.adapters.memory.resources import ResourceType
 from restow.adapters.rest import discovery, kubelet
-from restow.adapters.rest.negotiation import DISCOVERY_FORMS, OBJECT_FORMS, NotAcceptable, negotiate, not_acceptable
+from restow.adapters.rest.negotiation import (
+    DISCOVERY_FORMS,
+    OBJECT_FORMS,
+    NotAcceptable,
+    negotiate_form,
+    not_acceptable,
+)
 from restow.adapters.rest.openapi import Documents
 from restow.adapters.rest.renderer import Renderer, include_of
 from restow.adapters.rest.request_body import read_body
@@ -73,15 +79,15 @@ class RequestHandler:
             self._check_caller(request)
             return await self._dispatch(request)
         except ApiError as error:
-            return await _failure(request, error)
+            return await _failure_response(request, error)
         except NotAcceptable:
-            return await _failure(request, not_acceptable())
+            return await _failure_response(request, not_acceptable())
         except RecursionError:  # documents are read before anything is written, so nothing has changed
-            return await _failure(request, errors.bad_request("the body is nested too deeply"))
+            return await _failure_response(request, errors.bad_request("the body is nested too deeply"))
         except Exception:
             log.exception("request failed", extra={"method": request.method, "path": request.path})
             message = "an internal error occurred, see the log of the embedded API server"
-            return await _failure(request, OutcomeUnknown.because(500, "InternalError", message))
+            return await _failure_response(request, OutcomeUnknown.because(500, "InternalError", message))
 
     def _check_caller(self, request: web.BaseRequest) -> None:
         """Refuse what a web page could have sent: a foreign Host (DNS rebinding) or a foreign Origin."""
@@ -90,7 +96,7 @@ class RequestHandler:
         origin = request.headers.get("Origin")
         claimed = {
             "Host": request.headers.get("Host", "localhost"),
-            "Origin": "localhost" if origin is None else _site(origin),
+            "Origin": "localhost" if origin is None else _origin_host(origin),
         }
         for header, host in claimed.items():
             if not is_loopback(host):
@@ -116,36 +122,38 @@ class RequestHandler:
     def _about(self, request: web.BaseRequest, parts: list[str]) -> Callable[[], Awaitable[web.Response]]:
         match parts:
             case ["version"]:
-                return lambda: _json(request, VERSION)
+                return lambda: _json_response(request, VERSION)
             case [name, *_] if name in HEALTH:
-                return lambda: _text(request, "ok")
+                return lambda: _text_response(request, "ok")
             case ["api"]:
                 return lambda: self._discovery(request, core=True)
             case ["apis"]:
                 return lambda: self._discovery(request, core=False)
             case ["api", version]:
-                return lambda: _found(request, discovery.resource_list(self._api.resources(), "", version))
+                return lambda: _json_or_not_found(request, discovery.resource_list(self._api.resources(), "", version))
             case ["apis", group]:
-                return lambda: _found(request, discovery.group_document(self._api.resources(), group))
+                return lambda: _json_or_not_found(request, discovery.group_document(self._api.resources(), group))
             case ["apis", group, version]:
-                return lambda: _found(request, discovery.resource_list(self._api.resources(), group, version))
+                return lambda: _json_or_not_found(
+                    request, discovery.resource_list(self._api.resources(), group, version)
+                )
             case ["openapi", "v2"]:
-                return lambda: _answer(request, NO_OPENAPI_V2, media_type=OPENAPI_V2)
+                return lambda: _response(request, NO_OPENAPI_V2, media_type=OPENAPI_V2)
             case ["openapi", "v3"]:
-                return lambda: _json(request, self._documents.index(self._api.resources()))
+                return lambda: _json_response(request, self._documents.index(self._api.resources()))
             case ["openapi", "v3", *rest]:
                 return lambda: self._openapi(request, "/".join(rest))
         raise no_such_path()
 
     async def _discovery(self, request: web.BaseRequest, *, core: bool) -> web.Response:
-        form = negotiate(_accept(request), DISCOVERY_FORMS)
+        form = negotiate_form(_accept(request), DISCOVERY_FORMS)
         if form is not None:
-            document = discovery.aggregated(self._api.resources(), core=core, version=form.version)
+            document = discovery.aggregated_discovery(self._api.resources(), core=core, version=form.version)
             media_type = f"{JSON};g={form.group};v={form.version};as={form.shape}"
-            return await _json(request, document, media_type=media_type)
+            return await _json_response(request, document, media_type=media_type)
         if core:
-            return await _json(request, discovery.core_versions(request.host))
-        return await _json(request, discovery.group_list(self._api.resources()))
+            return await _json_response(request, discovery.core_versions(request.host))
+        return await _json_response(request, discovery.group_list(self._api.resources()))
 
     async def _openapi(self, request: web.BaseRequest, path: str) -> web.Response:
         encoded = self._documents.document(self._api.resources(), path)
@@ -155,14 +163,14 @@ class RequestHandler:
         headers = {"ETag": f'"{digest}"'}
         if request.query.get("hash") == digest:  # the address names the content, so it never changes
             headers["Cache-Control"] = "public, immutable"
-        return await _answer(request, data, headers=headers)
+        return await _response(request, data, headers=headers)
 
     # --- resources -------------------------------------------------------------------------------------------------
 
     async def _resource(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         query = dict(request.query)
         if kubelet.needs_container(target):
-            raise kubelet.refusal(target)
+            raise kubelet.unavailable_error(target)
         verb = verb_of(request.method, target, query)
         query.pop("watch", None)
         if kubelet.is_log(target) and verb == "get":
@@ -183,10 +191,10 @@ class RequestHandler:
             return await self._watch(request, asked, renderer)
         response = await self._api.call(asked)
         body = renderer.answer(response.body, self._api.clock.now()) if renderer else response.body
-        return await _answer(request, body, code=response.code, warnings=_warnings(response))
+        return await _response(request, body, code=response.code, warnings=_warnings(response))
 
     def _renderer(self, request: web.BaseRequest, target: Target) -> Renderer | None:
-        form = negotiate(_accept(request), OBJECT_FORMS)
+        form = negotiate_form(_accept(request), OBJECT_FORMS)
         if form is None:
             return None
         include = include_of(request.query)
@@ -204,13 +212,13 @@ class RequestHandler:
     async def _log(self, request: web.BaseRequest, target: Target) -> web.Response:
         pod = Request(verb="get", resource=target.resource, namespace=target.namespace, name=target.name)
         response = await self._api.call(pod)
-        return await _text(request, kubelet.log_text(response.body, request.query.get("container", "")))
+        return await _text_response(request, kubelet.log_text(response.body, request.query.get("container", "")))
 
 
 # --- HTTP answers ----------------------------------------------------------------------------------------------------
 
 
-def _site(origin: str) -> str:
+def _origin_host(origin: str) -> str:
     """The host and port of an Origin; empty if it cannot be parsed."""
     try:
         return urlsplit(origin).netloc
@@ -230,31 +238,31 @@ def _warnings(response: Response) -> Iterator[str]:
         yield f'299 - "{quoted}"'
 
 
-async def _json(request: web.BaseRequest, document: Document, *, media_type: str = JSON) -> web.Response:
-    return await _answer(request, msgspec.json.encode(document), media_type=media_type)
+async def _json_response(request: web.BaseRequest, document: Document, *, media_type: str = JSON) -> web.Response:
+    return await _response(request, msgspec.json.encode(document), media_type=media_type)
 
 
-async def _found(request: web.BaseRequest, document: Document | None) -> web.Response:
+async def _json_or_not_found(request: web.BaseRequest, document: Document | None) -> web.Response:
     if document is None:
         raise no_such_path()
-    return await _json(request, document)
+    return await _json_response(request, document)
 
 
-async def _text(request: web.BaseRequest, text: str) -> web.Response:
-    return await _answer(request, text.encode(), media_type="text/plain; charset=utf-8")
+async def _text_response(request: web.BaseRequest, text: str) -> web.Response:
+    return await _response(request, text.encode(), media_type="text/plain; charset=utf-8")
 
 
-async def _failure(request: web.BaseRequest, error: ApiError) -> web.Response:
+async def _failure_response(request: web.BaseRequest, error: ApiError) -> web.Response:
     headers = {}
     if isinstance(error, TooManyRequests) and error.retry_after:
         headers["Retry-After"] = str(int(error.retry_after))
     status: Document = msgspec.to_builtins(error.status)
     if error.status.details is None:
         del status["details"]
-    return await _answer(request, msgspec.json.encode(status), code=error.status.code, headers=headers)
+    return await _response(request, msgspec.json.encode(status), code=error.status.code, headers=headers)
 
 
-async def _answer(
+async def _response(
     request: web.BaseRequest,
     body: bytes,
     *,

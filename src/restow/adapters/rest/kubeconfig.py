@@ -16,7 +16,7 @@ import yaml
 NAME = "restow"
 
 
-def kubeconfig(url: str, *, namespace: str = "default") -> dict[str, Any]:
+def kubeconfig_document(url: str, *, namespace: str = "default") -> dict[str, Any]:
     return {
         "apiVersion": "v1",
         "kind": "Config",
@@ -34,7 +34,7 @@ def write_kubeconfig(path: Path, url: str, *, namespace: str = "default") -> Pat
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:
-            yaml.safe_dump(kubeconfig(url, namespace=namespace), file, sort_keys=False)
+            yaml.safe_dump(kubeconfig_document(url, namespace=namespace), file, sort_keys=False)
         Path(temporary).replace(path)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)

@@ -26,7 +26,7 @@ def needs_container(target: Target) -> bool:
     return target.resource.group == "" and target.subresource in NEEDS_CONTAINER
 
 
-def refusal(target: Target) -> ApiError:
+def unavailable_error(target: Target) -> ApiError:
     path = f"{target.resource.plural}/{target.subresource}"
     return errors.bad_request(f"{path} is not available: the embedded kubelet runs no containers")
 

@@ -43,7 +43,7 @@ class NotAcceptable(Exception):
     """The client accepts nothing that can be served."""
 
 
-def negotiate(accept: str, forms: Collection[Form]) -> Form | None:
+def negotiate_form(accept: str, forms: Collection[Form]) -> Form | None:
     if not accept.strip():
         return None
     for wanted in _ranges(accept):

@@ -15,9 +15,9 @@ from collections.abc import Iterable
 import msgspec
 
 from restow.adapters.memory.resources import ResourceType
-from restow.adapters.rest.discovery import groups
+from restow.adapters.rest.discovery import served_groups
 from restow.adapters.rest.protobuf import SPECIAL
-from restow.adapters.rest.protobuf_fields import ProtobufField, message_name, messages
+from restow.adapters.rest.protobuf_fields import ProtobufField, message_name, message_tables
 from restow.adapters.rest.unchecked_documents import mapping
 from restow.model.objects import Document
 from restow.ports import APPLY_PATCH, JSON_PATCH, MERGE_PATCH
@@ -83,7 +83,7 @@ class Documents:
 def _by_path(types: Iterable[ResourceType]) -> dict[str, list[ResourceType]]:
     return {
         f"apis/{group}/{version}" if group else f"api/{version}": served
-        for group, versions in groups(types).items()
+        for group, versions in served_groups(types).items()
         for version, served in versions.items()
     }
 
@@ -159,7 +159,7 @@ def _schema(served: ResourceType, schemas: Document) -> Document:
 
 def _message_schema(name: str, schemas: Document) -> Document:
     properties: Document = {}
-    for field in messages()[name].values():
+    for field in message_tables()[name].values():
         if field.inline:
             properties.update(_message_schema(field.type, schemas)["properties"])
         else:

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from restow.adapters.rest.protobuf_fields import ProtobufField, message_name, messages
+from restow.adapters.rest.protobuf_fields import ProtobufField, message_name, message_tables
 from restow.model.objects import Document
 from restow.model.times import LAST_SECOND, format_micro_time, format_time
 
@@ -66,7 +66,7 @@ def _message(data: bytes, name: str, depth: int) -> Any:
         raise ProtobufError(f"nested more than {MAX_DEPTH} levels deep")
     if (special := SPECIAL.get(name)) is not None:
         return special(data)
-    message = messages()[name]
+    message = message_tables()[name]
     document: Document = {}
     for number, wire, value in _fields(data):
         if (field := message.get(number)) is not None:

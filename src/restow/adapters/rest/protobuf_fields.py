@@ -31,12 +31,12 @@ Message = Mapping[int, ProtobufField]
 
 
 @cache
-def messages() -> Mapping[str, Message]:
+def message_tables() -> Mapping[str, Message]:
     text = (files(__package__) / "fields.txt").read_text(encoding="utf-8")
-    return parse(text)
+    return parse_table(text)
 
 
-def parse(text: str) -> Mapping[str, Message]:
+def parse_table(text: str) -> Mapping[str, Message]:
     table: dict[str, dict[int, ProtobufField]] = {}
     current: dict[int, ProtobufField] = {}
     for line in text.splitlines():
@@ -69,6 +69,6 @@ def message_name(api_version: str, kind: str) -> str | None:
     group, _, version = api_version.rpartition("/")
     package = group.split(".")[0] if group else CORE
     for name in (f"{package}.{version}.{kind}", f"meta.v1.{kind}"):
-        if name in messages():
+        if name in message_tables():
             return name
     return None

@@ -13,7 +13,7 @@ import msgspec
 from restow.adapters.memory.resources import ResourceType
 from restow.adapters.rest.negotiation import TABLE, Form
 from restow.adapters.rest.partial_metadata import partial_metadata, partial_metadata_list
-from restow.adapters.rest.tables import Include, Printer, custom_printer, printer_of, table
+from restow.adapters.rest.tables import Include, Printer, build_table, custom_printer, printer_of
 from restow.adapters.rest.unchecked_documents import mapping, sequence, text
 from restow.model.objects import Document
 from restow.ports import ApiError, Invalid
@@ -76,7 +76,7 @@ class Renderer:
 
     def _table(self, items: list[Document], metadata: Document, now: float) -> Document:
         headers, self._headers_sent = not self._headers_sent, True
-        return table(
+        return build_table(
             items,
             metadata,
             self._printer(items),

@@ -57,11 +57,11 @@ class WatchStreams:
             else:
                 response.force_close()
             await response.prepare(request)
-            await self._run(_pump(response, first, events, render))
+            await self._run(_send_events(response, first, events, render))
         finally:
             first.cancel()
             await asyncio.gather(first, return_exceptions=True)
-            await _close(events)
+            await _close_events(events)
         with contextlib.suppress(ConnectionError):
             await response.write_eof()
         return response
@@ -82,7 +82,7 @@ class WatchStreams:
             task.cancel()
 
 
-async def _pump(
+async def _send_events(
     response: web.StreamResponse,
     first: asyncio.Future[bytes],
     events: AsyncIterator[bytes],
@@ -100,7 +100,7 @@ async def _pump(
         await response.write(BROKEN + b"\n")
 
 
-async def _close(events: AsyncIterator[bytes]) -> None:
+async def _close_events(events: AsyncIterator[bytes]) -> None:
     close = getattr(events, "aclose", None)
     if close is not None:
         await close()

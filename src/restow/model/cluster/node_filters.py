@@ -20,15 +20,15 @@ from restow.model.cluster.room import LIMIT, Columns, Room, columns_of
 from restow.model.cluster.rows import Mask, Which
 from restow.model.objects import Toleration
 from restow.model.selectors import Requirement
-from restow.model.taints import UNSCHEDULABLE, untolerated
+from restow.model.taints import UNSCHEDULABLE, untolerated_taint
 
 
-def fits(room: Room, amounts: Amounts, rows: Which | None = None, *, after_leaving: bool = False) -> Mask:
+def rows_that_fit(room: Room, amounts: Amounts, rows: Which | None = None, *, after_leaving: bool = False) -> Mask:
     """Rows with enough free of every requested resource; `after_leaving` adds what terminating pods will free."""
     chosen = room.rows.every if rows is None else rows
     columns, asked, most = _demand(amounts)
     if most >= len(room.free):
-        return ~_all(room, chosen)
+        return ~_all_rows(room, chosen)
     part = room.excerpt(chosen)
     free = part.of(room.free)[columns]
     if after_leaving:
@@ -45,7 +45,7 @@ def _demand(amounts: Amounts) -> tuple[Columns, NDArray[np.int64], int]:
     return columns_of(columns), np.array([[amount] for _, amount in asked], np.int64), max(columns, default=-1)
 
 
-def fits_row(room: Room, amounts: Amounts, row: int) -> bool:
+def fits_on_row(room: Room, amounts: Amounts, row: int) -> bool:
     """`fits` for a single row, where integers are faster than arrays."""
     free = room.free_at
     columns = len(free)
@@ -57,41 +57,41 @@ def fits_row(room: Room, amounts: Amounts, row: int) -> bool:
     return True
 
 
-def shortages(room: Room, amounts: Amounts, rows: Which | None = None) -> dict[str, Mask]:
+def rows_short_of(room: Room, amounts: Amounts, rows: Which | None = None) -> dict[str, Mask]:
     """The rows that have too little free of a resource, by the name of each resource that any row lacks."""
     chosen = room.rows.every if rows is None else rows
-    short = {room.resources.name(column): ~enough(room, column, amount, chosen) for column, amount in amounts}
+    short = {room.resources.name(column): ~rows_with_enough(room, column, amount, chosen) for column, amount in amounts}
     return {name: short[name] for name in sorted(short) if short[name].any()}
 
 
-def enough(room: Room, column: int, amount: int, rows: Which) -> Mask:
+def rows_with_enough(room: Room, column: int, amount: int, rows: Which) -> Mask:
     """Rows with `amount` free of one resource. A request of nothing is never refused, even where free is negative."""
-    return fits(room, ((column, amount),), rows)
+    return rows_that_fit(room, ((column, amount),), rows)
 
 
-def offers(room: Room, column: int, amount: int, rows: Which) -> Mask:
+def rows_that_offer(room: Room, column: int, amount: int, rows: Which) -> Mask:
     """Rows that offer `amount` of one resource in all, free or not."""
     if column >= len(room.free):
-        return ~_all(room, rows)
+        return ~_all_rows(room, rows)
     mask: Mask = room.allocatable.cells[column][rows] >= amount
     return mask
 
 
-def schedulable(nodes: NodeTable, tolerations: Sequence[Toleration], rows: Which | None = None) -> Mask:
+def schedulable_rows(nodes: NodeTable, tolerations: Sequence[Toleration], rows: Which | None = None) -> Mask:
     """Nodes that are not cordoned; all of them for a pod that tolerates it."""
     chosen = nodes.rows.every if rows is None else rows
     cordoned = nodes.unschedulable[chosen]
-    return ~cordoned if untolerated([UNSCHEDULABLE], tolerations) else np.ones_like(cordoned)
+    return ~cordoned if untolerated_taint([UNSCHEDULABLE], tolerations) else np.ones_like(cordoned)
 
 
-def tolerated(nodes: NodeTable, tolerations: Sequence[Toleration], rows: Which | None = None) -> Mask:
+def rows_with_tolerated_taints(nodes: NodeTable, tolerations: Sequence[Toleration], rows: Which | None = None) -> Mask:
     """Nodes without a hard taint that the pod does not tolerate: decided once per distinct set of taints."""
     chosen = nodes.rows.every if rows is None else rows
-    accepted = np.array([not untolerated(taints, tolerations) for taints in nodes.taint_sets], np.bool_)
+    accepted = np.array([not untolerated_taint(taints, tolerations) for taints in nodes.taint_sets], np.bool_)
     return accepted[nodes.taints[chosen]]
 
 
-def selected(nodes: NodeTable, constraint: NodeConstraint, rows: Which | None = None) -> Mask:
+def selected_rows(nodes: NodeTable, constraint: NodeConstraint, rows: Which | None = None) -> Mask:
     """Nodes that the node selector and the required node affinity accept."""
     chosen = nodes.rows.every if rows is None else rows
     mask = np.ones_like(nodes.present[chosen])
@@ -126,11 +126,11 @@ def preference_scores(nodes: NodeTable, preference: NodePreference, rows: Which)
 def _matches_field(nodes: NodeTable, field: FieldRequirement, rows: Which) -> Mask:
     """A field requirement can only be about the name of the node, so at most one row differs from all others."""
     mask = np.full_like(nodes.present[rows], field.matches("a name that no node has"))
-    row = nodes.rows.find(field.value)
+    row = nodes.rows.find_row(field.value)
     if row is not None:
         mask[row if isinstance(rows, slice) else rows == row] = field.matches(field.value)
     return mask
 
 
-def _all(room: Room, rows: Which) -> Mask:
+def _all_rows(room: Room, rows: Which) -> Mask:
     return np.ones(room.free[0][rows].shape, np.bool_)

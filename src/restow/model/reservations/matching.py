@@ -30,7 +30,7 @@ from restow.model.reservations.seat import Seat
 from restow.model.reservations.spec import is_expired, is_for_scheduler, named_schedulers
 from restow.model.reservations.task_sizes import TaskSizes
 from restow.model.reservations.template_comparison import describe_differences, differing_fields
-from restow.model.resources import fits, pod_requests
+from restow.model.resources import vector_fits, pod_requests
 from restow.model.times import TimeError
 
 
@@ -166,7 +166,7 @@ def _free_seats_by_size(
     requests = pod_requests(pod)
     too_small: list[str] = []
     for task, size in sizes.smallest_first(reservation):
-        if fits(requests, size):
+        if vector_fits(requests, size):
             yield from free_seats(*key, task)
         else:
             too_small.append(task)

@@ -17,7 +17,7 @@ from restow.model.quantity import QuantityError
 from restow.model.queues import DEFAULT_QUEUE
 from restow.model.reservations.owners import Owners
 from restow.model.reservations.spec import requests_per_task, seats_per_task
-from restow.model.resources import parse_amounts, fits, template_requests
+from restow.model.resources import parse_amounts, vector_fits, template_requests
 
 
 def is_ended(reservation: Reservation) -> bool:
@@ -76,7 +76,7 @@ def assignable_seats(reservation: Reservation) -> dict[str, int]:
 
 def _asks_for_no_more(task: TaskSpec, given: Quantities | None) -> bool:
     try:
-        return fits(template_requests(task.template.spec), parse_amounts(given))
+        return vector_fits(template_requests(task.template.spec), parse_amounts(given))
     except QuantityError:  # an unreadable request was never granted
         return False
 
@@ -93,7 +93,7 @@ def has_undecided_increase(reservation: Reservation) -> bool:
     given = status.observed_requests or {}
     try:
         return not all(
-            fits(request, parse_amounts(given.get(task)))
+            vector_fits(request, parse_amounts(given.get(task)))
             for task, request in requests_per_task(reservation).items()
             if task in held
         )

@@ -13,7 +13,7 @@ from restow.model.objects import (
     Reservation,
     TaskSpec,
 )
-from restow.model.resources import Vector, add_vectors, scale, template_requests
+from restow.model.resources import Vector, add_vectors, scale_vector, template_requests
 from restow.model.times import format_duration, parse_duration, parse_time, time_of
 
 
@@ -89,5 +89,5 @@ def total_requests(reservation: Reservation, placements: Iterable[Placement]) ->
     each = requests_per_task(reservation)
     total: Vector = {}
     for task, count in Counter(placement.task for placement in placements).items():
-        total = add_vectors(total, scale(each.get(task, {}), count))
+        total = add_vectors(total, scale_vector(each.get(task, {}), count))
     return total

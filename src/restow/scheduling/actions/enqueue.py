@@ -9,7 +9,7 @@ it from starting.
 from __future__ import annotations
 
 from restow.model.quantity import quantity_of
-from restow.model.resources import Vector, add, subtract
+from restow.model.resources import Vector, add_vectors, subtract_vectors
 from restow.scheduling.cluster_events import QUEUE
 from restow.scheduling.jobs import Job, min_resources
 from restow.scheduling.queue_shares import total_allocatable, total_requested
@@ -48,7 +48,7 @@ class _Admission:
         refusal = self._shares.why_exceeded(job.queue, needed)
         if refusal is not None:
             return refusal
-        together, of_queue = add(self._admitted, needed), add(self._admitted_of_queue.get(job.queue, {}), needed)
+        together, of_queue = add_vectors(self._admitted, needed), add_vectors(self._admitted_of_queue.get(job.queue, {}), needed)
         over = self._over(needed)
         if over and not self._shares.is_guaranteed(job.queue, of_queue):
             return f"pod group {job.name} is not admitted: {_NO_ROOM}: {', '.join(over)}"
@@ -69,7 +69,7 @@ def _left(session: Session) -> dict[str, int]:
     """What the cluster has, over-committed, less what is taken."""
     more, than = _OVERCOMMIT
     stretched = {name: amount * more // than for name, amount in total_allocatable(session.snapshot).items()}
-    return subtract(stretched, total_requested(session.snapshot))
+    return subtract_vectors(stretched, total_requested(session.snapshot))
 
 
 def admit_all(session: Session, backlog: Backlog) -> Backlog:

@@ -14,7 +14,7 @@ from restow.model.reservations.matching import usable_reservations, why_template
 from restow.model.reservations.reservation_annotations import migrating_pod
 from restow.model.reservations.seat import Seat
 from restow.model.reservations.seat_name import SeatName
-from restow.model.resources import Vector, add, fits, subtract
+from restow.model.resources import Vector, add_vectors, vector_fits, subtract_vectors
 from restow.scheduling.actions.job_start import JobFailure, place_job_pods
 from restow.scheduling.actions.seat_assignment import (
     NO_SEATS,
@@ -98,10 +98,10 @@ def _why_over_quota(request: SeatRequest, statement: Statement) -> str | None:
     given_back: Vector = {}
     new = [step for step in statement.steps if isinstance(step, Assign) and not _replaces_migrating_pod(request, step)]
     for step in new:
-        requested = add(requested, requests_of(step.pod))
+        requested = add_vectors(requested, requests_of(step.pod))
         if step.seat is not None and (seat := _seat_charged_to_queue(request, step.seat)) is not None:
-            given_back = add(given_back, requests_of(seat.reserved_pod))
-    return session.shares.why_exceeded(job.queue, subtract(requested, given_back)) if new else None
+            given_back = add_vectors(given_back, requests_of(seat.reserved_pod))
+    return session.shares.why_exceeded(job.queue, subtract_vectors(requested, given_back)) if new else None
 
 
 def _replaces_migrating_pod(request: SeatRequest, step: Assign) -> bool:
@@ -112,7 +112,7 @@ def _replaces_migrating_pod(request: SeatRequest, step: Assign) -> bool:
         return False
     reservation = request.session.snapshot.reservations.get(seat.name.namespace, seat.name.reservation)
     is_move = reservation is not None and migrating_pod(reservation) is not None
-    return is_move and fits(requests_of(step.pod), requests_of(seat.reserved_pod))
+    return is_move and vector_fits(requests_of(step.pod), requests_of(seat.reserved_pod))
 
 
 def _seat_charged_to_queue(request: SeatRequest, name: SeatName) -> Seat | None:

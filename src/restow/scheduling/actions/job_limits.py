@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from restow.model.cluster import PodClass
 from restow.model.objects import Pod
-from restow.model.resources import Vector, add, subtract
+from restow.model.resources import Vector, add_vectors, subtract_vectors
 from restow.scheduling.cluster_events import QUEUE, RESERVATION
 from restow.scheduling.framework import Cycle, Verdict, unresolvable
 from restow.scheduling.jobs import Job
@@ -51,7 +51,7 @@ class JobLimits:
             return None
         pod_class = cycle.pod_class
         if pod_class not in self._refused:
-            refusal = self._refusal(add(self._taken, self._pod_groups.requests_of(cycle.pod)))
+            refusal = self._refusal(add_vectors(self._taken, self._pod_groups.requests_of(cycle.pod)))
             if refusal is None:
                 return None
             self._refused[pod_class] = refusal
@@ -59,20 +59,20 @@ class JobLimits:
 
     def take(self, pod: Pod) -> None:
         """A pod was placed."""
-        self._taken = add(self._taken, self._pod_groups.requests_of(pod))
+        self._taken = add_vectors(self._taken, self._pod_groups.requests_of(pod))
 
     def _refusal(self, request: Vector) -> Verdict | None:
         over = self._share.why_exceeded(request) if self._share is not None else None
         if over is not None:
             return replace(unresolvable(over), plugin=RESERVATION)
         if self._shares is not None:
-            over = self._shares.why_exceeded(self._job.queue, subtract(request, self._given_back))
+            over = self._shares.why_exceeded(self._job.queue, subtract_vectors(request, self._given_back))
         return replace(unresolvable(over), plugin=QUEUE) if over is not None else None
 
     def _sum(self, pods: list[Pod]) -> Vector:
         total: Vector = {}
         for pod in pods:
-            total = add(total, self._pod_groups.requests_of(pod))
+            total = add_vectors(total, self._pod_groups.requests_of(pod))
         return total
 
     def _smallest(self, count: int) -> Vector:

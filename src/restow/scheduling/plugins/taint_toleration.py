@@ -15,7 +15,7 @@ import numpy as np
 from restow.model.cluster import Mask, Shape, Which
 from restow.model.cluster.node_table import TaintSet
 from restow.model.objects import Toleration
-from restow.model.taints import PREFER_NO_SCHEDULE, untolerated
+from restow.model.taints import PREFER_NO_SCHEDULE, untolerated_taint
 from restow.scheduling.framework import SKIP, SUCCESS, Cycle, FilterPlugin, Reach, Refusal, ScorePlugin, Scores, Verdict
 from restow.scheduling.plugins.normalization import in_inverse_proportion
 from restow.scheduling.plugins.refusals import refusals_of
@@ -69,7 +69,7 @@ class TaintToleration(FilterPlugin, ScorePlugin):
 
 
 def _verdicts(sets: Sequence[TaintSet], tolerations: Sequence[Toleration]) -> _TaintVerdicts:
-    accepted = np.array([not untolerated(taints, tolerations) for taints in sets], np.bool_)
-    soft = [len(untolerated(taints, tolerations, [PREFER_NO_SCHEDULE])) for taints in sets]
+    accepted = np.array([not untolerated_taint(taints, tolerations) for taints in sets], np.bool_)
+    soft = [len(untolerated_taint(taints, tolerations, [PREFER_NO_SCHEDULE])) for taints in sets]
     untolerated_soft = np.array(soft, np.int64)
     return _TaintVerdicts(accepted, untolerated_soft, bool(accepted.all()), bool(untolerated_soft.any()))

@@ -16,7 +16,7 @@ from restow.model.objects import Pod, PodStatus
 from restow.model.queues import DEFAULT_QUEUE
 from restow.model.reservations.seat import Seat
 from restow.model.reservations.seat_name import SeatName
-from restow.model.resources import enlarged, template_requests
+from restow.model.resources import enlarged_vector, template_requests
 from restow.model.snapshot import Snapshot
 from restow.scheduling.engine import Engine
 from restow.scheduling.framework import Cycle
@@ -97,5 +97,5 @@ def _why_refused(snapshot: Snapshot, engine: Engine, seat: Seat, incoming: Incom
 def _as_created(pod: Pod, seat: Seat) -> Pod:
     """A pod as its controller will create it, on no node yet. It requests at least as much as the seat: whether a
     remainder that other pods use lasts until it comes is not known."""
-    spec = enlarged(replace(pod.spec, node_name=None), template_requests(seat.reserved_pod.spec))
+    spec = enlarged_vector(replace(pod.spec, node_name=None), template_requests(seat.reserved_pod.spec))
     return replace(pod, metadata=replace(pod.metadata, uid=str(seat.name)), spec=spec, status=PodStatus())

@@ -23,7 +23,7 @@ from restow.model.reservations.seat import Seat, SeatState
 from restow.model.reservations.seat_fault import FaultReason, SeatFault
 from restow.model.reservations.seat_name import SeatName
 from restow.model.snapshot import Snapshot
-from restow.model.taints import UNSCHEDULABLE, untolerated
+from restow.model.taints import UNSCHEDULABLE, untolerated_taint
 from restow.scheduling.engine import Engine
 from restow.scheduling.seat_checks.room_faults import room_faults
 from restow.scheduling.seat_checks.seats_on_node import cycle_of_seat, staying_pods_on
@@ -35,7 +35,7 @@ def seat_faults(snapshot: Snapshot, engine: Engine, seats: Iterable[Seat], now: 
     faults_of_row: dict[int, dict[SeatName, SeatFault]] = {}
     index = snapshot.reservations
     for seat in seats:
-        row = snapshot.rows.find(seat.node)
+        row = snapshot.rows.find_row(seat.node)
         if seat.recorded_consumer is not None or row is None:
             continue
         takes_room = seat.name in index.reserved_pods
@@ -61,7 +61,7 @@ def seat_faults(snapshot: Snapshot, engine: Engine, seats: Iterable[Seat], now: 
 def seats_lost_on_nodes_of(snapshot: Snapshot, engine: Engine, reservation: Reservation, now: float) -> list[SeatName]:
     """The seats without room on the nodes of a reservation, its own and those of others; also assigned ones."""
     meta, index = reservation.metadata, snapshot.reservations
-    rows = {snapshot.rows.find(seat.node) for seat in index.seats(meta.namespace or "", meta.name)}
+    rows = {snapshot.rows.find_row(seat.node) for seat in index.seats(meta.namespace or "", meta.name)}
     overdrawn = sorted(row for row in rows if row is not None and snapshot.room.is_overdrawn(row))
     faults = (item for row in overdrawn for item in room_faults(snapshot, engine, row, now).items())
     return [name for name, fault in faults if fault.reason.loses_seat]
@@ -72,9 +72,9 @@ def _why_node_unfit(snapshot: Snapshot, row: int, shape: Shape) -> str:
     if snapshot.masks.eligible(shape)[row]:
         return ""
     tolerations = shape.fields.tolerations
-    if snapshot.nodes.unschedulable[row] and untolerated([UNSCHEDULABLE], tolerations):
+    if snapshot.nodes.unschedulable[row] and untolerated_taint([UNSCHEDULABLE], tolerations):
         return "is cordoned"
-    taints = untolerated(snapshot.nodes.taint_sets[snapshot.nodes.taints[row]], tolerations)
+    taints = untolerated_taint(snapshot.nodes.taint_sets[snapshot.nodes.taints[row]], tolerations)
     if taints:
         return f"has the taint {_as_text(taints[0])}, which the task does not tolerate"
     return "no longer matches the node selector or affinity of the task"
@@ -134,7 +134,7 @@ def _refused_seats_before_migration(
     if uid is None or any(index.has_migrating_pod_left(seat, uid) for seat in seats):
         return {}
     requests = [
-        (snapshot.rows.find(seat.node), engine.counted_resources(cycle_of_seat(seat, snapshot, now))) for seat in seats
+        (snapshot.rows.find_row(seat.node), engine.counted_resources(cycle_of_seat(seat, snapshot, now))) for seat in seats
     ]
     if any(row is None or snapshot.room.lacks(row, amounts) for row, amounts in requests):
         return {}

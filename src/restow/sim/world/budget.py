@@ -31,7 +31,7 @@ class Budgets(Rule):
 
     def keys(self, kind: Kind[Any], change: Change[Any], view: View) -> Iterable[Key]:
         budgets = view.inside(BUDGET, change.object.metadata.namespace or "")
-        if not budgets or not _matters(kind, change):
+        if not budgets or not _affects_budgets(kind, change):
             return ()
         if kind != POD:
             return [key_of(budget) for budget in budgets]
@@ -54,9 +54,9 @@ class Budgets(Rule):
             1 for pod in pods if is_ready(pod) and not view.is_leaving(pod) and pod.metadata.name not in disrupted
         )
         try:
-            expected, desired = _expectation(budget.spec, pods, view)
+            expected, desired = _expected_and_desired(budget.spec, pods, view)
         except _NoScale as reason:
-            return _write(budget, _refusal(budget, str(reason), view.now), again)
+            return _write(budget, _no_disruptions_status(budget, str(reason), view.now), again)
         allowed = max(0, healthy - desired) if expected > 0 else 0
         status = {
             "expectedPods": expected,
@@ -76,7 +76,7 @@ class _NoScale(Exception):
     """A pod's controller does not say how many pods it wants."""
 
 
-def _matters(kind: Kind[Any], change: Change[Any]) -> bool:
+def _affects_budgets(kind: Kind[Any], change: Change[Any]) -> bool:
     if change.type != "MODIFIED" or change.old is None:
         return True
     new, old = change.object, change.old
@@ -106,7 +106,7 @@ def _still_disrupted(budget: RawObject, pods: list[Pod], view: View) -> tuple[Do
     return kept, min((waits[name] for name in kept), default=None)
 
 
-def _expectation(spec: Document, pods: list[Pod], view: View) -> tuple[int, int]:
+def _expected_and_desired(spec: Document, pods: list[Pod], view: View) -> tuple[int, int]:
     """(expected, desired healthy) pods."""
     least = spec.get("minAvailable")
     if isinstance(least, int):
@@ -141,7 +141,7 @@ def _scale(pod: Pod, kind: str, name: str, uid: str, view: View) -> dict[str, in
     return {uid: int(owner.spec.get("replicas", 1))}
 
 
-def _refusal(budget: RawObject, message: str, now: float) -> Document:
+def _no_disruptions_status(budget: RawObject, message: str, now: float) -> Document:
     """Fail safe: nothing may be disrupted while the budget cannot be computed."""
     conditions = _conditions(budget, False, "SyncFailed", message, now)
     return {"disruptionsAllowed": 0, "observedGeneration": budget.metadata.generation, "conditions": conditions}

@@ -36,6 +36,6 @@ class CreationBackoff:
         self._pauses[creator] = _Pause(seconds, now + seconds)
 
     def seconds_left(self, creator: str, now: float) -> float:
-        """Seconds until `who` should make pods again; 0 if it may."""
+        """Seconds until this controller should create pods again; 0 if it may now."""
         pause = self._pauses.get(creator)
         return max(0.0, pause.until - now) if pause else 0.0

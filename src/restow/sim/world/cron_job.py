@@ -43,7 +43,7 @@ class CronJobs(Rule):
         jobs.sort(key=lambda job: ((job.metadata.annotations or {}).get(SCHEDULED, ""), job.metadata.name))
         active = [job for job in jobs if not how_it_ended(job)]
         try:
-            writes, last, again = _fire(cron, active, view)
+            writes, last, again = _start_due_job(cron, active, view)
         except CronError as error:
             writes, last, again = (
                 [Record(object_reference(CRON_JOB, cron), "BadSchedule", str(error), "Warning")],
@@ -56,10 +56,12 @@ class CronJobs(Rule):
             "lastScheduleTime": format_time(last) if last else cron.status.get("lastScheduleTime"),
             "lastSuccessfulTime": max(filter(None, ends), default=None),
         }
-        return Step((*writes, *_forget(cron, jobs), *write_status(CRON_JOB, cron, status)), again)
+        return Step((*writes, *_delete_finished_jobs(cron, jobs), *write_status(CRON_JOB, cron, status)), again)
 
 
-def _fire(cron: RawObject, active: list[RawObject], view: View) -> tuple[list[Write], float | None, float | None]:
+def _start_due_job(
+    cron: RawObject, active: list[RawObject], view: View
+) -> tuple[list[Write], float | None, float | None]:
     """The writes for the time that is due, that time, and the seconds until the next."""
     spec, now = cron.spec, view.now
     schedule = parse_schedule(spec.get("schedule") or "", spec.get("timeZone"))
@@ -89,7 +91,7 @@ def _create(cron: RawObject, due: float, view: View) -> list[Write]:
     return [Create(JOB, {"metadata": metadata, "spec": template.get("spec") or {}})]
 
 
-def _forget(cron: RawObject, jobs: list[RawObject]) -> list[Write]:
+def _delete_finished_jobs(cron: RawObject, jobs: list[RawObject]) -> list[Write]:
     """The oldest finished jobs beyond the limits go."""
     limits = {"Complete": ("successfulJobsHistoryLimit", 3), "Failed": ("failedJobsHistoryLimit", 1)}
     writes: list[Write] = []

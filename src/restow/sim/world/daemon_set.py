@@ -28,7 +28,7 @@ from restow.model.taints import (
     PID_PRESSURE,
     UNREACHABLE,
     UNSCHEDULABLE,
-    untolerated,
+    untolerated_taint,
 )
 from restow.sim.world.pods import available_in
 from restow.sim.world.raw_objects import CONTROLLER_REVISION, DAEMON_SET, RawObject
@@ -96,15 +96,17 @@ def should_run(daemons: RawObject, node: Node) -> tuple[bool, bool]:
     if not node_constraint(spec).matches(node.metadata.name, node.metadata.labels):
         return False, False
     taints = node.spec.taints
-    return not untolerated(taints, spec.tolerations), not untolerated(taints, spec.tolerations, (NO_EXECUTE,))
+    return not untolerated_taint(taints, spec.tolerations), not untolerated_taint(
+        taints, spec.tolerations, (NO_EXECUTE,)
+    )
 
 
 def _template_spec(daemons: RawObject) -> PodSpec:
     spec: Document = (daemons.spec.get("template") or {}).get("spec") or {}
-    return msgspec.convert(_tolerant(spec), PodSpec)
+    return msgspec.convert(_with_daemon_tolerations(spec), PodSpec)
 
 
-def _tolerant(spec: Document) -> Document:
+def _with_daemon_tolerations(spec: Document) -> Document:
     """The spec with the tolerations that every daemon gets."""
     wanted = [
         *_TOLERATED,
@@ -133,7 +135,7 @@ def _pod(daemons: RawObject, node: Node, view: View) -> Document:
     template = daemons.spec.get("template") or {}
     name = f"{meta.name}-{random_suffix(view.rng)}"
     pod = pod_from(template, meta.namespace or "", name, reference_to(DAEMON_SET, daemons))
-    pod["spec"] = _tolerant(pod["spec"])
+    pod["spec"] = _with_daemon_tolerations(pod["spec"])
     pod["spec"]["affinity"] = pin_to_node(pod["spec"].get("affinity"), node.metadata.name)
     pod["metadata"].setdefault("labels", {})[REVISION_HASH] = revision_name(meta.name, template)
     return pod
@@ -184,13 +186,15 @@ class DaemonSets(Rule):
         outdated = [
             on_nodes[name] for name in sorted(wanted) if name in on_nodes and revision_of(on_nodes[name]) != revision
         ]
-        rolled = _roll(daemons, outdated, len(wanted), len(wanted) - available, view)
+        rolled = _replace_outdated(daemons, outdated, len(wanted), len(wanted) - available, view)
         revisions = update_revisions(DAEMON_SET, daemons, revision, set(map(revision_of, pods)), view)
         again = shortest_wait(waits.values())
         return Step((*revisions, *rolled, *write_status(DAEMON_SET, daemons, counts)), again)
 
 
-def _roll(daemons: RawObject, outdated: list[Pod], wanted: int, unavailable: int, view: View) -> list[Write]:
+def _replace_outdated(
+    daemons: RawObject, outdated: list[Pod], wanted: int, unavailable: int, view: View
+) -> list[Write]:
     """Delete outdated pods: those that do not serve anyway, and as many others as may be missing at a time."""
     strategy = daemons.spec.get("updateStrategy") or {}
     if strategy.get("type", "RollingUpdate") != "RollingUpdate":

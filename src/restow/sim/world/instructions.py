@@ -53,7 +53,7 @@ _FORMS = {
 }
 
 
-def instruction(item: Object, key: str) -> float | None:
+def instruction_value(item: Object, key: str) -> float | None:
     """The value of an annotation; None if it is absent or unreadable."""
     text = (item.metadata.annotations or {}).get(key)
     try:
@@ -68,7 +68,7 @@ def _unreadable(item: Object, keys: tuple[str, ...]) -> dict[str, str]:
     return {
         key: f'annotation {key}: "{present[key][:40]}" is ignored: expected {_FORMS[key].expected}'
         for key in keys
-        if key in present and instruction(item, key) is None
+        if key in present and instruction_value(item, key) is None
     }
 
 

@@ -48,19 +48,19 @@ class Jobs(Rule):
             return Step(tuple(_untrack(pod) for pod in _left_behind(key, view)))
         pods = view.owned(POD, job.metadata.uid)
         if view.is_leaving(job) or how_it_ended(job):
-            return _after(job, pods, view)
+            return _finished_job_step(job, pods, view)
         return _Run(job, pods, view).step()
 
 
 def _left_behind(key: Key, view: View) -> list[Pod]:
     """Pods of a deleted Job: no controller will count them any more."""
-    tracked = [pod for pod in view.inside(POD, key[0]) if _tracked(pod)]
+    tracked = [pod for pod in view.inside(POD, key[0]) if _is_tracked(pod)]
     return [pod for pod in tracked if (owner := controller_of(pod)) and (owner.kind, owner.name) == (JOB.kind, key[1])]
 
 
-def _after(job: RawObject, pods: list[Pod], view: View) -> Step:
+def _finished_job_step(job: RawObject, pods: list[Pod], view: View) -> Step:
     """A job that is over lets its pods go, and goes itself when its time to live is over."""
-    writes: list[Write] = [_untrack(pod) for pod in pods if _tracked(pod)]
+    writes: list[Write] = [_untrack(pod) for pod in pods if _is_tracked(pod)]
     ttl = job.spec.get("ttlSecondsAfterFinished")
     ended = how_it_ended(job)
     if view.is_leaving(job) or ttl is None or ended is None:
@@ -78,7 +78,7 @@ class _Run:
         self.job = job
         self.view = view
         self.pods = pods
-        self.tracked = {pod.metadata.uid: pod for pod in pods if _tracked(pod)}
+        self.tracked = {pod.metadata.uid: pod for pod in pods if _is_tracked(pod)}
         noted: Document = job.status.get("uncountedTerminatedPods") or {}
         self.noted: dict[Outcome, list[str]] = {
             "succeeded": list(noted.get("succeeded") or ()),
@@ -158,7 +158,7 @@ class _Run:
         if self.job.spec.get("completionMode") != "Indexed":
             return [None] * count
         taken = {_index(pod) for pod in self.pods if self._outcome(pod) != "failed"}
-        taken |= set(_expand(str(self.job.status.get("completedIndexes") or "")))
+        taken |= set(_parse_indexes(str(self.job.status.get("completedIndexes") or "")))
         return [index for index in range(self.completions or 0) if index not in taken][:count]
 
     def _create(self, index: int | None) -> Create:
@@ -218,9 +218,9 @@ class _Run:
         return {"conditions": conditions, **completed}
 
     def _completed_indexes(self) -> str:
-        before = _expand(str(self.job.status.get("completedIndexes") or ""))
+        before = _parse_indexes(str(self.job.status.get("completedIndexes") or ""))
         done = {_index(pod) for pod in self.pods if pod.status.phase == "Succeeded"}
-        return _contract(sorted({*before, *(index for index in done if index is not None)}))
+        return _format_indexes(sorted({*before, *(index for index in done if index is not None)}))
 
 
 def how_it_ended(job: RawObject) -> Document | None:
@@ -230,7 +230,7 @@ def how_it_ended(job: RawObject) -> Document | None:
     )
 
 
-def _tracked(pod: Pod) -> bool:
+def _is_tracked(pod: Pod) -> bool:
     return TRACKING in (pod.metadata.finalizers or ())
 
 
@@ -252,7 +252,7 @@ def _index(pod: Pod) -> int | None:
     return int(text) if text.isdigit() else None
 
 
-def _expand(text: str) -> list[int]:
+def _parse_indexes(text: str) -> list[int]:
     """ "1,3-5" as numbers."""
     numbers: list[int] = []
     for part in filter(None, text.split(",")):
@@ -261,7 +261,7 @@ def _expand(text: str) -> list[int]:
     return numbers
 
 
-def _contract(numbers: list[int]) -> str:
+def _format_indexes(numbers: list[int]) -> str:
     """Sorted numbers as "1,3-5"."""
     runs: list[list[int]] = []
     for number in numbers:

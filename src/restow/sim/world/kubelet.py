@@ -19,9 +19,9 @@ from restow.model.objects import Container, Document, Node, Pod
 from restow.model.pods import find_condition, is_finished, is_ready
 from restow.model.times import format_time, parse_time
 from restow.ports import STRATEGIC_PATCH
-from restow.sim.world.instructions import instruction
+from restow.sim.world.instructions import instruction_value
 from restow.sim.world.kubelet_admission import admission_failure
-from restow.sim.world.pods import restarts
+from restow.sim.world.pods import restart_count
 from restow.sim.world.rule import Rule
 from restow.sim.world.settings import EXIT_CODE, NEVER_READY, READY, RUN, SILENT_SINCE, START, STOP, Settings
 from restow.sim.world.step import NOTHING, Delete, Patch, Step
@@ -58,57 +58,59 @@ class Kubelets(Rule):
             return NOTHING
         if pod.status.phase != "Running":
             return self._start(pod, node, view)
-        debugging = _debugging(pod, view.now)
-        return _report(pod, debugging) if debugging else self._run(pod, is_node_ready(node), view.now)
+        debugging = _ephemeral_statuses(pod, view.now)
+        return _status_patch(pod, debugging) if debugging else self._run(pod, is_node_ready(node), view.now)
 
     # ---- the life of a pod
 
     def _start(self, pod: Pod, node: Node, view: View) -> Step:
-        wait = _bound_at(pod) + _seconds(pod, START, self._settings.start) - view.now
+        wait = _bound_at(pod) + _instructed_seconds(pod, START, self._settings.start) - view.now
         if wait > 0:
             return Step(again=wait)
         if not _claims_bound(pod, view):
             return NOTHING
         reason = admission_failure(pod, node, view)
         if reason is not None:
-            return _report(pod, {"phase": "Failed", "reason": reason[0], "message": reason[1]})
+            return _status_patch(pod, {"phase": "Failed", "reason": reason[0], "message": reason[1]})
         ready = (
-            _seconds(pod, READY, self._settings.ready) <= 0
-            and not instruction(pod, NEVER_READY)
+            _instructed_seconds(pod, READY, self._settings.ready) <= 0
+            and not instruction_value(pod, NEVER_READY)
             and is_node_ready(node)
         )
-        return _report(pod, _running(pod, node, ready, view.now))
+        return _status_patch(pod, _running_status(pod, node, ready, view.now))
 
     def _run(self, pod: Pod, served: bool, now: float) -> Step:
         """The first of these events: the deadline of the pod, the end of its containers, its readiness."""
         deadline = _begun_at(pod, now) + (_NEVER if (limit := pod.spec.active_deadline_seconds) is None else limit)
-        end = _started_at(pod, now) + _seconds(pod, RUN, _NEVER)
+        end = _started_at(pod, now) + _instructed_seconds(pod, RUN, _NEVER)
         if now >= deadline:
             message = "Pod was active on the node longer than the specified deadline"
-            return _report(pod, _exited(pod, 137, now) | {"reason": "DeadlineExceeded", "message": message})
+            return _status_patch(
+                pod, _exited_status(pod, 137, now) | {"reason": "DeadlineExceeded", "message": message}
+            )
         if now >= end:
             return self._exit(pod, now)
         ready = _NEVER
-        if served and not is_ready(pod) and not instruction(pod, NEVER_READY):
-            ready = _started_at(pod, now) + _seconds(pod, READY, self._settings.ready)
+        if served and not is_ready(pod) and not instruction_value(pod, NEVER_READY):
+            ready = _started_at(pod, now) + _instructed_seconds(pod, READY, self._settings.ready)
         if now >= ready:
-            return _report(pod, _readiness(pod, True, now))
+            return _status_patch(pod, _readiness(pod, True, now))
         wait = min(deadline, end, ready) - now
         return Step(again=wait) if wait < _NEVER else NOTHING
 
     def _exit(self, pod: Pod, now: float) -> Step:
         """The containers have ended: the pod restarts them or finishes, as its restart policy says."""
-        code = int(instruction(pod, EXIT_CODE) or 0)
+        code = int(instruction_value(pod, EXIT_CODE) or 0)
         policy = pod.spec.restart_policy or "Always"
         if policy == "Always" or (policy == "OnFailure" and code):
-            return _report(pod, {"containerStatuses": _statuses(pod, now, ready=is_ready(pod), restarted=True)})
-        return _report(pod, _exited(pod, code, now))
+            return _status_patch(pod, {"containerStatuses": _statuses(pod, now, ready=is_ready(pod), restarted=True)})
+        return _status_patch(pod, _exited_status(pod, code, now))
 
     def _stop(self, pod: Pod, now: float) -> Step:
         meta = pod.metadata
         grace = float(meta.deletion_grace_period_seconds or 0)
         asked = parse_time(meta.deletion_timestamp or "") - grace
-        wait = asked + min(grace, _seconds(pod, STOP, self._settings.stop)) - now
+        wait = asked + min(grace, _instructed_seconds(pod, STOP, self._settings.stop)) - now
         if wait > 0:
             return Step(again=wait)
         if meta.finalizers:
@@ -117,12 +119,12 @@ class Kubelets(Rule):
         return Step((Delete.of(POD, pod, grace=0),))
 
     def _end(self, pod: Pod, now: float) -> Step:
-        report = _report(pod, _exited(pod, 143, now)).writes
+        report = _status_patch(pod, _exited_status(pod, 143, now)).writes
         return Step((*(() if is_finished(pod) else report), Delete.of(POD, pod, grace=0)))
 
 
 def is_silent(node: Node) -> bool:
-    return instruction(node, SILENT_SINCE) is not None
+    return instruction_value(node, SILENT_SINCE) is not None
 
 
 def is_node_ready(node: Node) -> bool:
@@ -134,8 +136,8 @@ def is_node_ready(node: Node) -> bool:
 # ---- what is read
 
 
-def _seconds(pod: Pod, key: str, otherwise: float) -> float:
-    seconds = instruction(pod, key)
+def _instructed_seconds(pod: Pod, key: str, otherwise: float) -> float:
+    seconds = instruction_value(pod, key)
     return otherwise if seconds is None else seconds
 
 
@@ -147,8 +149,8 @@ def _bound_at(pod: Pod) -> float:
 
 def _started_at(pod: Pod, now: float) -> float:
     """When the containers last started: every run of a restarted pod takes its full time."""
-    again = restarts(pod)
-    return _begun_at(pod, now) + (again * max(_seconds(pod, RUN, 0.0), _RESTART) if again else 0.0)
+    again = restart_count(pod)
+    return _begun_at(pod, now) + (again * max(_instructed_seconds(pod, RUN, 0.0), _RESTART) if again else 0.0)
 
 
 def _begun_at(pod: Pod, now: float) -> float:
@@ -169,7 +171,7 @@ def _claims_bound(pod: Pod, view: View) -> bool:
 # ---- what is written
 
 
-def _report(pod: Pod, status: Document, again: float | None = None) -> Step:
+def _status_patch(pod: Pod, status: Document, again: float | None = None) -> Step:
     meta = pod.metadata
     patch = Patch(
         kind=POD,
@@ -182,7 +184,7 @@ def _report(pod: Pod, status: Document, again: float | None = None) -> Step:
     return Step((patch,), again)
 
 
-def _running(pod: Pod, node: Node, ready: bool, now: float) -> Document:
+def _running_status(pod: Pod, node: Node, ready: bool, now: float) -> Document:
     since = format_time(now)
     addresses = node.status.addresses or ()
     host = next(
@@ -261,7 +263,7 @@ def _init_status(container: Container, since: str) -> Document:
     }
 
 
-def _debugging(pod: Pod, now: float) -> Document | None:
+def _ephemeral_statuses(pod: Pod, now: float) -> Document | None:
     """How containers added for debugging end, if there is one that has not: `kubectl debug` waits for that."""
     wanted = pod.spec.ephemeral_containers or ()
     known = {status.name for status in pod.status.ephemeral_container_statuses or ()}
@@ -279,7 +281,7 @@ def _debugging(pod: Pod, now: float) -> Document | None:
     return {"ephemeralContainerStatuses": statuses}
 
 
-def _exited(pod: Pod, code: int, now: float) -> Document:
+def _exited_status(pod: Pod, code: int, now: float) -> Document:
     reason = "Error" if code else "Completed"
     ended = {"exitCode": code, "reason": reason, "finishedAt": format_time(now)}
     statuses = [

@@ -9,8 +9,8 @@ from restow.model.affinity import node_constraint
 from restow.model.cluster.seen_versions import version_number
 from restow.model.objects import Node, Pod
 from restow.model.pods import find_condition, is_finished
-from restow.model.resources import PODS, amounts, shortages
-from restow.model.taints import NO_EXECUTE, untolerated
+from restow.model.resources import PODS, parse_amounts, resource_shortages
+from restow.model.taints import NO_EXECUTE, untolerated_taint
 from restow.sim.world.view import View
 
 
@@ -18,10 +18,10 @@ def admission_failure(pod: Pod, node: Node, view: View) -> tuple[str, str] | Non
     """(reason, message) why this node will not run the pod; None if it will."""
     if not node_constraint(pod.spec).matches(node.metadata.name, node.metadata.labels):
         return "NodeAffinity", "Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector"
-    if untolerated(node.spec.taints, pod.spec.tolerations, (NO_EXECUTE,)):
+    if untolerated_taint(node.spec.taints, pod.spec.tolerations, (NO_EXECUTE,)):
         return "TaintToleration", "Predicate TaintToleration failed: node(s) had taints that the pod doesn't tolerate"
     ahead = [other for other in view.pods_on(node.metadata.name) if _is_ahead(other, pod)]
-    short = shortages({**view.requests(pod), PODS: 1}, _room(node, ahead, view))
+    short = resource_shortages({**view.requests(pod), PODS: 1}, _room(node, ahead, view))
     if short:
         first = short[0]
         message = f"Node didn't have enough resource: {first.resource}, {first}"
@@ -44,7 +44,7 @@ def _arrival(pod: Pod) -> tuple[str, int]:
 
 
 def _room(node: Node, pods: list[Pod], view: View) -> dict[str, int]:
-    room = amounts(node.status.allocatable)
+    room = parse_amounts(node.status.allocatable)
     for pod in pods:
         if is_finished(pod):
             continue

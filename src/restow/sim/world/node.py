@@ -24,7 +24,7 @@ from restow.model.taints import (
 )
 from restow.model.times import format_micro_time, format_time, parse_time
 from restow.ports import STRATEGIC_PATCH
-from restow.sim.world.instructions import instruction
+from restow.sim.world.instructions import instruction_value
 from restow.sim.world.kubelet import is_node_ready, is_silent, ready_conditions
 from restow.sim.world.rule import Rule
 from restow.sim.world.settings import SILENT_SINCE, Settings
@@ -95,13 +95,13 @@ class Nodes(Rule):
         report, wait = self._report(node, view)
         if report:
             return Step((report,))
-        taints = _taint(node, view.now)
-        return Step((*taints, *_unready(node, view)), wait)
+        taints = _update_taints(node, view.now)
+        return Step((*taints, *_mark_pods_unready(node, view)), wait)
 
     def _report(self, node: Node, view: View) -> tuple[Write | None, float | None]:
         """The node's Ready condition, if it should say something else."""
         ready = find_condition(node.status.conditions, "Ready")
-        silent_since = instruction(node, SILENT_SINCE)
+        silent_since = instruction_value(node, SILENT_SINCE)
         if silent_since is not None:
             wait = silent_since + self._settings.node_notice - view.now
             if wait > 0:
@@ -137,7 +137,7 @@ def _ready(node: Node, status: str, reason: str, message: str, now: float) -> Pa
     )
 
 
-def _taint(node: Node, now: float) -> list[Write]:
+def _update_taints(node: Node, now: float) -> list[Write]:
     """Set the taints that the node lifecycle controller manages, as the conditions require; all other taints stay."""
     wanted = _wanted_taints(node)
     present = list(node.spec.taints or ())
@@ -182,7 +182,7 @@ def _document(taint: Taint) -> Document:
     return {name: value for name, value in members.items() if value is not None}
 
 
-def _unready(node: Node, view: View) -> list[Write]:
+def _mark_pods_unready(node: Node, view: View) -> list[Write]:
     """Writes that make the pods of a node unready that is not ready itself."""
     if is_node_ready(node) or find_condition(node.status.conditions, "Ready") is None:
         return []

@@ -53,7 +53,7 @@ def deletion_cost(pod: Pod) -> int:
         return 0
 
 
-def restarts(pod: Pod) -> int:
+def restart_count(pod: Pod) -> int:
     return max((status.restart_count or 0 for status in pod.status.container_statuses or ()), default=0)
 
 
@@ -81,8 +81,8 @@ def deletion_order(pods: Sequence[Pod], related: Iterable[Pod], now: float) -> l
             by_ready = _younger(_ready_since(pod), _ready_since(other), pod, other, now)
             if by_ready:
                 return by_ready
-        if restarts(pod) != restarts(other):
-            return restarts(other) - restarts(pod)
+        if restart_count(pod) != restart_count(other):
+            return restart_count(other) - restart_count(pod)
         return _younger(_created(pod), _created(other), pod, other, now)
 
     return sorted(pods, key=cmp_to_key(compare))

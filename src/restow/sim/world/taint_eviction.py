@@ -10,7 +10,7 @@ from restow.model.kinds import NODE, POD, Kind
 from restow.model.object_key import Key, key_of
 from restow.model.objects import Pod, Taint
 from restow.model.pods import is_finished
-from restow.model.taints import NO_EXECUTE, tolerates
+from restow.model.taints import NO_EXECUTE, tolerates_taint
 from restow.model.times import format_time, parse_time
 from restow.ports import STRATEGIC_PATCH
 from restow.sim.world.rule import Rule
@@ -35,7 +35,7 @@ class TaintEviction(Rule):
         wait = min((_seconds_tolerated(pod, taint, view.now) for taint in _no_execute(node.spec.taints)), default=None)
         if wait is None or wait == float("inf"):
             return NOTHING
-        return Step(again=wait) if wait > 0 else _evict(pod, view.now)
+        return Step(again=wait) if wait > 0 else _eviction_step(pod, view.now)
 
 
 def _no_execute(taints: list[Taint] | None) -> list[Taint]:
@@ -44,7 +44,7 @@ def _no_execute(taints: list[Taint] | None) -> list[Taint]:
 
 def _seconds_tolerated(pod: Pod, taint: Taint, now: float) -> float:
     """Seconds the pod may still stay: infinite, until its shortest matching toleration ends, or 0."""
-    matching = [each for each in pod.spec.tolerations or () if tolerates(each, taint)]
+    matching = [each for each in pod.spec.tolerations or () if tolerates_taint(each, taint)]
     if not matching:
         return 0.0
     limits = [each.toleration_seconds for each in matching if each.toleration_seconds is not None]
@@ -54,7 +54,7 @@ def _seconds_tolerated(pod: Pod, taint: Taint, now: float) -> float:
     return max(0.0, since + max(0, min(limits)) - now)
 
 
-def _evict(pod: Pod, now: float) -> Step:
+def _eviction_step(pod: Pod, now: float) -> Step:
     meta = pod.metadata
     entry = {
         "type": "DisruptionTarget",

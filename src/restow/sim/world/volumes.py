@@ -61,7 +61,7 @@ class Claims(Rule):
         if claim is None or view.is_leaving(claim):
             return NOTHING
         if claim.spec.volume_name:
-            return _keep(claim, view)
+            return _complete_binding(claim, view)
         node = view.node((claim.metadata.annotations or {}).get(SELECTED_NODE))
         held = _held_for(claim, view)
         if held is None and waits_for_pod(claim, view) and node is None:
@@ -79,7 +79,12 @@ class Claims(Rule):
         wait = created + self._provision - view.now
         if wait > 0:
             return Step(again=wait)
-        return Step((*_order(claim, storage_class), Create(PERSISTENT_VOLUME, _new_volume(claim, storage_class, node))))
+        return Step(
+            (
+                *_provision_volume(claim, storage_class),
+                Create(PERSISTENT_VOLUME, _new_volume(claim, storage_class, node)),
+            )
+        )
 
 
 class Volumes(Rule):
@@ -111,7 +116,7 @@ class Volumes(Rule):
 # ---- binding
 
 
-def _keep(claim: PersistentVolumeClaim, view: View) -> Step:
+def _complete_binding(claim: PersistentVolumeClaim, view: View) -> Step:
     """A claim that names its volume: complete the binding, or say that the volume is lost."""
     volume = view.get(PERSISTENT_VOLUME, ("", claim.spec.volume_name or ""))
     if volume is None:
@@ -211,7 +216,7 @@ def _bound_status(volume: PersistentVolume) -> Document:
 # ---- writing
 
 
-def _order(claim: PersistentVolumeClaim, storage_class: StorageClass) -> Iterator[Write]:
+def _provision_volume(claim: PersistentVolumeClaim, storage_class: StorageClass) -> Iterator[Write]:
     """The writes for a new volume: first the annotation of its provisioner on the claim, then the volume."""
     meta = claim.metadata
     if PROVISIONER not in (meta.annotations or {}):

@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from restow.adapters.memory.documents.defaulting import apply_defaults
-from restow.adapters.memory.documents.validation import validate
+from restow.adapters.memory.documents.validation import validate_builtin
 
-__all__ = ["apply_defaults", "validate"]
+__all__ = ["apply_defaults", "validate_builtin"]

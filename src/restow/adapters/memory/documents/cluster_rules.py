@@ -8,7 +8,7 @@ from restow.adapters.memory.documents.affinity_rules import check_node_selector,
 from restow.adapters.memory.documents.container_rules import ACCESS_MODES, check_claim_spec
 from restow.adapters.memory.documents.field_errors import FieldErrors
 from restow.adapters.memory.documents.metadata_rules import check_labels
-from restow.adapters.memory.documents.resource_rules import check_amounts, parsed
+from restow.adapters.memory.documents.resource_rules import check_amounts, parsed_quantity
 from restow.model.names import qualified_name_problems, subdomain_problems
 from restow.model.objects import Document
 
@@ -128,9 +128,9 @@ def _check_claim_update(doc: Document, old: Document, errors: FieldErrors) -> No
             "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"
         )
         errors.forbidden("spec", why)
-    size = parsed(doc.get("spec", {}).get("resources", {}).get("requests", {}).get("storage", 0))
-    was = parsed(old.get("spec", {}).get("resources", {}).get("requests", {}).get("storage", 0))
-    has = parsed((old.get("status") or {}).get("capacity", {}).get("storage", 0))
+    size = parsed_quantity(doc.get("spec", {}).get("resources", {}).get("requests", {}).get("storage", 0))
+    was = parsed_quantity(old.get("spec", {}).get("resources", {}).get("requests", {}).get("storage", 0))
+    has = parsed_quantity((old.get("status") or {}).get("capacity", {}).get("storage", 0))
     if size is not None and was is not None and has is not None and size < was and size <= has:
         errors.forbidden("spec.resources.requests.storage", "field can not be less than status.capacity")
 

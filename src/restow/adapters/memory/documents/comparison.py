@@ -10,7 +10,7 @@ import json
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from restow.adapters.memory.documents.field_sets import LEAF, SELF, FieldSet, children, is_member, node
+from restow.adapters.memory.documents.field_sets import LEAF, SELF, FieldSet, child_fields, is_member, make_node
 from restow.adapters.memory.documents.merge_types import DEDUCED, SCALAR, MergeTypes
 
 
@@ -28,7 +28,7 @@ class BadItem(ValueError):
 _ATOMIC = "atomic"
 
 
-def _looks(value: Any, types: MergeTypes) -> str:
+def _merge_form(value: Any, types: MergeTypes) -> str:
     """How a value takes part in merging: as a "dict", a "list" or one "atomic" piece."""
     if types.whole:
         return _ATOMIC
@@ -76,7 +76,7 @@ def step_of(item: Any, types: MergeTypes) -> str:
         raise BadItem("the keys of an associative list must be scalars") from None
 
 
-def _indexed(items: list[Any] | None, types: MergeTypes) -> dict[str, Any]:
+def _items_by_step(items: list[Any] | None, types: MergeTypes) -> dict[str, Any]:
     """List items by step; duplicates, which only updates may bring in, count as their first."""
     by_step: dict[str, Any] = {}
     for item in items or ():
@@ -93,32 +93,33 @@ def _item_type(types: MergeTypes) -> MergeTypes:
 
 def field_set(value: Any, types: MergeTypes) -> FieldSet:
     """The fields an applied document claims: its leaves, its list items, its map entries."""
-    return children(_claimed(value, types) or {})
+    return child_fields(_claimed_fields(value, types) or {})
 
 
-def _claimed(value: Any, types: MergeTypes) -> FieldSet | None:
-    looks = _looks(value, types)
+def _claimed_fields(value: Any, types: MergeTypes) -> FieldSet | None:
+    looks = _merge_form(value, types)
     if looks == "dict":
         below: FieldSet = {}
         for name, member in value.items():
             child = types.child(name)
-            claimed = _claimed(member, child)
+            claimed = _claimed_fields(member, child)
             entry = member is None or member == {} or name not in types.fields
             if entry or claimed is not None:
-                below[f"f:{name}"] = _joined(claimed, entry)
-        return node(False, below)
+                below[f"f:{name}"] = _joined_node(claimed, entry)
+        return make_node(False, below)
     if looks == "list":
         items = {
-            step: _joined(_claimed(item, _item_type(types)), True) for step, item in _indexed(value, types).items()
+            step: _joined_node(_claimed_fields(item, _item_type(types)), True)
+            for step, item in _items_by_step(value, types).items()
         }
-        return node(False, items)
+        return make_node(False, items)
     return {}
 
 
-def _joined(claimed: FieldSet | None, member: bool) -> FieldSet:
+def _joined_node(claimed: FieldSet | None, member: bool) -> FieldSet:
     if claimed is None:
         return {}
-    return node(member or is_member(claimed), children(claimed)) or {}
+    return make_node(member or is_member(claimed), child_fields(claimed)) or {}
 
 
 def with_named_fields(fields: FieldSet, types: MergeTypes) -> FieldSet:
@@ -132,7 +133,7 @@ def with_named_fields(fields: FieldSet, types: MergeTypes) -> FieldSet:
             child, named = types.child(name), name in types.fields
         else:
             child, named = _item_type(types), False
-        made = node(is_member(below) or named, with_named_fields(children(below), child))
+        made = make_node(is_member(below) or named, with_named_fields(child_fields(below), child))
         result[step] = {} if made is None else made
     return result
 
@@ -140,24 +141,24 @@ def with_named_fields(fields: FieldSet, types: MergeTypes) -> FieldSet:
 # --- what differs ---
 
 
-def compare(old: Any, new: Any, types: MergeTypes) -> Changes:
-    changed, removed = _compared(old, new, types)
-    return Changes(children(changed or {}), children(removed or {}))
+def compare_documents(old: Any, new: Any, types: MergeTypes) -> Changes:
+    changed, removed = _compare_values(old, new, types)
+    return Changes(child_fields(changed or {}), child_fields(removed or {}))
 
 
-def _compared(old: Any, new: Any, types: MergeTypes) -> tuple[FieldSet | None, FieldSet | None]:
+def _compare_values(old: Any, new: Any, types: MergeTypes) -> tuple[FieldSet | None, FieldSet | None]:
     if old is new or old == new:
         return None, None
-    before, after = _looks(old, types), _looks(new, types)
-    if "dict" in (before, after) and _both("dict", old, before, new, after):
+    before, after = _merge_form(old, types), _merge_form(new, types)
+    if "dict" in (before, after) and _both_have_form("dict", old, before, new, after):
         return _compared_fields(old or {}, new or {}, types)
-    if "list" in (before, after) and _both("list", old, before, new, after):
-        return _compared_items(_indexed(old, types), _indexed(new, types), _item_type(types))
+    if "list" in (before, after) and _both_have_form("list", old, before, new, after):
+        return _compared_items(_items_by_step(old, types), _items_by_step(new, types), _item_type(types))
     # Two leaves, or a value that changed its form: all of the new one is set, all below the old one is gone.
-    return everything(new, types), node(False, children(everything(old, types)))
+    return all_fields(new, types), make_node(False, child_fields(all_fields(old, types)))
 
 
-def _both(looks: str, old: Any, before: str, new: Any, after: str) -> bool:
+def _both_have_form(looks: str, old: Any, before: str, new: Any, after: str) -> bool:
     """Whether both sides look alike; null looks like whatever the other side is."""
     return (before == looks or old is None) and (after == looks or new is None)
 
@@ -172,15 +173,15 @@ def _compared_fields(
         child = fields.get(name, rest)
         if name in old or (child.omit == "" and child.form in ("list", "map")):
             # Go writes a nil list without omitempty as null, so such a field never appears or vanishes.
-            more, less = _compared(old.get(name), value, child)
-            _note(changed, f"f:{name}", more)
-            _note(removed, f"f:{name}", less)
+            more, less = _compare_values(old.get(name), value, child)
+            _add_field(changed, f"f:{name}", more)
+            _add_field(removed, f"f:{name}", less)
         else:
-            changed[f"f:{name}"] = everything(value, child)
+            changed[f"f:{name}"] = all_fields(value, child)
     for name, value in old.items():
         if name not in new:
-            removed[f"f:{name}"] = everything(value, fields.get(name, rest))
-    return node(False, changed), node(False, removed)
+            removed[f"f:{name}"] = all_fields(value, fields.get(name, rest))
+    return make_node(False, changed), make_node(False, removed)
 
 
 def _compared_items(
@@ -190,23 +191,23 @@ def _compared_items(
     removed: FieldSet = {}
     for step, value in new.items():
         if step in old:
-            more, less = _compared(old[step], value, item)
-            _note(changed, step, more)
-            _note(removed, step, less)
+            more, less = _compare_values(old[step], value, item)
+            _add_field(changed, step, more)
+            _add_field(removed, step, less)
         else:
-            changed[step] = everything(value, item)
+            changed[step] = all_fields(value, item)
     for step, value in old.items():
         if step not in new:
-            removed[step] = everything(value, item)
-    return node(False, changed), node(False, removed)
+            removed[step] = all_fields(value, item)
+    return make_node(False, changed), make_node(False, removed)
 
 
-def _note(fields: FieldSet, step: str, below: FieldSet | None) -> None:
+def _add_field(fields: FieldSet, step: str, below: FieldSet | None) -> None:
     if below is not None:
         fields[step] = below
 
 
-def everything(value: Any, types: MergeTypes) -> FieldSet:
+def all_fields(value: Any, types: MergeTypes) -> FieldSet:
     """A value that is new (or gone) as a whole: itself and all below it."""
     if types.whole or not value:
         return LEAF
@@ -215,11 +216,11 @@ def everything(value: Any, types: MergeTypes) -> FieldSet:
         fields, rest = types.fields, types.element or DEDUCED
         for name, member in value.items():
             child = fields.get(name, rest)
-            below["f:" + name] = LEAF if child.whole else everything(member, child)
+            below["f:" + name] = LEAF if child.whole else all_fields(member, child)
     elif isinstance(value, list) and types.form == "list":
         item = _item_type(types)
-        for step, member in _indexed(value, types).items():
-            below[step] = everything(member, item)
+        for step, member in _items_by_step(value, types).items():
+            below[step] = all_fields(member, item)
     else:
         return LEAF
     return below
@@ -228,16 +229,18 @@ def everything(value: Any, types: MergeTypes) -> FieldSet:
 # --- merging and removing ---
 
 
-def merged(live: Any, applied: Any, types: MergeTypes) -> Any:
+def merge_applied(live: Any, applied: Any, types: MergeTypes) -> Any:
     """The live value with the applied one laid over it; null takes a field away."""
-    before, after = _looks(live, types), _looks(applied, types)
+    before, after = _merge_form(live, types), _merge_form(applied, types)
     if before == "dict" and after == "dict":
         result = dict(live)
         for name, value in applied.items():
             if value is None:
                 result.pop(name, None)
             else:
-                result[name] = merged(live[name], value, types.child(name)) if name in live else without_nulls(value)
+                result[name] = (
+                    merge_applied(live[name], value, types.child(name)) if name in live else without_nulls(value)
+                )
         return result
     if before == "list" and after == "list":
         return _merged_items(live, applied, types)
@@ -246,11 +249,11 @@ def merged(live: Any, applied: Any, types: MergeTypes) -> Any:
 
 def _merged_items(live: list[Any], applied: list[Any], types: MergeTypes) -> list[Any]:
     """Items of both lists: applied ones in applied order, live-only ones staying behind the item they followed."""
-    theirs, ours = _indexed(live, types), _indexed(applied, types)
+    theirs, ours = _items_by_step(live, types), _items_by_step(applied, types)
     item = _item_type(types)
 
     def joined(step: str) -> Any:
-        return merged(theirs[step], ours[step], item) if step in theirs else without_nulls(ours[step])
+        return merge_applied(theirs[step], ours[step], item) if step in theirs else without_nulls(ours[step])
 
     result: list[Any] = []
     shared = [step for step in ours if step in theirs]
@@ -293,11 +296,11 @@ def without_nulls(value: Any) -> Any:
     return value
 
 
-def without(value: Any, fields: FieldSet, types: MergeTypes) -> Any:
+def without_fields(value: Any, fields: FieldSet, types: MergeTypes) -> Any:
     """The value minus every member of `fields`; a container emptied by that becomes null, which marks its place."""
     if not fields or not value:
         return value
-    looks = _looks(value, types)
+    looks = _merge_form(value, types)
     if looks == "dict":
         kept: dict[str, Any] = {}
         for name, member in value.items():
@@ -305,7 +308,7 @@ def without(value: Any, fields: FieldSet, types: MergeTypes) -> Any:
             if below is None:
                 kept[name] = member
             elif not is_member(below):
-                kept[name] = without(member, children(below), types.child(name))
+                kept[name] = without_fields(member, child_fields(below), types.child(name))
         return kept or None
     if looks == "list":
         return _items_without(value, fields, types) or None
@@ -319,5 +322,5 @@ def _items_without(items: list[Any], fields: FieldSet, types: MergeTypes) -> lis
         if below is None:
             kept.append(item)
         elif not is_member(below):
-            kept.append(without(item, children(below), _item_type(types)))
+            kept.append(without_fields(item, child_fields(below), _item_type(types)))
     return kept

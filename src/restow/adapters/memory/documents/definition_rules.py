@@ -113,12 +113,12 @@ def _check_versions(spec: Document, errors: FieldErrors) -> None:
         ("additionalPrinterColumns", "spec.additionalPrinterColumns", _check_columns),
         ("subresources", "spec.subresources", _check_subresources),
     ):
-        for field, value in _hoisted(versions, member, top):
+        for field, value in _shared_by_versions(versions, member, top):
             if value:
                 check(value, field, errors)
 
 
-def _hoisted(versions: list[Document], member: str, top: str) -> Iterator[tuple[str, Any]]:
+def _shared_by_versions(versions: list[Document], member: str, top: str) -> Iterator[tuple[str, Any]]:
     """What all versions share is named as one, at the place upstream keeps it in."""
     values = [version.get(member) for version in versions]
     if values and all(value == values[0] for value in values):
@@ -179,22 +179,22 @@ def _check_root(schema: Document, field: str, errors: FieldErrors) -> None:
         if name not in ("type", "description", "properties"):
             errors.forbidden(f"{field}.properties[metadata].{name}", "must not be specified in a nested metadata")
     before = len(errors.causes)
-    for place, each in _levels(schema, field):
+    for place, each in _schema_levels(schema, field):
         _check_level(each, place, errors)
     if len(errors.causes) == before:
         _check_defaults(SchemaNode(schema), field, errors)
 
 
-def _levels(schema: Document, field: str) -> Iterator[tuple[str, Document]]:
+def _schema_levels(schema: Document, field: str) -> Iterator[tuple[str, Document]]:
     """Every structural level with its path: properties, items and additionalProperties, not what junctors hold."""
     yield field, schema
     for name, child in (schema.get("properties") or {}).items():
         if isinstance(child, dict):
-            yield from _levels(child, f"{field}.properties[{name}]")
+            yield from _schema_levels(child, f"{field}.properties[{name}]")
     if isinstance(schema.get("items"), dict):
-        yield from _levels(schema["items"], f"{field}.items")
+        yield from _schema_levels(schema["items"], f"{field}.items")
     if isinstance(schema.get("additionalProperties"), dict):
-        yield from _levels(schema["additionalProperties"], f"{field}.additionalProperties")
+        yield from _schema_levels(schema["additionalProperties"], f"{field}.additionalProperties")
 
 
 def _check_level(schema: Document, field: str, errors: FieldErrors) -> None:

@@ -13,7 +13,7 @@ from restow.ports import StatusCause
 
 
 def invalid_value(field: str, value: Any, why: str) -> StatusCause:
-    return StatusCause(reason="FieldValueInvalid", field=field, message=f"Invalid value: {_shown(value)}: {why}")
+    return StatusCause(reason="FieldValueInvalid", field=field, message=f"Invalid value: {_shown_value(value)}: {why}")
 
 
 def required_value(field: str, why: str = "") -> StatusCause:
@@ -27,7 +27,7 @@ def forbidden_value(field: str, why: str) -> StatusCause:
 
 def unsupported_value(field: str, value: Any, supported: Iterable[str]) -> StatusCause:
     known = ", ".join(json.dumps(each) for each in supported)
-    message = f"Unsupported value: {_shown(value)}: supported values: {known}"
+    message = f"Unsupported value: {_shown_value(value)}: supported values: {known}"
     return StatusCause(reason="FieldValueNotSupported", field=field, message=message)
 
 
@@ -53,10 +53,10 @@ class FieldErrors:
         self.causes.append(unsupported_value(field, value, supported))
 
     def duplicate(self, field: str, value: Any) -> None:
-        self._add("FieldValueDuplicate", field, f"Duplicate value: {_shown(value)}")
+        self._add("FieldValueDuplicate", field, f"Duplicate value: {_shown_value(value)}")
 
     def not_found(self, field: str, value: Any) -> None:
-        self._add("FieldValueNotFound", field, f"Not found: {_shown(value)}")
+        self._add("FieldValueNotFound", field, f"Not found: {_shown_value(value)}")
 
     def too_long(self, field: str, limit: int) -> None:
         self._add("FieldValueTooLong", field, f"Too long: may not be more than {limit} bytes")
@@ -66,7 +66,7 @@ class FieldErrors:
         self._add("FieldValueTooMany", field, f"Too many: {count}: must have at most {limit} {items}")
 
     def wrong_type(self, field: str, value: Any, why: str) -> None:
-        self._add("FieldValueTypeInvalid", field, f"Invalid value: {_shown(value)}: {why}")
+        self._add("FieldValueTypeInvalid", field, f"Invalid value: {_shown_value(value)}: {why}")
 
     def all_invalid(self, field: str, value: Any, problems: Iterable[str]) -> None:
         for problem in problems:
@@ -77,6 +77,6 @@ class FieldErrors:
             self.invalid(field, new, "field is immutable")
 
 
-def _shown(value: Any) -> str:
+def _shown_value(value: Any) -> str:
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
     return text if len(text) <= 1024 else text[:1024] + "..."

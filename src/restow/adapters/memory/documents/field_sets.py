@@ -23,32 +23,34 @@ def is_member(node: FieldSet) -> bool:
     return not node or SELF in node
 
 
-def children(node: FieldSet) -> FieldSet:
+def child_fields(node: FieldSet) -> FieldSet:
     if SELF not in node:
         return node
     return {step: child for step, child in node.items() if step != SELF}
 
 
-def node(member: bool, below: FieldSet) -> FieldSet | None:
+def make_node(member: bool, below: FieldSet) -> FieldSet | None:
     """A node in normal form; None when it holds nothing."""
     if below:
         return {SELF: {}, **below} if member else below
     return {} if member else None
 
 
-def union(left: FieldSet, right: FieldSet) -> FieldSet:
+def field_union(left: FieldSet, right: FieldSet) -> FieldSet:
     result = dict(left)
     for step, theirs in right.items():
         ours = left.get(step)
         if ours is None:
             result[step] = theirs
         elif ours != theirs:
-            joined = node(is_member(ours) or is_member(theirs), union(children(ours), children(theirs)))
+            joined = make_node(
+                is_member(ours) or is_member(theirs), field_union(child_fields(ours), child_fields(theirs))
+            )
             result[step] = {} if joined is None else joined
     return result
 
 
-def difference(left: FieldSet, right: FieldSet) -> FieldSet:
+def field_difference(left: FieldSet, right: FieldSet) -> FieldSet:
     """The members of `left` that are not members of `right`; a member does not stand for what is below it."""
     if not right:
         return left
@@ -57,7 +59,9 @@ def difference(left: FieldSet, right: FieldSet) -> FieldSet:
         theirs = right.get(step)
         kept = ours
         if theirs is not None:
-            rest = node(is_member(ours) and not is_member(theirs), difference(children(ours), children(theirs)))
+            rest = make_node(
+                is_member(ours) and not is_member(theirs), field_difference(child_fields(ours), child_fields(theirs))
+            )
             if rest is None:
                 continue
             kept = rest
@@ -65,25 +69,27 @@ def difference(left: FieldSet, right: FieldSet) -> FieldSet:
     return result
 
 
-def intersection(left: FieldSet, right: FieldSet) -> FieldSet:
+def field_intersection(left: FieldSet, right: FieldSet) -> FieldSet:
     result: FieldSet = {}
     for step, ours in left.items():
         theirs = right.get(step)
         if theirs is not None:
-            both = node(is_member(ours) and is_member(theirs), intersection(children(ours), children(theirs)))
+            both = make_node(
+                is_member(ours) and is_member(theirs), field_intersection(child_fields(ours), child_fields(theirs))
+            )
             if both is not None:
                 result[step] = both
     return result
 
 
-def paths(fields: FieldSet, prefix: str = "") -> Iterator[str]:
+def field_paths(fields: FieldSet, prefix: str = "") -> Iterator[str]:
     """Every member as a path for people: `.spec.containers[name="web"].image`; members first, then what is below."""
     for step in sorted(fields):
         if step != SELF and is_member(fields[step]):
             yield prefix + shown_step(step)
     for step in sorted(fields):
         if step != SELF:
-            yield from paths(children(fields[step]), prefix + shown_step(step))
+            yield from field_paths(child_fields(fields[step]), prefix + shown_step(step))
 
 
 def shown_step(step: str) -> str:
@@ -96,11 +102,11 @@ def shown_step(step: str) -> str:
     return f"[={rest}]" if kind == "v" else f"[{rest}]"
 
 
-def malformed(fields: Any) -> bool:
+def is_malformed(fields: Any) -> bool:
     """Whether something a client sent cannot be a FieldsV1."""
     if not isinstance(fields, dict):
         return True
     return any(
-        (step != SELF and step[:2] not in ("f:", "k:", "v:", "i:")) or malformed(below)
+        (step != SELF and step[:2] not in ("f:", "k:", "v:", "i:")) or is_malformed(below)
         for step, below in fields.items()
     )

@@ -11,12 +11,12 @@ from __future__ import annotations
 from functools import cache
 from typing import Any, NamedTuple
 
-from restow.adapters.memory.documents.comparison import Changes, compare
-from restow.adapters.memory.documents.field_sets import FieldSet, difference, malformed, union
+from restow.adapters.memory.documents.comparison import Changes, compare_documents
+from restow.adapters.memory.documents.field_sets import FieldSet, field_difference, field_union, is_malformed
 from restow.adapters.memory.documents.merge_types import MergeTypes, merge_types
 from restow.adapters.memory.documents.request_errors import bad_request
 from restow.adapters.memory.documents.result_cache import ResultCache
-from restow.adapters.memory.documents.typed_documents import conform
+from restow.adapters.memory.documents.typed_documents import conform_to_kind
 
 MAX_UPDATERS = 10  # upstream folds the oldest updaters beyond this many into one entry
 ANCIENT = "ancient-changes"
@@ -79,7 +79,7 @@ def _check_entries(entries: Any) -> None:
 
 
 def _is_readable(entry: Any) -> bool:
-    if not isinstance(entry, dict) or malformed(entry.get("fieldsV1")):
+    if not isinstance(entry, dict) or is_malformed(entry.get("fieldsV1")):
         return False
     texts = [entry.get(name, "") for name in ("manager", "apiVersion", "subresource")]
     return entry.get("operation") in ("Apply", "Update") and all(isinstance(text, str) for text in texts)
@@ -88,13 +88,13 @@ def _is_readable(entry: Any) -> bool:
 def with_owners(document: dict[str, Any], owners: FieldOwners) -> dict[str, Any]:
     """The document with these managedFields: appliers first, then by time and name."""
     metadata = {name: value for name, value in document.get("metadata", {}).items() if name != "managedFields"}
-    entries = [_entry(owner, owned) for owner, owned in sorted(owners.items(), key=_rank) if owned.fields]
+    entries = [_entry(owner, owned) for owner, owned in sorted(owners.items(), key=_entry_order) if owned.fields]
     if entries:
         metadata["managedFields"] = entries
     return {**document, "metadata": metadata}
 
 
-def _rank(item: tuple[FieldManager, OwnedFields]) -> tuple[str, str, FieldManager]:
+def _entry_order(item: tuple[FieldManager, OwnedFields]) -> tuple[str, str, FieldManager]:
     owner, owned = item
     return owner.operation, owned.time or "", owner
 
@@ -110,7 +110,7 @@ def _entry(owner: FieldManager, owned: OwnedFields) -> dict[str, Any]:
     return entry
 
 
-def blank(document: dict[str, Any]) -> dict[str, Any]:
+def blank_document(document: dict[str, Any]) -> dict[str, Any]:
     """What there was before a document was created: for built-ins the zero value of its type. Not to be changed."""
     return _blank(document.get("apiVersion", ""), document.get("kind", ""))
 
@@ -119,7 +119,7 @@ def blank(document: dict[str, Any]) -> dict[str, Any]:
 def _blank(api_version: str, kind: str) -> dict[str, Any]:
     group = api_version.rpartition("/")[0]
     identity = {"apiVersion": api_version, "kind": kind}
-    return identity if merge_types(group, kind) is None else conform(identity, group=group, kind=kind).document
+    return identity if merge_types(group, kind) is None else conform_to_kind(identity, group=group, kind=kind).document
 
 
 def track_update(
@@ -146,48 +146,50 @@ def track_update(
         owners = read_owners(old)
     if old is not None and not owners:
         return with_owners(new, {})
-    changed, removed = _created(new, merge) if old is None else compare(old, new, merge)
-    changed, removed = difference(changed, IDENTITY), difference(removed, IDENTITY)
+    changed, removed = _created_fields(new, merge) if old is None else compare_documents(old, new, merge)
+    changed, removed = field_difference(changed, IDENTITY), field_difference(removed, IDENTITY)
     if changed or removed:
         owner = FieldManager(manager or "unknown", operation, new.get("apiVersion", ""), subresource or "")
-        owners = _taken(owners, owner, changed, removed, now)
+        owners = _take_ownership(owners, owner, changed, removed, now)
     return with_owners(new, owners)
 
 
 _SPECIFICATIONS: ResultCache[Changes] = ResultCache()
 
 
-def _created(new: dict[str, Any], merge: MergeTypes) -> Changes:
+def _created_fields(new: dict[str, Any], merge: MergeTypes) -> Changes:
     """What creating a document sets, its specification looked up where an equal one was created before."""
-    before = blank(new)
+    before = blank_document(new)
     if not new.get("spec") or "spec" not in before:  # custom kinds: their schema may change
-        return compare(before, new, merge)
+        return compare_documents(before, new, merge)
     rest, nothing = ({name: value for name, value in each.items() if name != "spec"} for each in (new, before))
-    changed, removed = compare(nothing, rest, merge)
+    changed, removed = compare_documents(nothing, rest, merge)
 
     def work() -> Changes:
-        return compare({"spec": before["spec"]}, {"spec": new["spec"]}, merge)
+        return compare_documents({"spec": before["spec"]}, {"spec": new["spec"]}, merge)
 
     specification = _SPECIFICATIONS.get_or_compute((new["apiVersion"], new["kind"], new["spec"]), work)
     return Changes({**changed, **specification.changed}, {**removed, **specification.removed})
 
 
-def _taken(owners: FieldOwners, owner: FieldManager, changed: FieldSet, removed: FieldSet, now: str) -> FieldOwners:
+def _take_ownership(
+    owners: FieldOwners, owner: FieldManager, changed: FieldSet, removed: FieldSet, now: str
+) -> FieldOwners:
     """Ownership after `owner` changed and removed fields: no other manager owns those any more."""
-    gone = union(changed, removed)
+    gone = field_union(changed, removed)
     left = {
-        other: OwnedFields(difference(owned.fields, removed if other == owner else gone), owned.time)
+        other: OwnedFields(field_difference(owned.fields, removed if other == owner else gone), owned.time)
         for other, owned in owners.items()
     }
     if changed:
         mine = left.get(owner)
-        left[owner] = OwnedFields(union(mine.fields, changed) if mine else changed, now)
-    return _capped({other: owned for other, owned in left.items() if owned.fields})
+        left[owner] = OwnedFields(field_union(mine.fields, changed) if mine else changed, now)
+    return _limit_updaters({other: owned for other, owned in left.items() if owned.fields})
 
 
-def _capped(owners: FieldOwners) -> FieldOwners:
+def _limit_updaters(owners: FieldOwners) -> FieldOwners:
     """Folds the oldest updaters of a version together when there are too many of them."""
-    updaters = sorted((item for item in owners.items() if item[0].operation == "Update"), key=_rank)
+    updaters = sorted((item for item in owners.items() if item[0].operation == "Update"), key=_entry_order)
     if len(updaters) <= MAX_UPDATERS:
         return owners
     result = dict(owners)
@@ -196,5 +198,5 @@ def _capped(owners: FieldOwners) -> FieldOwners:
         bucket = FieldManager(ANCIENT, "Update", owner.api_version, "")
         before = result.get(bucket)
         del result[owner]
-        result[bucket] = OwnedFields(union(before.fields, owned.fields) if before else owned.fields, owned.time)
+        result[bucket] = OwnedFields(field_union(before.fields, owned.fields) if before else owned.fields, owned.time)
     return result

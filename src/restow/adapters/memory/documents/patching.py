@@ -15,7 +15,7 @@ import msgspec
 from restow.adapters.memory.documents.json_patch import MalformedPatch, PatchError, json_patch
 from restow.adapters.memory.documents.merge_patch import merge_patch
 from restow.adapters.memory.documents.merge_types import merge_types
-from restow.adapters.memory.documents.request_errors import bad_request, unprocessable
+from restow.adapters.memory.documents.request_errors import bad_request, unprocessable_entity
 from restow.adapters.memory.documents.strategic_merge import StrategicError, strategic_merge
 from restow.model.yaml_text import YamlError, load_documents
 from restow.ports import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, Invalid
@@ -44,9 +44,9 @@ def _json_patch(original: dict[str, Any], operations: Any) -> dict[str, Any]:
     except MalformedPatch as error:
         raise bad_request(f"error decoding patch: {error}") from None
     except PatchError as error:
-        raise unprocessable(str(error)) from None
+        raise unprocessable_entity(str(error)) from None
     if not isinstance(patched, dict):
-        raise unprocessable("the patched document is not an object")
+        raise unprocessable_entity("the patched document is not an object")
     return patched
 
 

@@ -18,7 +18,7 @@ _NATIVE = "kubernetes.io/"
 
 
 @lru_cache(maxsize=8192)
-def parsed(text: str | int | float) -> Quantity | None:
+def parsed_quantity(text: str | int | float) -> Quantity | None:
     """The quantity, or None when the text is none."""
     try:
         return Quantity.parse(text)
@@ -40,7 +40,7 @@ def check_amounts(amounts: Document, field: str, errors: FieldErrors) -> None:
 
 
 def check_amount(name: str, text: Any, field: str, errors: FieldErrors) -> Quantity | None:
-    quantity = parsed(text)
+    quantity = parsed_quantity(text)
     if quantity is None:
         errors.invalid(field, text, "must be a quantity, such as 500m, 2 or 1Gi")
     elif quantity.nano < 0:
@@ -68,7 +68,7 @@ def check_resources(resources: Document, field: str, errors: FieldErrors, *, pod
             continue
         if text == limit_text:
             continue
-        request, limit = parsed(text), parsed(limit_text)
+        request, limit = parsed_quantity(text), parsed_quantity(limit_text)
         if request is None or limit is None:
             continue
         if not may_overcommit(name) and request != limit:
@@ -90,7 +90,7 @@ def _check_named(amounts: Document, field: str, errors: FieldErrors, pod_level: 
                 errors.unsupported(f"{field}[{name}]", name, sorted(_POD_LEVEL))
             else:
                 _check_name(name, field, errors)
-        quantity = parsed(text)
+        quantity = parsed_quantity(text)
         if quantity is None or quantity.nano < 0 or "/" in name:
             check_amount(name, text, f"{field}[{name}]", errors)
 

@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Any
 
 from restow.adapters.memory.documents.schema_nodes import MISSING, SchemaNode
-from restow.adapters.memory.documents.schema_rules import satisfies
+from restow.adapters.memory.documents.schema_rules import satisfies_scalar_rules
 
 FastCheck = Callable[[Any], bool]
 _KINDS: dict[str, tuple[type, ...]] = {"string": (str,), "boolean": (bool,), "integer": (int,), "number": (int, float)}
@@ -22,7 +22,7 @@ _REMEMBERED = 64
 
 def compile_fast_check(node: SchemaNode) -> FastCheck:
     """A function that returns True for a value that the rules need not look at."""
-    look = _unsure if _is_intricate(node) else _of_type(node)
+    look = _never_passes if _is_intricate(node) else _of_type(node)
     return (lambda value: value is None or look(value)) if node.nullable else look
 
 
@@ -35,7 +35,7 @@ def compile_fast_resource_check(root: SchemaNode, typed: tuple[str, ...]) -> Fas
         or _is_intricate(root)
         or any(_says_more(root, name) for name in typed)
     ):
-        return _unsure
+        return _never_passes
     return _object(root, typed)
 
 
@@ -45,7 +45,7 @@ def _says_more(root: SchemaNode, name: str) -> bool:
     return node is not None and bool(node.properties or node.pattern or node.enum or node.limits or node.format)
 
 
-def _unsure(value: Any) -> bool:
+def _never_passes(value: Any) -> bool:
     return False
 
 
@@ -62,7 +62,7 @@ def _of_type(node: SchemaNode) -> FastCheck:
     if node.int_or_string or not node.type:
         return _scalar(node, (str, int))
     if node.type in ("object", "array") and (node.enum is not None or node.limits):
-        return _unsure
+        return _never_passes
     if node.type == "object":
         return _object(node)
     if node.type == "array":
@@ -73,7 +73,7 @@ def _of_type(node: SchemaNode) -> FastCheck:
 def _scalar(node: SchemaNode, kinds: tuple[type, ...]) -> FastCheck:
     if _is_free(node):
         return lambda value: type(value) in kinds
-    is_right = lru_cache(_REMEMBERED, typed=True)(lambda value: satisfies(value, node))
+    is_right = lru_cache(_REMEMBERED, typed=True)(lambda value: satisfies_scalar_rules(value, node))
     return lambda value: type(value) in kinds and is_right(value)
 
 
@@ -92,10 +92,14 @@ def _free_kinds(node: SchemaNode) -> frozenset[type] | None:
 def _object(node: SchemaNode, passed_over: tuple[str, ...] = ()) -> FastCheck:
     free = {name: _free_kinds(child) for name, child in node.properties.items() if name not in passed_over}
     known = {name: compile_fast_check(child) for name, child in node.properties.items()} | dict.fromkeys(
-        passed_over, _anything
+        passed_over, _always_passes
     )
     other = (
-        compile_fast_check(node.additional) if node.additional is not None else _anything if node.preserves else _unsure
+        compile_fast_check(node.additional)
+        if node.additional is not None
+        else _always_passes
+        if node.preserves
+        else _never_passes
     )
     defaulted = (name for name, child in node.properties.items() if child.default is not MISSING)
     needed = {*node.required, *defaulted}.difference(passed_over)
@@ -112,13 +116,13 @@ def _object(node: SchemaNode, passed_over: tuple[str, ...] = ()) -> FastCheck:
     return look
 
 
-def _anything(value: Any) -> bool:
+def _always_passes(value: Any) -> bool:
     return True
 
 
 def _list(node: SchemaNode) -> FastCheck:
     if node.items is None or node.items.nullable or node.list_type == "set":
-        return _unsure
+        return _never_passes
     item, keys = compile_fast_check(node.items), node.keys
 
     def look(value: Any) -> bool:

@@ -226,18 +226,18 @@ def _check_junctors(value: Any, node: SchemaNode, path: str, errors: FieldErrors
     place = _place(path)
     for each in node.all_of:
         check_value(value, MISSING, each, path, errors)
-    if node.any_of and not any(satisfies(value, each) for each in node.any_of):
+    if node.any_of and not any(satisfies_scalar_rules(value, each) for each in node.any_of):
         errors.invalid(place, "", f'"{path}" must validate at least one schema (anyOf)')
     if node.one_of:
-        count = sum(satisfies(value, each) for each in node.one_of)
+        count = sum(satisfies_scalar_rules(value, each) for each in node.one_of)
         if count != 1:
             how = "Found none valid" if count == 0 else f"Found {count} valid alternatives"
             errors.invalid(place, "", f'"{path}" must validate one and only one schema (oneOf). {how}')
-    if node.excluded is not None and satisfies(value, node.excluded):
+    if node.excluded is not None and satisfies_scalar_rules(value, node.excluded):
         errors.invalid(place, "", f'"{path}" must not validate the schema (not)')
 
 
-def satisfies(value: Any, node: SchemaNode) -> bool:
+def satisfies_scalar_rules(value: Any, node: SchemaNode) -> bool:
     """Whether a value that replaces none is in order."""
     trial = FieldErrors()
     check_value(value, MISSING, node, "", trial)

@@ -16,28 +16,35 @@ import msgspec
 
 from restow.adapters.memory.documents.comparison import (
     BadItem,
-    compare,
+    compare_documents,
     field_set,
-    merged,
+    merge_applied,
     step_of,
     with_named_fields,
-    without,
+    without_fields,
     without_nulls,
 )
-from restow.adapters.memory.documents.field_sets import FieldSet, difference, intersection, paths, shown_step, union
+from restow.adapters.memory.documents.field_sets import (
+    FieldSet,
+    field_difference,
+    field_intersection,
+    field_paths,
+    field_union,
+    shown_step,
+)
 from restow.adapters.memory.documents.managed_fields import (
     IDENTITY,
     FieldManager,
     FieldOwners,
     OwnedFields,
-    blank,
+    blank_document,
     read_owners,
     track_update,
     with_owners,
 )
 from restow.adapters.memory.documents.merge_types import MergeTypes
 from restow.adapters.memory.documents.request_errors import bad_request
-from restow.adapters.memory.documents.typed_documents import conform
+from restow.adapters.memory.documents.typed_documents import conform_to_kind
 from restow.ports import Conflict, StatusCause, StatusDetails
 
 __all__ = ["server_side_apply", "track_update"]
@@ -62,37 +69,39 @@ def server_side_apply(
     An apply to the object itself cannot set `status`, one to the status subresource nothing else. An apply that changes
     nothing returns an equal document.
     """
-    _check(applied, merge)
-    applied = _settable(applied, subresource)
+    _check_applied(applied, merge)
+    applied = _settable_fields(applied, subresource)
     owner = FieldManager(manager, "Apply", applied.get("apiVersion", ""), subresource or "")
-    before = live if live is not None else blank(applied)
+    before = live if live is not None else blank_document(applied)
     owners = _owners_before(live, merge)
     last = owners.get(owner)
     claimed = field_set(applied, merge)
-    mine = difference(claimed, IDENTITY)
+    mine = field_difference(claimed, IDENTITY)
     owners[owner] = OwnedFields(mine, last.time if last else None)
-    result = merged(_bare(before), applied, merge)
+    result = merge_applied(_without_managed_fields(before), applied, merge)
     if last:
-        result = _pruned(result, last.fields, claimed, owners, merge)
+        result = _prune_unowned(result, last.fields, claimed, owners, merge)
     # A container that lost its last field is null here and so not "removed": the owner of the whole container keeps it.
-    changes = compare(_bare(before), result, merge)
+    changes = compare_documents(_without_managed_fields(before), result, merge)
     if last:
         result = without_nulls(result)
-    disputed = _disputed(owners, owner, changes.changed)
+    disputed = _disputed_fields(owners, owner, changes.changed)
     if disputed and not force:
         granted = _applied_by_client(live, merge) if manager == KUBECTL and live else {}
-        refused = {other: rest for other, fields in disputed.items() if (rest := difference(fields, granted))}
+        refused = {other: rest for other, fields in disputed.items() if (rest := field_difference(fields, granted))}
         if refused:
-            raise _conflict(refused)
-    owners = _settled(owners, owner, disputed, changes.removed)
-    if mine and (last is None or last.fields != mine or not _same(result, _bare(before))):
+            raise _conflict_error(refused)
+    owners = _owners_after(owners, owner, disputed, changes.removed)
+    if mine and (
+        last is None or last.fields != mine or not _is_same_when_stored(result, _without_managed_fields(before))
+    ):
         owners[owner] = OwnedFields(mine, now)
     if manager == KUBECTL:
         result = _with_last_applied(result, applied)
     return with_owners(result, owners)
 
 
-def _bare(document: dict[str, Any]) -> dict[str, Any]:
+def _without_managed_fields(document: dict[str, Any]) -> dict[str, Any]:
     """A document without its managedFields, which are not fields themselves."""
     metadata = document.get("metadata")
     if not isinstance(metadata, dict) or "managedFields" not in metadata:
@@ -100,15 +109,18 @@ def _bare(document: dict[str, Any]) -> dict[str, Any]:
     return {**document, "metadata": {name: value for name, value in metadata.items() if name != "managedFields"}}
 
 
-def _same(result: dict[str, Any], before: dict[str, Any]) -> bool:
+def _is_same_when_stored(result: dict[str, Any], before: dict[str, Any]) -> bool:
     """Whether both are the same once stored; an empty optional list, for instance, is not stored at all."""
     if result == before:
         return True
     group, kind = result.get("apiVersion", "").rpartition("/")[0], result.get("kind", "")
-    return conform(result, group=group, kind=kind).document == conform(before, group=group, kind=kind).document
+    return (
+        conform_to_kind(result, group=group, kind=kind).document
+        == conform_to_kind(before, group=group, kind=kind).document
+    )
 
 
-def _settable(applied: dict[str, Any], subresource: str | None) -> dict[str, Any]:
+def _settable_fields(applied: dict[str, Any], subresource: str | None) -> dict[str, Any]:
     """The top-level fields of the applied document that this request can set."""
     if subresource == "status":
         return {name: value for name, value in applied.items() if name in ("apiVersion", "kind", "metadata", "status")}
@@ -120,40 +132,42 @@ def _owners_before(live: dict[str, Any] | None, merge: MergeTypes) -> FieldOwner
     owners = read_owners(live)
     if live is None or owners:
         return owners
-    tracked = compare(blank(live), _bare(live), merge).changed
+    tracked = compare_documents(blank_document(live), _without_managed_fields(live), merge).changed
     owner = FieldManager(BEFORE, "Update", live.get("apiVersion", ""), "")
-    return {owner: OwnedFields(difference(tracked, IDENTITY), live.get("metadata", {}).get("creationTimestamp"))}
+    return {owner: OwnedFields(field_difference(tracked, IDENTITY), live.get("metadata", {}).get("creationTimestamp"))}
 
 
-def _pruned(
+def _prune_unowned(
     result: dict[str, Any], last: FieldSet, claimed: FieldSet, owners: FieldOwners, merge: MergeTypes
 ) -> dict[str, Any]:
     """Remove what this manager applied last time and no manager owns now; `claimed` includes the object's identity."""
     wanted = claimed
     for owned in owners.values():
-        wanted = union(wanted, owned.fields)
+        wanted = field_union(wanted, owned.fields)
     had = with_named_fields(last, merge)
     present = with_named_fields(field_set(result, merge), merge)
-    kept = union(_present(without(result, had, merge), merge), with_named_fields(wanted, merge))
-    remaining = _present(without(result, difference(present, kept), merge), merge)
-    pruned: dict[str, Any] = without(result, intersection(difference(present, remaining), had), merge)
+    kept = field_union(_named_fields(without_fields(result, had, merge), merge), with_named_fields(wanted, merge))
+    remaining = _named_fields(without_fields(result, field_difference(present, kept), merge), merge)
+    pruned: dict[str, Any] = without_fields(
+        result, field_intersection(field_difference(present, remaining), had), merge
+    )
     return pruned
 
 
-def _present(document: Any, merge: MergeTypes) -> FieldSet:
+def _named_fields(document: Any, merge: MergeTypes) -> FieldSet:
     return with_named_fields(field_set(document, merge), merge)
 
 
-def _disputed(owners: FieldOwners, owner: FieldManager, changed: FieldSet) -> dict[FieldManager, FieldSet]:
+def _disputed_fields(owners: FieldOwners, owner: FieldManager, changed: FieldSet) -> dict[FieldManager, FieldSet]:
     """What the write changes although others own it."""
     return {
         other: fields
         for other, owned in owners.items()
-        if other != owner and (fields := intersection(owned.fields, changed))
+        if other != owner and (fields := field_intersection(owned.fields, changed))
     }
 
 
-def _settled(
+def _owners_after(
     owners: FieldOwners, owner: FieldManager, disputed: dict[FieldManager, FieldSet], removed: FieldSet
 ) -> FieldOwners:
     """Ownership after the write: others lose what was changed or removed, and go when nothing is left."""
@@ -161,7 +175,7 @@ def _settled(
     for other, owned in owners.items():
         fields = owned.fields
         if other != owner:
-            fields = difference(difference(fields, disputed.get(other, {})), removed)
+            fields = field_difference(field_difference(fields, disputed.get(other, {})), removed)
         if fields:
             settled[other] = OwnedFields(fields, owned.time)
     return settled
@@ -170,13 +184,13 @@ def _settled(
 # --- conflicts ---
 
 
-def _conflict(disputed: dict[FieldManager, FieldSet]) -> Conflict:
+def _conflict_error(disputed: dict[FieldManager, FieldSet]) -> Conflict:
     causes: list[StatusCause] = []
     listed: list[str] = []
     for other in sorted(disputed):
-        manager = _shown(other)
+        manager = _manager_text(other)
         listed.append(f"conflicts with {manager}:")
-        for path in paths(disputed[other]):
+        for path in field_paths(disputed[other]):
             causes.append(StatusCause(reason="FieldManagerConflict", message=f"conflict with {manager}", field=path))
             listed.append(f"- {path}")
     if len(causes) == 1:
@@ -186,7 +200,7 @@ def _conflict(disputed: dict[FieldManager, FieldSet]) -> Conflict:
     return Conflict.because(409, "Conflict", text, StatusDetails(causes=causes))
 
 
-def _shown(other: FieldManager) -> str:
+def _manager_text(other: FieldManager) -> str:
     text = json.dumps(other.manager)
     if other.subresource:
         text += f" with subresource {json.dumps(other.subresource)}"
@@ -207,8 +221,8 @@ def _applied_by_client(live: dict[str, Any], merge: MergeTypes) -> FieldSet:
         return {}
     if not isinstance(applied, dict) or applied.get("apiVersion") != live.get("apiVersion"):
         return {}
-    changed, removed = compare(applied, _bare(live), merge)
-    return difference(difference(field_set(applied, merge), changed), removed)
+    changed, removed = compare_documents(applied, _without_managed_fields(live), merge)
+    return field_difference(field_difference(field_set(applied, merge), changed), removed)
 
 
 def _with_last_applied(result: dict[str, Any], applied: dict[str, Any]) -> dict[str, Any]:
@@ -231,14 +245,14 @@ def _without_annotation(applied: dict[str, Any]) -> dict[str, Any]:
 # --- what cannot be applied ---
 
 
-def _check(applied: dict[str, Any], merge: MergeTypes) -> None:
+def _check_applied(applied: dict[str, Any], merge: MergeTypes) -> None:
     """Refuse own managedFields, undeclared fields, values of the wrong form, list items without a key of their own."""
     metadata = applied.get("metadata")
     if not isinstance(metadata, dict):
         raise bad_request("metadata: an applied document needs an object here")
     if metadata.get("managedFields") is not None:
         raise bad_request("metadata.managedFields must be nil")
-    problems = list(_problems(applied, merge, ""))
+    problems = list(_schema_problems(applied, merge, ""))
     if problems:
         version = applied.get("apiVersion", "")
         place = f"{metadata.get('namespace', '')}/{metadata.get('name', '')}"
@@ -249,7 +263,7 @@ def _check(applied: dict[str, Any], merge: MergeTypes) -> None:
 _EXPECTED = {"struct": (dict, "map"), "map": (dict, "map"), "list": (list, "list")}
 
 
-def _problems(value: Any, types: MergeTypes, path: str) -> Iterator[str]:
+def _schema_problems(value: Any, types: MergeTypes, path: str) -> Iterator[str]:
     if value is None or types.form in ("leaf", "any"):
         return
     wanted, word = _EXPECTED[types.form]
@@ -260,7 +274,7 @@ def _problems(value: Any, types: MergeTypes, path: str) -> Iterator[str]:
             if types.form == "struct" and name not in types.fields and types.element is None:
                 yield f"{path}.{name}: field not declared in schema"
             else:
-                yield from _problems(member, types.child(name), f"{path}.{name}")
+                yield from _schema_problems(member, types.child(name), f"{path}.{name}")
     elif not types.atomic:
         yield from _item_problems(value, types, path)
 
@@ -278,4 +292,4 @@ def _item_problems(items: list[Any], types: MergeTypes, path: str) -> Iterator[s
             yield f"{path}: duplicate entries for key {where}"
         seen.add(step)
         if types.keys:
-            yield from _problems(item, types.item(), path + where)
+            yield from _schema_problems(item, types.item(), path + where)

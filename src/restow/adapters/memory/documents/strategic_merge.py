@@ -32,25 +32,25 @@ def strategic_merge(
         return {}
     if directive not in (None, "merge"):
         raise StrategicError(f"{path or '<root>'}: unknown patch type: {directive}")
-    merged = _retained(original, patch, path)
+    merged = _retain_keys(original, patch, path)
     for name, value in patch.items():
         if not name.startswith("$"):
-            _merge_member(merged, name, value, types.child(name), _join(path, name))
+            _merge_member(merged, name, value, types.child(name), _join_patches(path, name))
     for name, value in patch.items():
         if name.startswith(DELETE_LIST):
             _delete_from(merged, name.removeprefix(DELETE_LIST), value, path)
     for name, value in patch.items():
         if name.startswith(ORDER_LIST):
             listed = name.removeprefix(ORDER_LIST)
-            _order(merged, original, patch, listed, value, types.child(listed), _join(path, listed))
+            _order(merged, original, patch, listed, value, types.child(listed), _join_patches(path, listed))
     return merged
 
 
-def _join(path: str, name: str) -> str:
+def _join_patches(path: str, name: str) -> str:
     return f"{path}.{name}" if path else name
 
 
-def _retained(original: dict[str, Any], patch: dict[str, Any], path: str) -> dict[str, Any]:
+def _retain_keys(original: dict[str, Any], patch: dict[str, Any], path: str) -> dict[str, Any]:
     """A copy of the original, cut down to `$retainKeys` where given; the patch may only set keys it retains."""
     if RETAIN not in patch:
         return dict(original)
@@ -91,7 +91,7 @@ def _merge_list(current: list[Any], patch: list[Any], types: MergeTypes, path: s
     if types.patch_key:
         return _merge_items(current, patch, types, path)
     added = [value for position, value in enumerate(patch) if value not in current and value not in patch[:position]]
-    return _ordered(current + added, current, patch, "", path)
+    return _order_items(current + added, current, patch, "", path)
 
 
 def _merge_items(current: list[Any], patch: list[Any], types: MergeTypes, path: str) -> list[Any]:
@@ -124,7 +124,7 @@ def _merge_items(current: list[Any], patch: list[Any], types: MergeTypes, path: 
                 break
         else:
             merged.append(without_directives(item))
-    return _ordered(merged, before, plain, key, path)
+    return _order_items(merged, before, plain, key, path)
 
 
 def _key_of(item: dict[str, Any], key: str, path: str) -> Any:
@@ -136,7 +136,7 @@ def _key_of(item: dict[str, Any], key: str, path: str) -> Any:
 def _delete_from(merged: dict[str, Any], name: str, values: Any, path: str) -> None:
     current = merged.get(name)
     if not isinstance(values, list):
-        raise StrategicError(f"{_join(path, name)}: invalid patch format of primitive list")
+        raise StrategicError(f"{_join_patches(path, name)}: invalid patch format of primitive list")
     if isinstance(current, list):
         merged[name] = [value for value in current if value not in values]
 
@@ -156,28 +156,30 @@ def _order(
         raise StrategicError(f"{path}: invalid patch format of setElementOrder list")
     if not isinstance(current, list):
         return
-    _check_order(patch.get(name), [_identity(item, types.patch_key, path) for item in order], types.patch_key, path)
-    before = _places(original.get(name) or [], current, types.patch_key, path)
-    merged[name] = _ordered(current, before, order, types.patch_key, path)
+    _check_order(
+        patch.get(name), [_item_identity(item, types.patch_key, path) for item in order], types.patch_key, path
+    )
+    before = _old_positions(original.get(name) or [], current, types.patch_key, path)
+    merged[name] = _order_items(current, before, order, types.patch_key, path)
 
 
-def _places(original: list[Any], current: list[Any], key: str, path: str) -> list[Any]:
+def _old_positions(original: list[Any], current: list[Any], key: str, path: str) -> list[Any]:
     """The old positions, as upstream sees them: an added item takes the place that a deleted one left at the end."""
-    here = [_identity(item, key, path) for item in current]
-    stayed = [item for item in original if _identity(item, key, path) in here]
-    known = [_identity(item, key, path) for item in stayed]
-    added = [item for item in current if _identity(item, key, path) not in known]
+    here = [_item_identity(item, key, path) for item in current]
+    stayed = [item for item in original if _item_identity(item, key, path) in here]
+    known = [_item_identity(item, key, path) for item in stayed]
+    added = [item for item in current if _item_identity(item, key, path) not in known]
     return [*stayed, *added][: len(original)]
 
 
-def _ordered(merged: list[Any], before: list[Any], order: list[Any], key: str, path: str) -> list[Any]:
+def _order_items(merged: list[Any], before: list[Any], order: list[Any], key: str, path: str) -> list[Any]:
     """Items the client named come in its order; the others keep their order and stay before what they preceded."""
-    wanted = [_identity(item, key, path) for item in order]
-    positions = [_identity(item, key, path) for item in before]
-    known = [item for item in merged if _identity(item, key, path) in wanted]
-    known.sort(key=lambda item: wanted.index(_identity(item, key, path)))
-    others = [item for item in merged if _identity(item, key, path) not in wanted]
-    return _interleaved(others, known, positions, key, path)
+    wanted = [_item_identity(item, key, path) for item in order]
+    positions = [_item_identity(item, key, path) for item in before]
+    known = [item for item in merged if _item_identity(item, key, path) in wanted]
+    known.sort(key=lambda item: wanted.index(_item_identity(item, key, path)))
+    others = [item for item in merged if _item_identity(item, key, path) not in wanted]
+    return _interleave(others, known, positions, key, path)
 
 
 def _check_order(listed: Any, wanted: list[Any], key: str, path: str) -> None:
@@ -186,20 +188,20 @@ def _check_order(listed: Any, wanted: list[Any], key: str, path: str) -> None:
         return
     kept = [item for item in listed if not (isinstance(item, dict) and DIRECTIVE in item)]
     remaining = iter(wanted)
-    if wanted and not all(_identity(item, key, path) in remaining for item in kept):
+    if wanted and not all(_item_identity(item, key, path) in remaining for item in kept):
         raise StrategicError(f"{path}: the order in patch list doesn't match $setElementOrder list")
 
 
-def _identity(item: Any, key: str, path: str) -> Any:
+def _item_identity(item: Any, key: str, path: str) -> Any:
     return _key_of(item, key, path) if key and isinstance(item, dict) else item
 
 
-def _interleaved(left: Sequence[Any], right: Sequence[Any], before: list[Any], key: str, path: str) -> list[Any]:
+def _interleave(left: Sequence[Any], right: Sequence[Any], before: list[Any], key: str, path: str) -> list[Any]:
     """Merge two sorted runs by their old positions; an item without one counts as coming first."""
     result: list[Any] = []
     waiting, coming = list(left), list(right)
     while waiting and coming:
-        first, second = _identity(waiting[0], key, path), _identity(coming[0], key, path)
+        first, second = _item_identity(waiting[0], key, path), _item_identity(coming[0], key, path)
         earlier = first in before and second in before and before.index(first) < before.index(second)
         result.append((waiting if earlier else coming).pop(0))
     return result + waiting + coming

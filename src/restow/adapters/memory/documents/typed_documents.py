@@ -60,7 +60,7 @@ class _Base64:
         self.text = text
 
 
-def conform(document: dict[str, Any], *, group: str, kind: str) -> TypedDocument:
+def conform_to_kind(document: dict[str, Any], *, group: str, kind: str) -> TypedDocument:
     """A private, typed copy of a built-in's document; kinds without a description are returned as they are."""
     shape = merge_types(group, kind)
     if shape is None:
@@ -70,7 +70,7 @@ def conform(document: dict[str, Any], *, group: str, kind: str) -> TypedDocument
         return TypedDocument(_round_trip(document, type_), [])
     except msgspec.ValidationError:
         pass
-    cleaned, unknown, wrong = _clean(document, shape)
+    cleaned, unknown, wrong = _clean_document(document, shape)
     if not wrong:
         try:
             return TypedDocument(_round_trip(cleaned, type_), unknown)
@@ -83,7 +83,7 @@ def conform(document: dict[str, Any], *, group: str, kind: str) -> TypedDocument
 def unknown_fields(document: dict[str, Any], *, group: str, kind: str) -> list[str]:
     """The paths of the fields this kind does not have, for fieldValidation Strict and Warn."""
     shape = merge_types(group, kind)
-    return _clean(document, shape)[1] if shape else []
+    return _clean_document(document, shape)[1] if shape else []
 
 
 def _round_trip(document: dict[str, Any], type_: type[Any]) -> dict[str, Any]:
@@ -211,7 +211,7 @@ def _type_of(shape: MergeTypes) -> Any:
 # --- the walk: every unknown field and every wrong value, with its path ---
 
 
-def _clean(document: dict[str, Any], shape: MergeTypes) -> tuple[dict[str, Any], list[str], list[str]]:
+def _clean_document(document: dict[str, Any], shape: MergeTypes) -> tuple[dict[str, Any], list[str], list[str]]:
     unknown: list[str] = []
     wrong: list[str] = []
     cleaned = _walk(document, shape, "", unknown, wrong)

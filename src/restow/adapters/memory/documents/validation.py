@@ -20,7 +20,7 @@ from restow.ports import StatusCause
 Rule = Callable[[Document, Document | None, FieldErrors], None]
 
 
-def validate(
+def validate_builtin(
     doc: Document,
     old: Document | None,
     *,

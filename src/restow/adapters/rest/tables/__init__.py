@@ -16,7 +16,7 @@ from restow.adapters.rest.tables.columns import Printer
 from restow.adapters.rest.tables.custom_resources import custom_printer
 from restow.model.objects import Document
 
-__all__ = ["BUILT_IN", "Include", "Printer", "custom_printer", "printer_of", "table"]
+__all__ = ["BUILT_IN", "Include", "Printer", "build_table", "custom_printer", "printer_of"]
 
 Include = Literal["Metadata", "Object", "None"]
 
@@ -33,7 +33,7 @@ def printer_of(group: str, kind: str) -> Printer:
     return BUILT_IN.get((group, kind), cluster.PLAIN)
 
 
-def table(
+def build_table(
     items: list[Document],
     list_metadata: Document,
     printer: Printer,

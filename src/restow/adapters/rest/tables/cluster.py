@@ -10,13 +10,13 @@ from restow.adapters.rest.tables.columns import (
     Cells,
     abbreviated,
     age_of,
-    boolean,
-    integer,
+    boolean_column,
+    integer_column,
     labels_text,
+    make_printer,
     name_of,
-    printer,
     selector_text,
-    wide,
+    wide_column,
 )
 from restow.adapters.rest.tables.durations import UNKNOWN, age_since
 from restow.adapters.rest.unchecked_documents import (
@@ -222,40 +222,44 @@ def _created(item: Document, now: float) -> Cells:
     return [name_of(item), at(item, "metadata", "creationTimestamp")]
 
 
-_BINDING_COLUMNS = (NAME, "Role", AGE, wide("Users"), wide("Groups"), wide("ServiceAccounts"))
+_BINDING_COLUMNS = (NAME, "Role", AGE, wide_column("Users"), wide_column("Groups"), wide_column("ServiceAccounts"))
 _EVENT_COLUMNS = (
-    *("Last Seen", "Type", "Reason", "Object", wide("Subobject"), wide("Source"), "Message"),
-    *(wide("First Seen"), wide("Count"), wide("Name")),
+    *("Last Seen", "Type", "Reason", "Object", wide_column("Subobject"), wide_column("Source"), "Message"),
+    *(wide_column("First Seen"), wide_column("Count"), wide_column("Name")),
 )
 
 # What every kind without columns of its own prints, as upstream does for Roles and CustomResourceDefinitions.
-PLAIN = printer(_created, NAME, "Created At")
+PLAIN = make_printer(_created, NAME, "Created At")
 
 PRINTERS = {
-    ("", "Node"): printer(
+    ("", "Node"): make_printer(
         _node,
-        *(NAME, "Status", "Roles", AGE, "Version", wide("Internal-IP"), wide("External-IP")),
-        *(wide("OS-Image"), wide("Kernel-Version"), wide("Container-Runtime")),
+        *(NAME, "Status", "Roles", AGE, "Version", wide_column("Internal-IP"), wide_column("External-IP")),
+        *(wide_column("OS-Image"), wide_column("Kernel-Version"), wide_column("Container-Runtime")),
     ),
-    ("", "Namespace"): printer(_namespace, NAME, "Status", AGE),
-    ("", "Event"): printer(_event, *_EVENT_COLUMNS),
-    ("events.k8s.io", "Event"): printer(_event, *_EVENT_COLUMNS),
-    ("", "Service"): printer(_service, NAME, "Type", "Cluster-IP", "External-IP", "Port(s)", AGE, wide("Selector")),
-    ("", "Endpoints"): printer(_endpoints, NAME, "Endpoints", AGE),
-    ("discovery.k8s.io", "EndpointSlice"): printer(_endpoint_slice, NAME, "AddressType", "Ports", "Endpoints", AGE),
-    ("", "ConfigMap"): printer(_config_map, NAME, integer("Data"), AGE),
-    ("", "Secret"): printer(_secret, NAME, "Type", integer("Data"), AGE),
-    ("", "ServiceAccount"): printer(_name_and_age, NAME, AGE),
-    ("", "ResourceQuota"): printer(_quota, NAME, "Request", "Limit", AGE),
-    ("coordination.k8s.io", "Lease"): printer(_lease, NAME, "Holder", AGE),
-    ("scheduling.k8s.io", "PriorityClass"): printer(
-        _priority_class, NAME, integer("Value"), boolean("Global-Default"), AGE, "PreemptionPolicy"
+    ("", "Namespace"): make_printer(_namespace, NAME, "Status", AGE),
+    ("", "Event"): make_printer(_event, *_EVENT_COLUMNS),
+    ("events.k8s.io", "Event"): make_printer(_event, *_EVENT_COLUMNS),
+    ("", "Service"): make_printer(
+        _service, NAME, "Type", "Cluster-IP", "External-IP", "Port(s)", AGE, wide_column("Selector")
     ),
-    ("rbac.authorization.k8s.io", "RoleBinding"): printer(_role_binding, *_BINDING_COLUMNS),
-    ("rbac.authorization.k8s.io", "ClusterRoleBinding"): printer(_role_binding, *_BINDING_COLUMNS),
-    ("networking.k8s.io", "NetworkPolicy"): printer(_network_policy, NAME, "Pod-Selector", AGE),
-    ("networking.k8s.io", "Ingress"): printer(_ingress, NAME, "Class", "Hosts", "Address", "Ports", AGE),
-    ("networking.k8s.io", "IngressClass"): printer(_ingress_class, NAME, "Controller", "Parameters", AGE),
-    ("node.k8s.io", "RuntimeClass"): printer(_runtime_class, NAME, "Handler", AGE),
-    ("metrics.k8s.io", "NodeMetrics"): printer(_metrics, NAME, "CPU", "Memory", "Window"),
+    ("", "Endpoints"): make_printer(_endpoints, NAME, "Endpoints", AGE),
+    ("discovery.k8s.io", "EndpointSlice"): make_printer(
+        _endpoint_slice, NAME, "AddressType", "Ports", "Endpoints", AGE
+    ),
+    ("", "ConfigMap"): make_printer(_config_map, NAME, integer_column("Data"), AGE),
+    ("", "Secret"): make_printer(_secret, NAME, "Type", integer_column("Data"), AGE),
+    ("", "ServiceAccount"): make_printer(_name_and_age, NAME, AGE),
+    ("", "ResourceQuota"): make_printer(_quota, NAME, "Request", "Limit", AGE),
+    ("coordination.k8s.io", "Lease"): make_printer(_lease, NAME, "Holder", AGE),
+    ("scheduling.k8s.io", "PriorityClass"): make_printer(
+        _priority_class, NAME, integer_column("Value"), boolean_column("Global-Default"), AGE, "PreemptionPolicy"
+    ),
+    ("rbac.authorization.k8s.io", "RoleBinding"): make_printer(_role_binding, *_BINDING_COLUMNS),
+    ("rbac.authorization.k8s.io", "ClusterRoleBinding"): make_printer(_role_binding, *_BINDING_COLUMNS),
+    ("networking.k8s.io", "NetworkPolicy"): make_printer(_network_policy, NAME, "Pod-Selector", AGE),
+    ("networking.k8s.io", "Ingress"): make_printer(_ingress, NAME, "Class", "Hosts", "Address", "Ports", AGE),
+    ("networking.k8s.io", "IngressClass"): make_printer(_ingress_class, NAME, "Controller", "Parameters", AGE),
+    ("node.k8s.io", "RuntimeClass"): make_printer(_runtime_class, NAME, "Handler", AGE),
+    ("metrics.k8s.io", "NodeMetrics"): make_printer(_metrics, NAME, "CPU", "Memory", "Window"),
 }

@@ -35,24 +35,24 @@ class Printer(msgspec.Struct, frozen=True):
     cells: Callable[[Document, float], Cells]
 
 
-def wide(name: str) -> Column:
+def wide_column(name: str) -> Column:
     return Column(name, priority=1)
 
 
-def integer(name: str) -> Column:
+def integer_column(name: str) -> Column:
     return Column(name, type="integer")
 
 
-def boolean(name: str) -> Column:
+def boolean_column(name: str) -> Column:
     return Column(name, type="boolean")
 
 
 NAME = Column("Name", format="name", description="Name is unique within a namespace.")
 AGE = Column("Age", description="The time since the object was created.")
-TEMPLATE_COLUMNS = (wide("Containers"), wide("Images"), wide("Selector"))
+TEMPLATE_COLUMNS = (wide_column("Containers"), wide_column("Images"), wide_column("Selector"))
 
 
-def printer(cells: Callable[[Document, float], Cells], *columns: Column | str) -> Printer:
+def make_printer(cells: Callable[[Document, float], Cells], *columns: Column | str) -> Printer:
     """A Printer with these columns; a bare string is a text column."""
     return Printer(tuple(Column(each) if isinstance(each, str) else each for each in columns), cells)
 

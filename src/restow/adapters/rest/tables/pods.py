@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from restow.adapters.rest.tables.columns import AGE, NAME, NONE, Cells, age_of, name_of, printer, wide
+from restow.adapters.rest.tables.columns import AGE, NAME, NONE, Cells, age_of, make_printer, name_of, wide_column
 from restow.adapters.rest.tables.durations import age_since
 from restow.adapters.rest.unchecked_documents import at, condition_is_true, flag, mapping, number, sequence, text
 from restow.model.objects import Document
@@ -42,7 +42,7 @@ class _Main(NamedTuple):
     last_restart: str
 
 
-def summary(pod: Document) -> Summary:
+def summarize_pod(pod: Document) -> Summary:
     sidecars = {text(each, "name") for each in sequence(pod, "spec", "initContainers") if _is_sidecar(each)}
     total = len(sequence(pod, "spec", "containers")) + len(sidecars)
     init = _init(pod, sidecars)
@@ -152,7 +152,7 @@ def _gates(pod: Document) -> str:
 
 
 def pod_cells(pod: Document, now: float) -> Cells:
-    pod_summary = summary(pod)
+    pod_summary = summarize_pod(pod)
     restarts = f"{pod_summary.restarts}"
     if pod_summary.restarts and pod_summary.last_restart:
         restarts += f" ({age_since(pod_summary.last_restart, now)} ago)"
@@ -181,8 +181,8 @@ def row_conditions(pod: Document) -> list[Document]:
     return [{"type": "Completed", "status": "True", "reason": text(pod, "status", "phase"), "message": message}]
 
 
-POD = printer(
+POD = make_printer(
     pod_cells,
     *(NAME, "Ready", "Status", "Restarts", AGE),
-    *(wide("IP"), wide("Node"), wide("Nominated Node"), wide("Readiness Gates")),
+    *(wide_column("IP"), wide_column("Node"), wide_column("Nominated Node"), wide_column("Readiness Gates")),
 )

@@ -9,11 +9,11 @@ from restow.adapters.rest.tables.columns import (
     UNSET,
     Cells,
     age_of,
-    boolean,
-    integer,
+    boolean_column,
+    integer_column,
+    make_printer,
     name_of,
-    printer,
-    wide,
+    wide_column,
 )
 from restow.adapters.rest.unchecked_documents import at, flag, mapping, sequence, strings, text
 from restow.model.objects import Document
@@ -110,28 +110,34 @@ def _attachment(item: Document, now: float) -> Cells:
 
 
 PRINTERS = {
-    ("", "PersistentVolume"): printer(
+    ("", "PersistentVolume"): make_printer(
         _volume,
         *(NAME, "Capacity", "Access Modes", "Reclaim Policy", "Status", "Claim", "StorageClass"),
-        *("VolumeAttributesClass", "Reason", AGE, wide("VolumeMode")),
+        *("VolumeAttributesClass", "Reason", AGE, wide_column("VolumeMode")),
     ),
-    ("", "PersistentVolumeClaim"): printer(
+    ("", "PersistentVolumeClaim"): make_printer(
         _claim,
         *(NAME, "Status", "Volume", "Capacity", "Access Modes", "StorageClass", "VolumeAttributesClass", AGE),
-        wide("VolumeMode"),
+        wide_column("VolumeMode"),
     ),
-    ("storage.k8s.io", "StorageClass"): printer(
+    ("storage.k8s.io", "StorageClass"): make_printer(
         _storage_class,
-        *(NAME, "Provisioner", "ReclaimPolicy", "VolumeBindingMode", boolean("AllowVolumeExpansion"), AGE),
+        *(NAME, "Provisioner", "ReclaimPolicy", "VolumeBindingMode", boolean_column("AllowVolumeExpansion"), AGE),
     ),
-    ("storage.k8s.io", "CSINode"): printer(_csi_node, NAME, integer("Drivers"), AGE),
-    ("storage.k8s.io", "CSIDriver"): printer(
+    ("storage.k8s.io", "CSINode"): make_printer(_csi_node, NAME, integer_column("Drivers"), AGE),
+    ("storage.k8s.io", "CSIDriver"): make_printer(
         _csi_driver,
-        *(NAME, boolean("AttachRequired"), boolean("PodInfoOnMount"), boolean("StorageCapacity"), "TokenRequests"),
-        *(boolean("RequiresRepublish"), "Modes", AGE),
+        *(
+            NAME,
+            boolean_column("AttachRequired"),
+            boolean_column("PodInfoOnMount"),
+            boolean_column("StorageCapacity"),
+            "TokenRequests",
+        ),
+        *(boolean_column("RequiresRepublish"), "Modes", AGE),
     ),
-    ("storage.k8s.io", "CSIStorageCapacity"): printer(_csi_capacity, NAME, "StorageClassName", "Capacity"),
-    ("storage.k8s.io", "VolumeAttachment"): printer(
-        _attachment, NAME, "Attacher", "PV", "Node", boolean("Attached"), AGE
+    ("storage.k8s.io", "CSIStorageCapacity"): make_printer(_csi_capacity, NAME, "StorageClassName", "Capacity"),
+    ("storage.k8s.io", "VolumeAttachment"): make_printer(
+        _attachment, NAME, "Attacher", "PV", "Node", boolean_column("Attached"), AGE
     ),
 }

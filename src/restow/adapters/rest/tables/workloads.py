@@ -11,12 +11,12 @@ from restow.adapters.rest.tables.columns import (
     Cells,
     age_of,
     container_cells,
-    integer,
+    integer_column,
     labels_text,
+    make_printer,
     name_of,
-    printer,
     selector_text,
-    wide,
+    wide_column,
 )
 from restow.adapters.rest.tables.durations import age_since, duration_between
 from restow.adapters.rest.unchecked_documents import at, condition_is_true, flag, mapping, number, sequence, text
@@ -143,32 +143,50 @@ def _scale(item: Document, now: float) -> Cells:
     return [name_of(item), number(item, "spec", "replicas"), number(item, "status", "replicas"), age_of(item, now)]
 
 
-_REPLICA_COLUMNS = (NAME, integer("Desired"), integer("Current"), integer("Ready"), AGE, *TEMPLATE_COLUMNS)
+_REPLICA_COLUMNS = (
+    NAME,
+    integer_column("Desired"),
+    integer_column("Current"),
+    integer_column("Ready"),
+    AGE,
+    *TEMPLATE_COLUMNS,
+)
 
 PRINTERS = {
-    ("apps", "Deployment"): printer(
-        _deployment, NAME, "Ready", integer("Up-to-date"), integer("Available"), AGE, *TEMPLATE_COLUMNS
+    ("apps", "Deployment"): make_printer(
+        _deployment, NAME, "Ready", integer_column("Up-to-date"), integer_column("Available"), AGE, *TEMPLATE_COLUMNS
     ),
-    ("apps", "ReplicaSet"): printer(_replica_set, *_REPLICA_COLUMNS),
-    ("", "ReplicationController"): printer(_replication_controller, *_REPLICA_COLUMNS),
-    ("apps", "StatefulSet"): printer(_stateful_set, NAME, "Ready", AGE, wide("Containers"), wide("Images")),
-    ("apps", "DaemonSet"): printer(
+    ("apps", "ReplicaSet"): make_printer(_replica_set, *_REPLICA_COLUMNS),
+    ("", "ReplicationController"): make_printer(_replication_controller, *_REPLICA_COLUMNS),
+    ("apps", "StatefulSet"): make_printer(
+        _stateful_set, NAME, "Ready", AGE, wide_column("Containers"), wide_column("Images")
+    ),
+    ("apps", "DaemonSet"): make_printer(
         _daemon_set,
-        *(NAME, integer("Desired"), integer("Current"), integer("Ready"), integer("Up-to-date"), integer("Available")),
+        *(
+            NAME,
+            integer_column("Desired"),
+            integer_column("Current"),
+            integer_column("Ready"),
+            integer_column("Up-to-date"),
+            integer_column("Available"),
+        ),
         *("Node Selector", AGE, *TEMPLATE_COLUMNS),
     ),
-    ("", "PodTemplate"): printer(_pod_template, NAME, "Containers", "Images", "Pod Labels"),
-    ("apps", "ControllerRevision"): printer(_controller_revision, NAME, "Controller", integer("Revision"), AGE),
-    ("batch", "Job"): printer(_job, NAME, "Status", "Completions", "Duration", AGE, *TEMPLATE_COLUMNS),
-    ("batch", "CronJob"): printer(
+    ("", "PodTemplate"): make_printer(_pod_template, NAME, "Containers", "Images", "Pod Labels"),
+    ("apps", "ControllerRevision"): make_printer(
+        _controller_revision, NAME, "Controller", integer_column("Revision"), AGE
+    ),
+    ("batch", "Job"): make_printer(_job, NAME, "Status", "Completions", "Duration", AGE, *TEMPLATE_COLUMNS),
+    ("batch", "CronJob"): make_printer(
         _cron_job,
-        *(NAME, "Schedule", "Timezone", "Suspend", integer("Active"), "Last Schedule", AGE, *TEMPLATE_COLUMNS),
+        *(NAME, "Schedule", "Timezone", "Suspend", integer_column("Active"), "Last Schedule", AGE, *TEMPLATE_COLUMNS),
     ),
-    ("policy", "PodDisruptionBudget"): printer(
-        _disruption_budget, NAME, "Min Available", "Max Unavailable", integer("Allowed Disruptions"), AGE
+    ("policy", "PodDisruptionBudget"): make_printer(
+        _disruption_budget, NAME, "Min Available", "Max Unavailable", integer_column("Allowed Disruptions"), AGE
     ),
-    ("autoscaling", "HorizontalPodAutoscaler"): printer(
-        _autoscaler, NAME, "Reference", "Targets", "MinPods", integer("MaxPods"), integer("Replicas"), AGE
+    ("autoscaling", "HorizontalPodAutoscaler"): make_printer(
+        _autoscaler, NAME, "Reference", "Targets", "MinPods", integer_column("MaxPods"), integer_column("Replicas"), AGE
     ),
-    ("autoscaling", "Scale"): printer(_scale, NAME, integer("Desired"), integer("Available"), AGE),
+    ("autoscaling", "Scale"): make_printer(_scale, NAME, integer_column("Desired"), integer_column("Available"), AGE),
 }

@@ -35,15 +35,15 @@ from restow.running.process import Process, ProcessOptions, lease_timing
 NODES = 3
 
 
-async def until_stopped(work: Coroutine[Any, Any, None], tell: Callable[[str], None]) -> None:
-    """Run `work` until it ends, or until SIGINT, SIGTERM or SIGHUP cancels it; `tell` is called with the name of that
-    signal. Raises UnexpectedStop if `work` is cancelled without a signal."""
+async def until_stopped(work: Coroutine[Any, Any, None], on_signal: Callable[[str], None]) -> None:
+    """Run `work` until it ends, or until SIGINT, SIGTERM or SIGHUP cancels it; `on_signal` is called with the name of
+    that signal. Raises UnexpectedStop if `work` is cancelled without a signal."""
     loop, task = asyncio.get_running_loop(), asyncio.create_task(work)
     received: set[str] = set()
 
     def stop(name: str) -> None:
         if not received:
-            tell(name)
+            on_signal(name)
         received.add(name)
         task.cancel()
 

@@ -137,8 +137,8 @@ class DemoReport(msgspec.Struct, frozen=True, rename="camel"):
         return (
             f"Before: {self.before.idle_cpu:g} cores idle, enough for {enough} pods of {self.big_pod_cpu:g}; "
             f"scattered as they are, {self.before.big_pods_that_fit} fit.\n"
-            f"After {self.moved} moves, each into a seat that was reserved before the eviction: "
-            f"{self.after.running_big_pods} of the gang's {self.gang} run."
+            f"After {self.moved} moves, each into a seat reserved beforehand: "
+            f"{self.after.running_big_pods} of the gang's {self.gang} pods run."
         )
 
 
@@ -201,7 +201,7 @@ async def _refuse(state: DemoState) -> None:
 
 
 async def _make_plan(state: DemoState) -> None:
-    captured = await capture_inventory(state.client, lambda kind, number: None, lambda told: None)
+    captured = await capture_inventory(state.client, lambda kind, number: None, lambda warning: None)
     state.nodes, state.pods, state.made = captured.of(NODE), captured.of(POD), time.time()
     plan_options = offline.PlanOptions(strategy="optimal", objective="pending", work_limit=PLANNING_STEPS)
     profile = EMBEDDED_CONFIGURATION.read_scheduler()
@@ -216,10 +216,10 @@ async def _carry_out(state: DemoState) -> None:
         state.cluster.api, SystemClock(), random.Random(state.rng.getrandbits(64)), EMBEDDED_CONFIGURATION
     )
 
-    def tell(progress: ApplyProgress) -> None:
+    def report(progress: ApplyProgress) -> None:
         state.status_line = f"{progress.succeeded} of {len(state.plan.moves)} moves done, wave {progress.wave}"
 
-    await apply_plan(session, HOME, state.plan, tell)
+    await apply_plan(session, HOME, state.plan, report)
 
 
 async def _start(state: DemoState) -> None:

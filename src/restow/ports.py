@@ -231,7 +231,7 @@ class Prometheus(Protocol):
 
 
 class Clock(Protocol):
-    """Wall time. Waiting is asyncio's own: the simulated world runs on an event loop whose time is virtual."""
+    """Wall time. For waiting, asyncio is used: the simulated world has an event loop with virtual time."""
 
     def now(self) -> float:
         """Seconds since the Unix epoch."""

@@ -26,7 +26,7 @@ from restow.defaults import HOME
 from restow.model.kinds import DEPLOYMENT, POD, POD_MIGRATION_JOB
 from restow.planning.replay import PlanDefect
 from restow.running import embedded_cluster, one_shot_run
-from tests.sim.simulated_cluster import pod, is_pod_ready, template, workload
+from tests.sim.simulated_cluster import is_pod_ready, pod, template, workload
 
 MANIFEST = Path(__file__).parents[2] / "examples" / "reservation.yaml"
 
@@ -105,7 +105,9 @@ async def test_changed_cluster_repairs_the_plan_or_fails_with_strict(tmp_path: P
         plan.write_text((await invoke(kubeconfig, "deschedule", "--now", "--dry-run", "-o", "json")).stdout)
         gone = json.loads(plan.read_text())["moves"][0]["pod"]
         await client.delete(POD, gone, "default")
-        await until(client, lambda pods: gone not in {each.metadata.name for each in pods} and all(map(is_pod_ready, pods)))
+        await until(
+            client, lambda pods: gone not in {each.metadata.name for each in pods} and all(map(is_pod_ready, pods))
+        )
         strict = await invoke(kubeconfig, "apply", "--strict", str(plan))
         assert (strict.exit_code, "wave 1 does not begin: move 1" in strict.output) == (1, True), strict.output
         done = await invoke(kubeconfig, "apply", str(plan))

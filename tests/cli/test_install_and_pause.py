@@ -143,7 +143,7 @@ async def test_stop_switch_is_turned_on_and_off(tmp_path: Path) -> None:
         on: dict[str, str | None] = {"paused": "true", "reason": "maintenance"}
         off: dict[str, str | None] = {"paused": "false", "reason": None}
         told = [stop_reason(await write_stop_switch(kubeconfig, "restow-system", data)) for data in (on, on, off)]
-        assert told == ["evictions are stopped: maintenance; restow resume lets them go on"] * 2 + [None]
+        assert told == ["evictions are stopped: maintenance; run restow resume to continue"] * 2 + [None]
         switch = await client.get(CONFIG_MAP, "restow-stop", "restow-system")
         assert switch.data == {"paused": "false"}
 
@@ -155,7 +155,7 @@ async def test_pausing_again_without_a_reason_keeps_the_last_one(tmp_path: Path)
             arguments = ["pause", "--kubeconfig", str(kubeconfig), *more]
             told.append((await asyncio.to_thread(CliRunner().invoke, restow, arguments)).stdout)
         reasons = ("maintenance", "maintenance", "storm")
-        assert told == [f"evictions are stopped: {why}; restow resume lets them go on\n" for why in reasons]
+        assert told == [f"evictions are stopped: {why}; run restow resume to continue\n" for why in reasons]
 
 
 async def test_json_output_of_pause_and_resume(tmp_path: Path) -> None:

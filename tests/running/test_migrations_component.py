@@ -14,7 +14,7 @@ from restow.running.component_runner import ComponentDependencies
 from restow.running.components import COMPONENTS
 from restow.running.configuration import Configuration
 from tests.control.migrations.migration_cluster import cluster_with_stub_scheduler
-from tests.sim.simulated_cluster import pass_time, pod, running_component, on_virtual_time
+from tests.sim.simulated_cluster import on_virtual_time, pass_time, pod, running_component
 
 FREE = {
     "schedulerNames": ["default-scheduler"],

@@ -12,8 +12,8 @@ from restow.client.verbs import Client
 from restow.model.kinds import POD, POD_MIGRATION_JOB
 from restow.ports import Api, ApiError, Forbidden, OutcomeUnknown, Request, Response
 from restow.running.move_pod import JobDeleted, JobNotReadable, MoveRequest, MoveResult, move_pod
-from tests.control.stage import Answering, world
-from tests.sim.simulated_cluster import SimulatedCluster, pass_time, pod, on_virtual_time
+from tests.control.scheduler_cluster import Answering, world
+from tests.sim.simulated_cluster import SimulatedCluster, on_virtual_time, pass_time, pod
 
 LOST = OutcomeUnknown.because(503, "ServiceUnavailable", "cut off")
 WAITING = "waiting for the API server: cut off"

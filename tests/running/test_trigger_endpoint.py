@@ -25,7 +25,7 @@ from restow.running.components import DeschedulerComponent
 from restow.running.configuration import Configuration
 from restow.running.trigger_endpoint import TriggerEndpoint
 from tests.control.descheduler.descheduler_fixture import scattered
-from tests.sim.simulated_cluster import pass_time, on_virtual_time
+from tests.sim.simulated_cluster import on_virtual_time, pass_time
 
 SCHEDULER = {"schedulerNames": ["restow", "default-scheduler"]}
 

@@ -1,7 +1,7 @@
 """Creates an object exactly once, although the answer to a create may be lost.
 
-For objects whose name identifies them, so that an object of that name is the one that was meant. If the outcome of a
-try is unknown, it is tried again; AlreadyExists then means that the first try took effect.
+The name must identify the object, so that an existing object of that name is the one that was meant. If the outcome of
+a try is unknown, it is tried again; AlreadyExists then means that the first try took effect.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The fence: refuses writes of a process that may not be the leader any more.
 
 A leader stops itself at `renew_deadline`, before another process may take over. But a request that was sent just before
-may take effect after that. So no write is sent whose answer could come later: the last `request_timeout` before the
+may take effect after that. So no write is sent that could be answered later: the last `request_timeout` before the
 deadline are closed for writes, and each write is given up after `request_timeout`.
 """
 
@@ -19,7 +19,7 @@ class Fenced(ApiError):
 
 
 class FencedApi:
-    """An Api whose writes are refused unless `election` still holds when they are answered. Reads always pass."""
+    """An Api that refuses writes unless `election` still holds when they are answered. Reads always pass."""
 
     def __init__(self, api: Api, election: LeaderElection) -> None:
         self._api = api

@@ -16,8 +16,8 @@ from rich.text import Text
 
 from restow.control.descheduler import ApplyProgress
 from restow.migration.reservation import target_node
-from restow.model.objects import JobPhase, PodMigrationJob
 from restow.model.counted_nouns import counted_noun
+from restow.model.objects import JobPhase, PodMigrationJob
 from restow.planning.plan import Move, Plan, plan_document
 
 _STYLES = {JobPhase.SUCCEED: "green", JobPhase.FAILED: "red", JobPhase.ABORTED: "red", JobPhase.RUNNING: "yellow"}

@@ -13,10 +13,10 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from restow.model.counted_nouns import counted_noun
 from restow.model.objects import Node, Pod
 from restow.model.pods import namespaced_name
 from restow.model.resources import is_extended, pod_requests
-from restow.model.counted_nouns import counted_noun
 from restow.output import plan_figures
 from restow.output.node_bars import NodeUse, count_fitting_pods, node_uses, workload_of
 from restow.planning.plan import Plan, Refusal, group_by_reason
@@ -53,7 +53,9 @@ def pods_after(plan: Plan, pods: Iterable[Pod]) -> list[Pod]:
     target = {(move.namespace, move.pod): move.target for move in sorted(plan.moves, key=lambda move: move.order)}
     target |= {(place.namespace, place.pod): place.node for place in plan.places}
     return [
-        replace(pod, spec=replace(pod.spec, node_name=target[name])) if (name := namespaced_name(pod)) in target else pod
+        replace(pod, spec=replace(pod.spec, node_name=target[name]))
+        if (name := namespaced_name(pod)) in target
+        else pod
         for pod in pods
     ]
 

@@ -102,9 +102,14 @@ async def run_profile_now(
 
 
 async def apply_plan(
-    session: ClusterSession, namespace: str, plan: Plan, tell: Callable[[ApplyProgress], None], *, strict: bool = False
+    session: ClusterSession,
+    namespace: str,
+    plan: Plan,
+    report: Callable[[ApplyProgress], None],
+    *,
+    strict: bool = False,
 ) -> ApplyProgress:
-    """Carry a plan out and report progress to `tell`. With `strict` the plan is not repaired if the cluster has
+    """Carry a plan out and call `report` with its progress. With `strict` the plan is not repaired if the cluster has
     changed. Raises ClusterChanged, AnotherPlanActive, NotInstalled, WireError, CannotRun and ApiError."""
     await _prepare(session.api, namespace)
     settings = DeschedulerSettings(
@@ -117,7 +122,7 @@ async def apply_plan(
         strict=strict,
     )
     runner = PlanRunner(
-        session.api, session.clock, session.rng, configuration, report_progress=tell, executor=run_in_thread
+        session.api, session.clock, session.rng, configuration, report_progress=report, executor=run_in_thread
     )
     return await runner.apply(plan)
 

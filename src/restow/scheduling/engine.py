@@ -110,7 +110,7 @@ class Engine:
         filtering, stopped = self._pre_filter(cycle)
         if stopped is not None:
             return join_reasons(stopped.reasons) or unexplained_refusal(stopped.plugin)
-        row = cycle.snapshot.rows.find(node)
+        row = cycle.snapshot.rows.find_row(node)
         if row is None or not cycle.snapshot.nodes.present[row]:
             return "there is no such node"
         left, refused = diagnose_rows(cycle, self._rankings.filters(filtering), np.array([row]))
@@ -170,7 +170,7 @@ class Engine:
         is free, and never against the pod that takes `seat`; nor is what is kept of that seat in case the pod does not
         come."""
         snapshot, amounts = cycle.snapshot, self.counted_resources(cycle)
-        row = snapshot.rows.find(node)
+        row = snapshot.rows.find_row(node)
         if row is None or not snapshot.room.lacks(row, amounts):
             return row is None
         if seat is None and snapshot.room.lacks(row, amounts, after_leaving=True):
@@ -222,7 +222,7 @@ class Engine:
 
     def _place_on(self, cycle: Cycle, node: str, filtering: int) -> Placed | None:
         """The node, if it exists and every active filter accepts it."""
-        row = cycle.snapshot.rows.find(node)
+        row = cycle.snapshot.rows.find_row(node)
         if row is None or not cycle.snapshot.nodes.present[row]:
             return None
         return Placed(node, row, 0) if self._rankings.accepts_row(cycle, filtering, row) else None

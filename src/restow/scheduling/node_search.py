@@ -60,13 +60,13 @@ class NodeSearch:
         mask = self._static.get(cycle.pod_class)
         if mask is None:
             mask = self._static[cycle.pod_class] = self._engine.statically_feasible(cycle)
-        row = self._snapshot.rows.find(node)
+        row = self._snapshot.rows.find_row(node)
         return row is not None and bool(mask[row])
 
     def _first_named_node(self, job: Job, cycle: Cycle) -> Placed | None:
         fitting = (node for node in job.preferred_nodes(cycle.pod) if self._engine.fits(cycle, node))
         node = next(fitting, None)
-        return None if node is None else Placed(node, self._snapshot.rows.find(node) or 0, 0)
+        return None if node is None else Placed(node, self._snapshot.rows.find_row(node) or 0, 0)
 
     def _refuses_whole_class(self, result: Unplaced) -> bool:
         """Whether a refusal holds for all pods of the class: a nominated pod has room of its own in prospect, and a

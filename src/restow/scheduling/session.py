@@ -122,7 +122,8 @@ class Session:
         # 4. The status of PodGroups, of all that were not postponed.
         self._postponed = backlog.postponed
         postponed = set(backlog.postponed)
-        self.decisions.report_pod_groups(job for job in self._jobs if job not in postponed)
+        tried = [job for job in self._jobs if job not in postponed] if postponed else self._jobs
+        self.decisions.report_pod_groups(tried)
         return self.decisions.made
 
     def backlog(self) -> Backlog:

@@ -236,7 +236,7 @@ def why_not_seated(engine: Engine, cycle: Cycle, seat: Seat) -> str:
 def _fits_instead(engine: Engine, cycle: Cycle, held: Occupant) -> bool:
     """Whether every filter accepts a pod in the place of a reserved pod of the same shape. While that one is there,
     only room is different for the filters, so its room is lent for the question."""
-    room, row = cycle.snapshot.room, cycle.snapshot.rows.claim(held.node)
+    room, row = cycle.snapshot.room, cycle.snapshot.rows.ensure_row(held.node)
     room.lend(row, held.shape.amounts)
     try:
         return engine.fits(cycle, held.node)

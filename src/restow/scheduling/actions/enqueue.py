@@ -48,7 +48,10 @@ class _Admission:
         refusal = self._shares.why_exceeded(job.queue, needed)
         if refusal is not None:
             return refusal
-        together, of_queue = add_vectors(self._admitted, needed), add_vectors(self._admitted_of_queue.get(job.queue, {}), needed)
+        together, of_queue = (
+            add_vectors(self._admitted, needed),
+            add_vectors(self._admitted_of_queue.get(job.queue, {}), needed),
+        )
         over = self._over(needed)
         if over and not self._shares.is_guaranteed(job.queue, of_queue):
             return f"pod group {job.name} is not admitted: {_NO_ROOM}: {', '.join(over)}"

@@ -14,7 +14,7 @@ from restow.model.reservations.matching import usable_reservations, why_template
 from restow.model.reservations.reservation_annotations import migrating_pod
 from restow.model.reservations.seat import Seat
 from restow.model.reservations.seat_name import SeatName
-from restow.model.resources import Vector, add_vectors, vector_fits, subtract_vectors
+from restow.model.resources import Vector, add_vectors, subtract_vectors, vector_fits
 from restow.scheduling.actions.job_start import JobFailure, place_job_pods
 from restow.scheduling.actions.seat_assignment import (
     NO_SEATS,

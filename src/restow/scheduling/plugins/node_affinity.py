@@ -135,7 +135,7 @@ def _is_constraint(constraint: NodeConstraint) -> bool:
 def _accepted(cycle: Cycle, constraint: NodeConstraint, rows: Which) -> Mask:
     few = few_rows(rows)
     if few is None:
-        return node_filters.selected(cycle.snapshot.nodes, constraint, rows)
+        return node_filters.selected_rows(cycle.snapshot.nodes, constraint, rows)
     return np.array([constraint.matches(*_identity(cycle, row)) for row in few], np.bool_)
 
 

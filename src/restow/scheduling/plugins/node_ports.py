@@ -16,7 +16,7 @@ class NodePorts(FilterPlugin):
         return SUCCESS if cycle.pod_class.shape.fields.ports else SKIP
 
     def filter(self, cycle: Cycle, rows: Which) -> Mask:
-        return cycle.snapshot.ports.vacant(cycle.pod_class.shape.fields.ports, rows)
+        return cycle.snapshot.ports.rows_with_free_ports(cycle.pod_class.shape.fields.ports, rows)
 
     def refusals(self, cycle: Cycle, rows: Which) -> list[Refusal]:
         reason = "node(s) didn't have free ports for the requested pod ports"

@@ -92,22 +92,22 @@ class NodeResourcesFit(FilterPlugin, ScorePlugin, RowFilter, RowScore, RoomOnly,
     def filter(self, cycle: Cycle, rows: Which) -> Mask:
         room, requests, few = cycle.snapshot.room, self.counted_resources(cycle), few_rows(rows)
         if few is None:
-            return node_filters.fits(room, requests, rows)
-        return np.array([node_filters.fits_row(room, requests, row) for row in few], np.bool_)
+            return node_filters.rows_that_fit(room, requests, rows)
+        return np.array([node_filters.fits_on_row(room, requests, row) for row in few], np.bool_)
 
     def row_filter(self, cycle: Cycle) -> Callable[[int], bool]:
-        return partial(node_filters.fits_row, cycle.snapshot.room, self.counted_resources(cycle))
+        return partial(node_filters.fits_on_row, cycle.snapshot.room, self.counted_resources(cycle))
 
     def refusals(self, cycle: Cycle, rows: Which) -> list[Refusal]:
         """A node that is too small even when empty is unresolvable: no pod that leaves helps."""
         room, found = cycle.snapshot.room, list[Refusal]()
         requests = {room.resources.name(column): (column, amount) for column, amount in self.counted_resources(cycle)}
-        for name, short in node_filters.shortages(room, tuple(requests.values()), rows).items():
+        for name, short in node_filters.rows_short_of(room, tuple(requests.values()), rows).items():
             column, amount = requests[name]
             if name == PODS:
                 found += refusals_of("Too many pods", short, resolvable=True)
                 continue
-            too_small = short & ~node_filters.offers(room, column, amount, rows)
+            too_small = short & ~node_filters.rows_that_offer(room, column, amount, rows)
             found += refusals_of(f"Insufficient {name}", short & ~too_small, resolvable=True)
             found += refusals_of(f"Insufficient {name}", too_small, resolvable=False)
         return found

@@ -17,7 +17,7 @@ class NodeUnschedulable(FilterPlugin):
         return SUCCESS if cycle.snapshot.nodes.unschedulable.any() else SKIP
 
     def filter(self, cycle: Cycle, rows: Which) -> Mask:
-        return node_filters.schedulable(cycle.snapshot.nodes, cycle.pod_class.shape.fields.tolerations, rows)
+        return node_filters.schedulable_rows(cycle.snapshot.nodes, cycle.pod_class.shape.fields.tolerations, rows)
 
     def refusals(self, cycle: Cycle, rows: Which) -> list[Refusal]:
         return refusals_of("node(s) were unschedulable", ~self.filter(cycle, rows))

@@ -211,11 +211,11 @@ class CountedNodes:
         self.meaning = (keys, suiting, tolerations)
 
     def __call__(self, rows: Which) -> Mask:
-        mask = node_filters.selected(self._nodes, self._suiting, rows)
+        mask = node_filters.selected_rows(self._nodes, self._suiting, rows)
         for key in self._keys:
             mask &= self._nodes.labels.known(key).ids[rows] != NOWHERE
         if self._tolerations is not None:
-            mask &= node_filters.tolerated(self._nodes, self._tolerations, rows)
+            mask &= node_filters.rows_with_tolerated_taints(self._nodes, self._tolerations, rows)
         return mask
 
 

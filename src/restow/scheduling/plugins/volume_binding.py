@@ -151,7 +151,7 @@ def _reserved(cycle: Cycle, node: str) -> ReservedVolumes | None:
 
 def _decide(claims: ClaimsOfPod, snapshot: Snapshot, node: str) -> ReservedVolumes | Verdict:
     """The volumes the claims get on this node: the same search as Filter's, for one row, as things are now."""
-    row = snapshot.rows.find(node)
+    row = snapshot.rows.find_row(node)
     if row is None:
         return unresolvable(f'node "{node}" not found')
     found = find_volumes(claims, snapshot, np.array([row], np.intp))

@@ -145,7 +145,7 @@ def _check_bound(bound: Sequence[BoundClaim], snapshot: Snapshot, rows: Which) -
     for one in bound:
         if one.volume is None:
             return ~left, left
-        left &= node_filters.selected(snapshot.nodes, snapshot.storage.offers.node_affinity(one.volume), rows)
+        left &= node_filters.selected_rows(snapshot.nodes, snapshot.storage.offers.node_affinity(one.volume), rows)
     return ~left, _no(snapshot, rows)
 
 
@@ -162,7 +162,7 @@ def _match(wishes: Sequence[ClaimRequirements], snapshot: Snapshot, rows: Which)
         if offer is None:
             by_class.setdefault(volumes.class_name(wish.claim), []).append(number)
         else:
-            reached = node_filters.selected(snapshot.nodes, offer.node_affinity, rows)
+            reached = node_filters.selected_rows(snapshot.nodes, offer.node_affinity, rows)
             matches[number] = ClaimMatch(wish, [offer], np.where(reached, 0, NONE))
     for name, numbers in by_class.items():
         pool = snapshot.storage.offers.pool(name)

@@ -81,5 +81,5 @@ def _with_pods(pods: Mapping[str, Pod], seats: Iterable[Seat]) -> list[Seat]:
 
 def _is_eligible(snapshot: Snapshot, seat: Seat) -> bool:
     """Whether the Node object itself accepts the pod of a seat, whatever pods are there."""
-    row = snapshot.rows.find(seat.node)
+    row = snapshot.rows.find_row(seat.node)
     return row is not None and bool(snapshot.masks.eligible(snapshot.shapes.of(seat.reserved_pod))[row])

@@ -78,7 +78,7 @@ def test_plans_keep_every_promise(strategy: str, data: st.DataObject) -> None:
         assert packing(snapshot, resource) > packed if asks else packing(snapshot, resource) == pytest.approx(packed)
         protected = arguments.get("protectionThresholds", {"cpu": 95})
         for resource, percent in protected.items():
-            rows = [row for move in plan.moves if (row := snapshot.rows.find(move.target)) is not None]
+            rows = [row for move in plan.moves if (row := snapshot.rows.find_row(move.target)) is not None]
             assert (utilisation_percent(snapshot, resource)[rows] <= percent + 1e-9).all()
 
 

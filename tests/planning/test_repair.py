@@ -149,7 +149,7 @@ def test_a_repaired_plan_keeps_every_promise(data: st.DataObject) -> None:
             snapshot.remove_pod(snapshot.pods.known[uid].pod)
     for number in range(data.draw(st.integers(0, 3))):
         name = data.draw(st.sampled_from(snapshot.rows.names()))
-        if (snapshot.room.free[:2, snapshot.rows.find(name)] >= 2000).all():
+        if (snapshot.room.free[:2, snapshot.rows.find_row(name)] >= 2000).all():
             snapshot.apply_pod(app(f"new{number}", "2", "100Mi", on=name))
     asked = request(snapshot)
     found = repair_plan(snapshot, plan, asked)

@@ -186,7 +186,7 @@ class _BalanceRun:
         rows = self._peers.rows_kept_cool(pod, rows[self._target_rows[rows]])
         with_room = len(rows)
         last_node = recent_source(pod.pod, self._request.now, self._cool_down)
-        rows = rows[rows != self._snapshot.rows.find(last_node)] if last_node is not None else rows
+        rows = rows[rows != self._snapshot.rows.find_row(last_node)] if last_node is not None else rows
         gains = self._rates[rows] - self._usage.imbalance_with(pod, rows)
         improved = gains > RATE_TOLERANCE
         rows, gains = rows[improved], gains[improved]

@@ -245,7 +245,7 @@ class _DefragmentationRun:
         targets = self._targets
         diagnosis = self._simulation.survey_nodes(pod.key, targets)
         reasons = count_reasons(diagnosis.refusals)
-        rows = np.array([self._snapshot.rows.find(name) for name in diagnosis.feasible], np.intp)
+        rows = np.array([self._snapshot.rows.find_row(name) for name in diagnosis.feasible], np.intp)
         accepting = self._nodes.rows_accepting(pod, rows)
         if len(accepting) < len(rows):
             thresholds = _threshold_list(self._settings.protection_thresholds)

@@ -70,7 +70,7 @@ class _LoadAwareRun:
         self._usable: Mask = ready_rows(snapshot) & load.known_rows
         """Rows that may be sources or targets: their load is known, and they are not in their cool-down."""
         self._known_count = int(self._usable.sum())
-        self._usable[[row for name in resting if (row := snapshot.rows.find(name)) is not None]] = False
+        self._usable[[row for name in resting if (row := snapshot.rows.find_row(name)) is not None]] = False
         self.measures_before = self.measures()
 
     def measures(self) -> Measures:
@@ -161,7 +161,7 @@ class _LoadAwareRun:
         """Move the pod to the best target; returns why it stays, if there is no target."""
         rows = self._simulation.feasible_rows(pod.key)
         last_node = recent_source(pod.pod, self._request.now, self._cool_down)
-        others = rows[rows != self._snapshot.rows.find(last_node)] if last_node is not None else rows
+        others = rows[rows != self._snapshot.rows.find_row(last_node)] if last_node is not None else rows
         idle = self._idle_rows(others)
         fitting = idle[self._load.rows_within(self._settings.busy_thresholds, pod, idle)]
         if not len(fitting):

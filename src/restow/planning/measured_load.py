@@ -34,7 +34,7 @@ class MeasuredLoad:
 
     def _read_nodes(self, snapshot: Snapshot, last_migrations: Mapping[str, float]) -> None:
         for name, sample in self._samples.nodes.items():
-            row = snapshot.rows.find(name)
+            row = snapshot.rows.find_row(name)
             if row is None or sample.measured_at < max(self._oldest, last_migrations.get(name, self._oldest)):
                 continue
             used = {**sample.amounts, PODS: len(snapshot.occupants(name))}

@@ -30,7 +30,7 @@ def pod_counts(snapshot: Snapshot) -> NDArray[np.int64]:
     """How many pods and seats each row has, static and DaemonSet pods not counted."""
     counts = np.zeros(snapshot.rows.size, np.int64)
     for name in snapshot.rows.names():
-        row = snapshot.rows.find(name)
+        row = snapshot.rows.find_row(name)
         if row is not None:
             counts[row] = len(pods_on_node(snapshot, name))
     return counts
@@ -121,7 +121,7 @@ def name_ranks(snapshot: Snapshot) -> RowIndex:
     """The rank of each row's name among all names, to break ties."""
     ranks = np.zeros(snapshot.rows.size, np.intp)
     for rank, name in enumerate(snapshot.rows.names()):
-        row = snapshot.rows.find(name)
+        row = snapshot.rows.find_row(name)
         if row is not None:
             ranks[row] = rank
     return ranks

@@ -75,7 +75,7 @@ class MoveSimulation:
     def feasible_rows(self, uid: str) -> RowIndex:
         """The rows that a pod could move to, by every filter of the scheduler."""
         moving = self._moving_pod(uid)
-        rows = _without(self._rows_passing_filters(moving, ()), self.snapshot.rows.find(moving.occupant.node))
+        rows = _without(self._rows_passing_filters(moving, ()), self.snapshot.rows.find_row(moving.occupant.node))
         departed = self._departures.relevant_to(moving.successor, moving.pod_class)
         if not departed:
             return rows
@@ -98,7 +98,7 @@ class MoveSimulation:
 
     def has_room_mask(self, uid: str, rows: RowIndex) -> Mask:
         """Which of these rows have enough free resources for a pod, all other filters aside."""
-        return node_filters.fits(self.snapshot.room, self._occupant_or_error(uid).shape.amounts, rows)
+        return node_filters.rows_that_fit(self.snapshot.room, self._occupant_or_error(uid).shape.amounts, rows)
 
     def preferred_node(self, uid: str) -> str | None:
         """The node that the scheduler itself would choose for a pod, which may be its present one."""
@@ -119,10 +119,10 @@ class MoveSimulation:
 
     def has_room(self, uid: str, node: str) -> bool:
         """Whether a node has enough free resources. Much cheaper than all filters, and mostly the reason to refuse."""
-        row, occupant = self.snapshot.rows.find(node), self.occupant(uid)
+        row, occupant = self.snapshot.rows.find_row(node), self.occupant(uid)
         if row is None or occupant is None:
             return False
-        return node_filters.fits_row(self.snapshot.room, occupant.shape.amounts, row)
+        return node_filters.fits_on_row(self.snapshot.room, occupant.shape.amounts, row)
 
     def reserve_target(self, uid: str, node: str) -> None:
         """Reserve a node for a pod, which stays where it is until the wave ends."""
@@ -219,7 +219,7 @@ def without_node_pin(pod: Pod) -> Pod:
 
 def shortage_message(snapshot: Snapshot, shape: Shape, node: str) -> str:
     """Which resources a node has too little of, with numbers; empty if it has enough or does not exist."""
-    room, row = snapshot.room, snapshot.rows.find(node)
+    room, row = snapshot.room, snapshot.rows.find_row(node)
     if row is None or not snapshot.nodes.present[row]:
         return ""
     shortages = [

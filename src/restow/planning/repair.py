@@ -197,7 +197,7 @@ class _PlanRepair:
         """What each node of the plan contributes to the objective."""
         if self._plan.objective == "slots":
             slots = slots_by_row(self._snapshot, shape_amounts(self._snapshot, self._plan.shape))
-            rows = ((name, self._snapshot.rows.find(name)) for name in self._plan_nodes)
+            rows = ((name, self._snapshot.rows.find_row(name)) for name in self._plan_nodes)
             return {name: int(slots[row]) if row is not None else 0 for name, row in rows}
         return {name: int(not pods_on_node(self._snapshot, name)) for name in self._plan_nodes}
 

@@ -156,7 +156,7 @@ def plan_optimal_by_arguments(snapshot: Snapshot, request: PlanRequest) -> Plan:
 def _unmeasured(snapshot: Snapshot, request: PlanRequest) -> frozenset[str]:
     """The nodes that take nobody, because nobody knows how busy they are."""
     mask = PeerConstraints(snapshot, request).unmeasured_rows()
-    return frozenset(name for name in snapshot.rows.names() if mask[snapshot.rows.find(name)])
+    return frozenset(name for name in snapshot.rows.names() if mask[snapshot.rows.find_row(name)])
 
 
 def _overheated(snapshot: Snapshot, request: PlanRequest, moves: Sequence[Move]) -> frozenset[str]:
@@ -164,11 +164,11 @@ def _overheated(snapshot: Snapshot, request: PlanRequest, moves: Sequence[Move])
     neighbours = PeerConstraints(snapshot, request)
     hot: set[str] = set()
     for move in moves:
-        source = snapshot.rows.find(move.source)
+        source = snapshot.rows.find_row(move.source)
         if source is not None:
             neighbours.add_pod(snapshot.pods.known[move.uid], source, -1)
     for move in moves:
-        target, pod = snapshot.rows.find(move.target), snapshot.pods.known[move.uid]
+        target, pod = snapshot.rows.find_row(move.target), snapshot.pods.known[move.uid]
         if target is None or not len(neighbours.rows_kept_cool(pod, np.array([target], np.intp))):
             hot.add(move.target)
         else:

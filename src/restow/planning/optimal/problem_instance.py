@@ -107,7 +107,7 @@ def build_instance(snapshot: Snapshot, request: PlanRequest) -> ProblemInstance:
 
 def _nodes(snapshot: Snapshot) -> _Nodes:
     names = [name for name in snapshot.rows.names() if snapshot.node(name) is not None]
-    return _Nodes(names, np.array([snapshot.rows.find(name) for name in names], np.intp))
+    return _Nodes(names, np.array([snapshot.rows.find_row(name) for name in names], np.intp))
 
 
 def _leaving_order(occupant: Occupant) -> tuple[int, int, str, str]:
@@ -231,7 +231,7 @@ def _nodes_passing(
 ) -> Callable[[int], Mask]:
     """A function from a class to the nodes that pass the filters of these reaches."""
     ready = ready_rows(snapshot)
-    ready[[row for name in request.closed_targets if (row := snapshot.rows.find(name)) is not None]] = False
+    ready[[row for name in request.closed_targets if (row := snapshot.rows.find_row(name)) is not None]] = False
 
     @cache
     def allowed_nodes(class_index: int) -> Mask:
@@ -242,7 +242,7 @@ def _nodes_passing(
             mask = _rows_passing(request, cycle, reaches) & ready
         if _keeps_apart(example.shape) and len(reaches) > 1:
             # The example itself was ignored on its node. The other pods of its class are not: it keeps them away.
-            mask[snapshot.rows.find(example.node)] = False
+            mask[snapshot.rows.find_row(example.node)] = False
         allowed: Mask = mask[nodes.rows]
         return allowed
 

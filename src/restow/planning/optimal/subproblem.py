@@ -1,7 +1,8 @@
-"""Focus: the part of a large problem that is worth looking at as a whole.
+"""Selects the part of a large problem that the search looks at as a whole.
 
-Goes in: a problem. Comes out: a smaller one over the nodes that gain most per move when they are opened, and nodes with
-room for their leavers; and the way back from its answers. Problems of ordinary size are looked at in full.
+Goes in: a problem. Comes out: a smaller problem over the nodes whose patterns gain most per move, and over nodes with
+room for their departing pods; and the way back from its solutions to solutions of the whole problem. Problems of
+ordinary size are not reduced.
 """
 
 from __future__ import annotations
@@ -30,106 +31,117 @@ from restow.planning.optimal.packing_problem import (
 from restow.planning.optimal.pricing import best_patterns, zero_prices
 from restow.planning.optimal.solution_builder import SolutionBuilder
 
-_ORDINARY = 2000
-_OPENED, _TAKEN = 800, 700
-_TOGETHER = 1
-"""Leavers of one node that are tried in all combinations: so many nodes have better ones than the limit of moves."""
-_SAMPLE = 48
-"""Classes of leavers that nodes are asked for room for."""
+_ORDINARY_NODES = 2000
+"""Problems with no more nodes are not reduced."""
+_MAX_OPENED, _MAX_TARGETS = 800, 700
+_MAX_DEPARTURES = 1
+"""Departing pods per node that are tried: with so many nodes, more have good patterns with one move than there are
+moves."""
+_SAMPLED_CLASSES = 48
+"""Classes of departing pods that room is looked for."""
+_MOVE_PRICE = 0.45
+"""The price of a move, as a multiple of the lowest value of a demand."""
 
 
 class Subproblem(msgspec.Struct, frozen=True, eq=False):
     problem: PackingProblem
-    """The part."""
     nodes: RowIndex
-    """Its nodes, as numbered in the whole."""
+    """Its nodes, as indexes in the whole problem."""
     outside: Solution = UNCHANGED
-    """What is placed on all other nodes, without a move."""
+    """The pending pods that are placed on the other nodes without a move."""
     is_whole_problem: bool = True
 
     @classmethod
-    def select(cls, problem: PackingProblem, rng: np.random.Generator, late: DeadlineCheck = no_deadline) -> Subproblem:
-        if problem.node_count <= _ORDINARY:
+    def select(
+        cls, problem: PackingProblem, rng: np.random.Generator, is_late: DeadlineCheck = no_deadline
+    ) -> Subproblem:
+        if problem.node_count <= _ORDINARY_NODES:
             return cls(problem, np.arange(problem.node_count))
-        opened = _promising(problem, late)
-        taken = _roomy(problem, opened, rng)
-        nodes = np.union1d(opened, taken)
-        rest = _filled(problem, np.setdiff1d(np.arange(problem.node_count), nodes))
-        return cls(_part(problem, nodes, rest), nodes, rest, is_whole_problem=False)
+        opened = _promising_nodes(problem, is_late)
+        targets = _nodes_with_room(problem, opened, rng)
+        nodes = np.union1d(opened, targets)
+        outside = _placed_without_moves(problem, np.setdiff1d(np.arange(problem.node_count), nodes))
+        return cls(_reduced_problem(problem, nodes, outside), nodes, outside, is_whole_problem=False)
 
-    def to_full_solution(self, shift: Solution) -> Solution:
-        """An answer of the part as one of the whole."""
+    def to_full_solution(self, solution: Solution) -> Solution:
+        """A solution of the subproblem as one of the whole problem."""
         if self.is_whole_problem:
-            return shift
-        net = {(which, int(self.nodes[node])): number for (which, node), number in shift.pod_changes.items()}
-        puts = {(which, int(self.nodes[node])): number for (which, node), number in shift.placements.items()}
-        return Solution(net, {**self.outside.placements, **puts})
+            return solution
+        changes = {(index, int(self.nodes[node])): number for (index, node), number in solution.pod_changes.items()}
+        placements = {(index, int(self.nodes[node])): number for (index, node), number in solution.placements.items()}
+        return Solution(changes, {**self.outside.placements, **placements})
 
 
-def _part(problem: PackingProblem, nodes: RowIndex, rest: Solution) -> PackingProblem:
+def _reduced_problem(problem: PackingProblem, nodes: RowIndex, outside: Solution) -> PackingProblem:
+    """The problem over some nodes, with the demand that is not placed outside."""
     placed: Counter[int] = Counter()
-    for (which, _), number in rest.placements.items():
-        placed[which] += number
-    demands = [_left(demand, nodes, placed[which]) for which, demand in enumerate(problem.demands)]
+    for (demand_index, _), number in outside.placements.items():
+        placed[demand_index] += number
+    demands = [_reduced_demand(demand, nodes, placed[index]) for index, demand in enumerate(problem.demands)]
     return replace(
         problem,
         free=problem.free[nodes],
         movable_pods=[problem.movable_pods[node] for node in nodes.tolist()],
-        allowed_nodes=_suits_of(problem, nodes),
+        allowed_nodes=_allowed_among(problem, nodes),
         cannot_empty=problem.cannot_empty[nodes],
         demands=demands,
         quotas=[replace(quota, limits=quota.limits - quota_charge(quota, placed)) for quota in problem.quotas],
     )
 
 
-def _left(demand: Demand, nodes: RowIndex, placed: int) -> Demand:
-    supply = demand.count if demand.count >= UNLIMITED else demand.count - placed
-    could = None if demand.potential_nodes is None else demand.potential_nodes[nodes]
-    return replace(demand, allowed_nodes=demand.allowed_nodes[nodes], potential_nodes=could, count=supply)
+def _reduced_demand(demand: Demand, nodes: RowIndex, placed: int) -> Demand:
+    count = demand.count if demand.count >= UNLIMITED else demand.count - placed
+    potential = None if demand.potential_nodes is None else demand.potential_nodes[nodes]
+    return replace(demand, allowed_nodes=demand.allowed_nodes[nodes], potential_nodes=potential, count=count)
 
 
-def _suits_of(problem: PackingProblem, nodes: RowIndex) -> Callable[[int], Mask]:
-    return cache(lambda which: problem.allowed_nodes(which)[nodes])
+def _allowed_among(problem: PackingProblem, nodes: RowIndex) -> Callable[[int], Mask]:
+    return cache(lambda class_index: problem.allowed_nodes(class_index)[nodes])
 
 
-def _promising(problem: PackingProblem, late: DeadlineCheck) -> RowIndex:
-    """The nodes that bring most per move; of those that bring the same, where smaller pods have to leave."""
+def _promising_nodes(problem: PackingProblem, is_late: DeadlineCheck) -> RowIndex:
+    """The nodes that gain most per move; of equal ones those with the smallest departing pods."""
     if problem.counts_empty_nodes:
-        pods = np.array([sum(held.values()) for held in problem.movable_pods])
+        pods = np.array([sum(counts.values()) for counts in problem.movable_pods])
         nodes = np.flatnonzero(~problem.cannot_empty & (pods > 0))
-        return nodes[np.argsort(pods[nodes], kind="stable")][:_OPENED]
-    least = min(demand.value / problem.unit for demand in problem.demands)
-    free = zero_prices(problem, 0.45 * least)
-    as_is, gains, large = (np.zeros(problem.node_count) for _ in range(3))
+        return nodes[np.argsort(pods[nodes], kind="stable")][:_MAX_OPENED]
+    lowest = min(demand.value / problem.unit for demand in problem.demands)
+    prices = zero_prices(problem, _MOVE_PRICE * lowest)
+    without_moves, gains, pod_sizes = (np.zeros(problem.node_count) for _ in range(3))
     scale = np.maximum(problem.class_sizes.max(axis=0, initial=0), 1)
-    for one in best_patterns(problem, enumerate_departures(problem, 0), free, is_late=late):
-        as_is[one.pattern.node] = max(as_is[one.pattern.node], one.pattern.value)
-    for one in best_patterns(problem, enumerate_departures(problem, _TOGETHER, is_late=late), free, is_late=late):
-        node, leavers = one.pattern.node, list(one.pattern.departing_classes)
-        gain = (one.pattern.value - as_is[node]) / max(len(leavers), 1)
-        if leavers and gain > gains[node]:
-            gains[node], large[node] = gain, (problem.class_sizes[leavers] / scale).sum()
+    for priced in best_patterns(problem, enumerate_departures(problem, 0), prices, is_late=is_late):
+        pattern = priced.pattern
+        without_moves[pattern.node] = max(without_moves[pattern.node], pattern.value)
+    departures = enumerate_departures(problem, _MAX_DEPARTURES, is_late=is_late)
+    for priced in best_patterns(problem, departures, prices, is_late=is_late):
+        node, departing = priced.pattern.node, list(priced.pattern.departing_classes)
+        gain = (priced.pattern.value - without_moves[node]) / max(len(departing), 1)
+        if departing and gain > gains[node]:
+            gains[node], pod_sizes[node] = gain, (problem.class_sizes[departing] / scale).sum()
     nodes = np.flatnonzero(gains > 0)
-    return nodes[np.lexsort((large[nodes], -gains[nodes]))][:_OPENED]
+    return nodes[np.lexsort((pod_sizes[nodes], -gains[nodes]))][:_MAX_OPENED]
 
 
-def _roomy(problem: PackingProblem, opened: RowIndex, rng: np.random.Generator) -> RowIndex:
-    """Nodes that could take some of the pods on the opened ones; those that could take more of them rather."""
-    classes = sorted({which for node in opened.tolist() for which in problem.movable_pods[node]})
-    able: Ints = np.zeros(problem.node_count, np.int64)
-    for which in rng.permutation(classes)[:_SAMPLE].tolist():
-        able += has_room(problem.free, problem.class_sizes[which]) & problem.allowed_nodes(which)
-    able[opened] = 0
-    nodes = np.flatnonzero(able)
-    if len(nodes) <= _TAKEN:
+def _nodes_with_room(problem: PackingProblem, opened: RowIndex, rng: np.random.Generator) -> RowIndex:
+    """Other nodes that could take pods of the opened ones. If there are many, a random choice of them; a node is the
+    more likely to be chosen the more classes it could take."""
+    classes = sorted({class_index for node in opened.tolist() for class_index in problem.movable_pods[node]})
+    taken_classes: Ints = np.zeros(problem.node_count, np.int64)
+    for class_index in rng.permutation(classes)[:_SAMPLED_CLASSES].tolist():
+        fits = has_room(problem.free, problem.class_sizes[class_index])
+        taken_classes += fits & problem.allowed_nodes(class_index)
+    taken_classes[opened] = 0
+    nodes = np.flatnonzero(taken_classes)
+    if len(nodes) <= _MAX_TARGETS:
         return nodes
-    weights = able[nodes] / able[nodes].sum()
-    return rng.choice(nodes, _TAKEN, replace=False, p=weights)
+    weights = taken_classes[nodes] / taken_classes[nodes].sum()
+    return rng.choice(nodes, _MAX_TARGETS, replace=False, p=weights)
 
 
-def _filled(problem: PackingProblem, nodes: RowIndex) -> Solution:
-    stage = SolutionBuilder(problem)
-    stage.closed_to_pending[:] = True
-    stage.closed_to_pending[nodes] = False
-    stage.place_pending_pods()
-    return stage.solution
+def _placed_without_moves(problem: PackingProblem, nodes: RowIndex) -> Solution:
+    """The pending pods that fit on these nodes as they are."""
+    builder = SolutionBuilder(problem)
+    builder.closed_to_pending[:] = True
+    builder.closed_to_pending[nodes] = False
+    builder.place_pending_pods()
+    return builder.solution

@@ -126,7 +126,7 @@ def run() -> Report:
     }
     watched, silent = measured("bench.embedded:fan_out").value, measured("bench.embedded:unwatched").value
     events = WRITES * WATCHERS
-    told = Row(
+    row = Row(
         what=f"tell {WATCHERS} watchers of {WRITES:,} creates",
         figures={"per_s": events / watched, "us_each": (watched - silent) / events * 1e6},
         ratio=watched / silent,
@@ -135,4 +135,4 @@ def run() -> Report:
         Row(what=what, figures={"per_s": rate, "us_each": 1e6 / rate}, ratio=rate / direct)
         for what, rate in rates.items()
     ]
-    return Report(name="the embedded API server", rows=[*rows, told])
+    return Report(name="the embedded API server", rows=[*rows, row])

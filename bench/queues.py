@@ -85,7 +85,7 @@ def locking(when: str) -> Callable[[], Any]:
 def reading() -> Callable[[], Any]:
     """What is read off the cluster in a pass."""
     random = np.random.default_rng(13)
-    snapshot, roster = Snapshot(), PodGroupCache()
+    snapshot, pod_groups = Snapshot(), PodGroupCache()
     for node in nodes(NODES):
         snapshot.apply_node(node)
     names, found = snapshot.rows.names(), []
@@ -95,10 +95,13 @@ def reading() -> Callable[[], Any]:
         pod = replace(one, spec=spec, metadata=replace(one.metadata, annotations=annotations))
         found.append(pod)
         snapshot.apply_pod(pod)
-        roster.apply_pod(pod)
+        pod_groups.apply_pod(pod)
 
     def run() -> dict[str, float]:
-        return {"queues": len(read_node_capacity(snapshot, roster).usage), "counted": len(count_jobs(found, roster))}
+        return {
+            "queues": len(read_node_capacity(snapshot, pod_groups).usage),
+            "counted": len(count_jobs(found, pod_groups)),
+        }
 
     return run
 

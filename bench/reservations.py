@@ -50,7 +50,7 @@ SETTLE_SECONDS = 3.0
 
 def deciding(which: str) -> Callable[[], dict[str, float]]:
     """Decide where all pods go."""
-    snapshot, roster, profile = Snapshot(), PodGroupCache(), read_profile({})
+    snapshot, pod_groups, profile = Snapshot(), PodGroupCache(), read_profile({})
     for node in nodes(NODES):
         snapshot.apply_node(node)
     if which == RESERVED:
@@ -62,7 +62,7 @@ def deciding(which: str) -> Callable[[], dict[str, float]]:
         placed = seated = 0
         for start in range(0, PODS, PER_SESSION):
             some = waiting[start : start + PER_SESSION]
-            decisions = Session(snapshot, profile.engine, roster, PendingWork(some), now=0.0).run(profile.actions)
+            decisions = Session(snapshot, profile.engine, pod_groups, PendingWork(some), now=0.0).run(profile.actions)
             assigned = [one for one in decisions if isinstance(one, Assign)]
             placed, seated = placed + len(assigned), seated + sum(one.seat is not None for one in assigned)
         return {"placed": placed, "seated": seated}
@@ -214,8 +214,8 @@ def run() -> Report:
         Row(what=f"running, {which}", figures=rate, ratio=rate["pods_per_cpu_s"] / bound[PLAIN]["pods_per_cpu_s"])
         for which, rate in bound.items()
     ]
-    told = "deciding: share of the pods/s without reservations"
-    claims = [Claim(what=told, wanted=LEAST, measured=rates[RESERVED] / rates[PLAIN])]
+    label = "deciding: share of the pods/s without reservations"
+    claims = [Claim(what=label, wanted=LEAST, measured=rates[RESERVED] / rates[PLAIN])]
     name = f"{PODS:,} pods that take the seats of {RESERVATIONS:,} reservations"
     return Report(name=name, rows=rows, claims=claims)
 

@@ -4,9 +4,9 @@ What is timed is the whole path of a pod that waits: jobs, queue order, engine, 
 second of CPU; latencies are from one decision to the next. Each class of pods has been seen once before the clock
 starts. Pods are in the order of a queue: by age, those of a second by name, so mostly by workload; where classes take
 turns instead, each has to catch up with what all others did since. Preferences, for which all feasible nodes have to be
-compared, are told without a claim. Pods of many queues take turns by queue; half of the nodes are locked for the queues
-then, or none are; what locks leave of the speed is claimed for one class and for many. The peer is what one would write
-first: a loop over all nodes for each pod.
+compared, are reported without a claim. Pods of many queues take turns by queue; half of the nodes are locked for the
+queues then, or none are; what locks leave of the speed is claimed for one class and for many. The peer is what one
+would write first: a loop over all nodes for each pod.
 
 All that is measured takes turns, each in a fresh process, and what is compared stands side by side, since the machine's
 pace changes by a quarter from minute to minute. Reported is the cheapest turn of each, for both sides of a ratio: what
@@ -68,7 +68,7 @@ class _TimedDecisions(SessionDecisions):
 
 def placing(kind: str, classes: str, count: str, order: str = "") -> Callable[[], dict[str, float]]:
     """Place pods of a kind on this many nodes."""
-    snapshot, roster, profile = Snapshot(), PodGroupCache(), read_profile({})
+    snapshot, pod_groups, profile = Snapshot(), PodGroupCache(), read_profile({})
     for node in nodes(int(count)):
         snapshot.apply_node(node)
     total = int(classes) + (PLAIN_COUNT if kind == "plain" else COUNT)
@@ -76,7 +76,7 @@ def placing(kind: str, classes: str, count: str, order: str = "") -> Callable[[]
     known, rest = waiting[: int(classes)], sorted(waiting[int(classes) :], key=_age)
 
     def place(some: list[Pod], times: list[float]) -> int:
-        session = Session(snapshot, profile.engine, roster, PendingWork(some), now=0.0)
+        session = Session(snapshot, profile.engine, pod_groups, PendingWork(some), now=0.0)
         session.decisions = _TimedDecisions(session, times)
         return sum(isinstance(one, Assign) for one in session.run(profile.actions))
 
@@ -96,17 +96,17 @@ def placing(kind: str, classes: str, count: str, order: str = "") -> Callable[[]
 
 def queued(classes: str, locked: str) -> Callable[[], dict[str, float]]:
     """Place plain pods of many queues, for which this many nodes are locked."""
-    snapshot, roster, profile = Snapshot(), PodGroupCache(), read_profile({})
+    snapshot, pod_groups, profile = Snapshot(), PodGroupCache(), read_profile({})
     for node in nodes(NODES):
         snapshot.apply_node(node)
     for queue in _queues(snapshot.rows.names()[: int(locked)]):
         snapshot.apply_queue(queue)
-        roster.queues.apply(queue)
+        pod_groups.queues.apply(queue)
     known = int(classes) * QUEUES
     waiting = [_in_queue(pod, number) for number, pod in enumerate(pods("plain", known + QUEUED_COUNT, int(classes)))]
 
     def place(some: list[Pod]) -> int:
-        session = Session(snapshot, profile.engine, roster, PendingWork(some), now=0.0)
+        session = Session(snapshot, profile.engine, pod_groups, PendingWork(some), now=0.0)
         return sum(isinstance(one, Assign) for one in session.run(profile.actions))
 
     place(waiting[:known])
@@ -124,8 +124,8 @@ def _queues(locked: list[str]) -> Iterator[Queue]:
 
 
 def _in_queue(pod: Pod, number: int) -> Pod:
-    told = {QUEUE_ANNOTATION: f"queue-{number % QUEUES}"}
-    return replace(pod, metadata=replace(pod.metadata, annotations=told))
+    annotations = {QUEUE_ANNOTATION: f"queue-{number % QUEUES}"}
+    return replace(pod, metadata=replace(pod.metadata, annotations=annotations))
 
 
 def _age(pod: Pod) -> tuple[str, str]:
@@ -207,19 +207,19 @@ def _rows(costs: Costs) -> Iterator[Row]:
         for classes in CLASSES:
             yield _row(f"{what}, classes: {classes}", costs, _placing(kind, classes))
     for kind, what in KINDS.items():
-        told = f"{what}, classes: {KNOWN}, {MORE_NODES:,} nodes"
-        yield _row(told, costs, _placing(kind, KNOWN, MORE_NODES), compared=False)
+        label = f"{what}, classes: {KNOWN}, {MORE_NODES:,} nodes"
+        yield _row(label, costs, _placing(kind, KNOWN, MORE_NODES), compared=False)
     for kind, what in KINDS.items():
-        told = f"{what}, classes: {CLASSES[-1]}, which take turns"
-        yield _row(told, costs, _placing(kind, CLASSES[-1], order=IN_TURNS))
+        label = f"{what}, classes: {CLASSES[-1]}, which take turns"
+        yield _row(label, costs, _placing(kind, CLASSES[-1], order=IN_TURNS))
     for kind, what in PREFERENCES.items():
         for count in (NODES, MORE_NODES):
-            told = f"{what}, {count:,} nodes"
-            yield _row(told, costs, _placing(kind, KNOWN, count), compared=count == NODES)
+            label = f"{what}, {count:,} nodes"
+            yield _row(label, costs, _placing(kind, KNOWN, count), compared=count == NODES)
     for classes in QUEUED_CLASSES:
         for locked in (0, LOCKED):
-            told = f"plain, {QUEUES} queues, {locked:,} nodes locked, classes: {classes}"
-            yield _row(told, costs, _queued(classes, locked))
+            label = f"plain, {QUEUES} queues, {locked:,} nodes locked, classes: {classes}"
+            yield _row(label, costs, _queued(classes, locked))
     yield _row("a loop over nodes, plain", costs, NAIVE)
 
 
@@ -238,8 +238,8 @@ def _claims(costs: Costs) -> Iterator[Claim]:
         yield Claim(what=f"{what}: pods/s, up to {CLASSES[-1]} classes", wanted=least, measured=1 / slowest)
     for kind, what in KINDS.items():
         growth = _per_pod(costs[_placing(kind, KNOWN, MORE_NODES)]) / _per_pod(costs[_placing(kind, KNOWN)])
-        told = f"{what}: times the cost per pod on {MORE_NODES:,} nodes"
-        yield Claim(what=told, wanted=MOST_GROWTH, measured=growth, at_least=False)
+        label = f"{what}: times the cost per pod on {MORE_NODES:,} nodes"
+        yield Claim(what=label, wanted=MOST_GROWTH, measured=growth, at_least=False)
     left = min(
         _per_pod(costs[_queued(classes, 0)]) / _per_pod(costs[_queued(classes, LOCKED)]) for classes in QUEUED_CLASSES
     )

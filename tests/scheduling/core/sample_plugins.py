@@ -35,10 +35,10 @@ class RoomFit(FilterPlugin, ScorePlugin):
     name: ClassVar[str] = "Fit"
 
     def filter(self, cycle: Cycle, rows: Which) -> Mask:
-        return node_filters.fits(cycle.snapshot.room, cycle.pod_class.shape.amounts, rows)
+        return node_filters.rows_that_fit(cycle.snapshot.room, cycle.pod_class.shape.amounts, rows)
 
     def refusals(self, cycle: Cycle, rows: Which) -> list[Refusal]:
-        short = node_filters.shortages(cycle.snapshot.room, cycle.pod_class.shape.amounts, rows)
+        short = node_filters.rows_short_of(cycle.snapshot.room, cycle.pod_class.shape.amounts, rows)
         return [Refusal(f"Insufficient {name}" if name != "pods" else "Too many pods", m) for name, m in short.items()]
 
     def score(self, cycle: Cycle, rows: Which) -> Scores:
@@ -59,9 +59,9 @@ class NodeEligible(FilterPlugin):
     def filter(self, cycle: Cycle, rows: Which) -> Mask:
         shape, nodes = cycle.pod_class.shape, cycle.snapshot.nodes
         return (
-            node_filters.schedulable(nodes, shape.fields.tolerations, rows)
-            & node_filters.tolerated(nodes, shape.fields.tolerations, rows)
-            & node_filters.selected(nodes, shape.constraint, rows)
+            node_filters.schedulable_rows(nodes, shape.fields.tolerations, rows)
+            & node_filters.rows_with_tolerated_taints(nodes, shape.fields.tolerations, rows)
+            & node_filters.selected_rows(nodes, shape.constraint, rows)
         )
 
     def refusals(self, cycle: Cycle, rows: Which) -> list[Refusal]:

@@ -111,7 +111,9 @@ def test_node_excluded_by_name_is_counted_before_the_filters_run() -> None:
 
 def test_each_reason_of_a_plugin_is_counted() -> None:
     result = refused(
-        place(Engine([RoomFit()]), cluster(*nodes(2, allocatable={"cpu": "1", "memory": "1Gi"})), pod("p", {"cpu": "2"}))
+        place(
+            Engine([RoomFit()]), cluster(*nodes(2, allocatable={"cpu": "1", "memory": "1Gi"})), pod("p", {"cpu": "2"})
+        )
     )
     assert result.message == "0/2 nodes are available: 2 Insufficient cpu, 2 Too many pods."
 
@@ -283,7 +285,7 @@ def test_feasible_rows_are_the_feasible_nodes_of_the_diagnosis(plugins: list[Plu
 
 def test_diagnosis_of_some_rows_counts_only_these() -> None:
     snapshot = cluster(*nodes(3), node("full", {"cpu": "0"}))
-    rows = np.array([snapshot.rows.find("n1"), snapshot.rows.find("full")])
+    rows = np.array([snapshot.rows.find_row("n1"), snapshot.rows.find_row("full")])
     found = Engine([RoomFit()]).diagnose(cycle(snapshot), rows)
     assert found.feasible == ("n1",)
 

@@ -85,16 +85,16 @@ def test_pod_without_a_gang_is_always_ready() -> None:
 
 
 def test_gang_readiness_follows_pods_that_come_change_and_go() -> None:
-    roster, gone = (
+    pod_groups, gone = (
         PodGroupCache(),
         replace(MOVER, metadata=replace(MOVER.metadata, deletion_timestamp="2026-01-01T00:00:00Z")),
     )
-    key = present(roster.gang_of(MOVER))
-    assert roster.readiness(key) == GangReadiness.of([])
-    roster.apply_pod(MOVER)
-    assert roster.readiness(key) == GangReadiness.of([MOVER]) != GangReadiness.of([])
-    assert roster.readiness(key) is roster.readiness(key)
-    roster.apply_pod(gone)
-    assert roster.readiness(key) == GangReadiness.of([gone]) != GangReadiness.of([MOVER])
-    roster.remove_pod(gone)
-    assert roster.readiness(key) == GangReadiness.of([])
+    key = present(pod_groups.gang_of(MOVER))
+    assert pod_groups.readiness(key) == GangReadiness.of([])
+    pod_groups.apply_pod(MOVER)
+    assert pod_groups.readiness(key) == GangReadiness.of([MOVER]) != GangReadiness.of([])
+    assert pod_groups.readiness(key) is pod_groups.readiness(key)
+    pod_groups.apply_pod(gone)
+    assert pod_groups.readiness(key) == GangReadiness.of([gone]) != GangReadiness.of([MOVER])
+    pod_groups.remove_pod(gone)
+    assert pod_groups.readiness(key) == GangReadiness.of([])

@@ -20,7 +20,7 @@ from restow.scheduling.engine import Engine
 from restow.scheduling.framework import Cycle, FilterPlugin, Reach, Refusal
 from restow.scheduling.registry import read_profile
 from tests.model.cluster.builders import node, of_queue, pod, queue
-from tests.model.cluster.snapshot_values import everything
+from tests.model.cluster.snapshot_values import all_values
 from tests.model.reservations.builders import pod_group, task, web_pod, web_reservation
 from tests.scheduling.core.sample_plugins import cluster
 from tests.scheduling.reservations.session_cluster import SessionCluster, named_nodes
@@ -69,7 +69,9 @@ def test_reservation_goes_where_pods_of_its_queue_may(whose: str | None, held: l
 
 def test_seat_of_a_migration_keeps_off_nodes_locked_for_other_queues() -> None:
     stage = SessionCluster(*named_nodes("n1", "n2"), web_pod("m", on="n2"), queue("q", "n1"))
-    told = stage.session(web_reservation("pinned", migrating="uid-m", tasks=[task(requests={"cpu": "4"})])).refused_reservations
+    told = stage.session(
+        web_reservation("pinned", migrating="uid-m", tasks=[task(requests={"cpu": "4"})])
+    ).refused_reservations
     assert told["pinned"] == f"0/2 nodes are available: 1 Insufficient cpu, 1 {LOCKED}."
 
 
@@ -127,10 +129,10 @@ def test_no_pod_of_another_queue_is_placed_on_a_locked_node(rounds: list[Any]) -
                 seats.append(web_reservation(name, task(requests={"cpu": cpu}), queue=whose))
             else:
                 pods.append(of_queue(pod(name, {"cpu": cpu}), whose))
-        before, mark = everything(stage.snapshot), stage.snapshot.mark()
+        before, mark = all_values(stage.snapshot), stage.snapshot.mark()
         stage.session(*pods, *seats)
         stage.snapshot.undo_to(mark)
-        assert everything(stage.snapshot) == before
+        assert all_values(stage.snapshot) == before
         for decision in stage.session(*pods, *seats).decisions:
             if isinstance(decision, Assign):
                 assert locked.get(decision.node) in (None, stage.pod_groups.queue_of(decision.pod))

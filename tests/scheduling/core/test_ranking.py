@@ -45,7 +45,7 @@ class Crowded(ScorePlugin):
 def naive(engine: Engine, cycle_of_pod: Cycle) -> str | None:
     """The best by asking every filter and score about every node."""
     snapshot = cycle_of_pod.snapshot
-    rows = np.array([snapshot.rows.find(name) for name in snapshot.rows.names() if snapshot.node(name)], np.intp)
+    rows = np.array([snapshot.rows.find_row(name) for name in snapshot.rows.names() if snapshot.node(name)], np.intp)
     for plugin in engine.plugins:
         if hasattr(plugin, "filter") and len(rows):
             rows = rows[plugin.filter(cycle_of_pod, rows)]

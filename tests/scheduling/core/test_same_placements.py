@@ -91,7 +91,7 @@ def name_of(session: int, index: int, own: int) -> str:
 
 def outcome(engine: Engine, seed: int) -> list[tuple[str, str]]:
     """What happens to every pod of several sessions, between which pods end and nodes change."""
-    random, profile, roster = Random(seed), read_profile({}), PodGroupCache()
+    random, profile, pod_groups = Random(seed), read_profile({}), PodGroupCache()
     snapshot, told = cluster(*nodes_of(random)), []
     requests = [
         {"cpu": f"{random.randint(1, 20)}00m", "memory": f"{random.randint(1, 30)}00Mi"} for _ in range(CLASSES)
@@ -103,7 +103,7 @@ def outcome(engine: Engine, seed: int) -> list[tuple[str, str]]:
             pod(name_of(number, index, own), shapes[own][0], labels={"app": f"app{own}"}, **shapes[own][1])
             for index, own in enumerate(chosen)
         ]
-        decisions = Session(snapshot, engine, roster, PendingWork(waiting), now=0.0).run(profile.actions)
+        decisions = Session(snapshot, engine, pod_groups, PendingWork(waiting), now=0.0).run(profile.actions)
         told += [(one.pod.metadata.name, one.node) for one in decisions if isinstance(one, Assign)]
         told += [(one.pod.metadata.name, one.message) for one in decisions if isinstance(one, RefusePod)]
         for name, _ in random.sample(told, 5):

@@ -17,7 +17,7 @@ from restow.model.objects import Node, ObjectMeta, Pod, PodGroup, PodStatus, Pri
 from restow.scheduling.decisions import RefusePod
 from restow.scheduling.framework import SUCCESS, Code, Cycle, Reach, Verdict, error, unschedulable
 from tests.model.cluster.builders import node, pod
-from tests.model.cluster.snapshot_values import everything, ledgers
+from tests.model.cluster.snapshot_values import all_values, ledgers
 from tests.narrowing import present
 from tests.scheduling.core.sample_plugins import AnswersAsTold, OnePodPerNode, PostFilterAsTold, RecordsCalls, nodes
 from tests.scheduling.core.session_fixture import SessionFixture, gang, queue, task
@@ -40,12 +40,12 @@ def test_jobs_are_ordered_by_priority_then_age_then_name() -> None:
 
 def test_pod_with_a_failed_reserve_is_refused_and_not_assumed() -> None:
     fixture = SessionFixture(*nodes(1), plugins=[RecordsCalls([], error("disk on fire"))])
-    before = everything(fixture.snapshot)
+    before = all_values(fixture.snapshot)
     fixture.run(task("a"))
     (refusal,) = fixture.decisions
     assert isinstance(refusal, RefusePod)
     assert (refusal.code, refusal.message, refusal.plugins) == (Code.ERROR, "disk on fire", frozenset({"a"}))
-    assert everything(fixture.snapshot) == before
+    assert all_values(fixture.snapshot) == before
 
 
 class Broken(RecordsCalls):
@@ -56,21 +56,21 @@ class Broken(RecordsCalls):
 @pytest.mark.parametrize("group", [None, "g"], ids=["a single pod", "a gang"])
 def test_plugin_that_raises_about_one_pod_leaves_other_pods_placed(group: str | None) -> None:
     fixture = SessionFixture(*nodes(2), groups=[gang("g", 1)], plugins=[Broken([])])
-    before = everything(fixture.snapshot)
+    before = all_values(fixture.snapshot)
     fixture.run(task("a", group))
     (refusal,) = [one for one in fixture.decisions if isinstance(one, RefusePod)]
     assert (refusal.code, refusal.message) == (Code.ERROR, "a: ValueError: a bug")
-    assert everything(fixture.snapshot) == before
+    assert all_values(fixture.snapshot) == before
 
 
 def test_room_is_kept_for_a_pod_that_post_filter_nominates() -> None:
     running = [task("r", requests={"cpu": "3"}, on="n0")]
     fixture = SessionFixture(*nodes(1), running=running, plugins=[PostFilterAsTold(SUCCESS, "n0")])
-    before = everything(fixture.snapshot)
+    before = all_values(fixture.snapshot)
     fixture.run(task("vip", requests={"cpu": "2"}, priority=9), task("small"))
     assert fixture.nominated == {"vip": "n0", "small": "n0"}
     assert set(fixture.refused) == {"vip", "small"}
-    assert everything(fixture.snapshot) == before
+    assert all_values(fixture.snapshot) == before
 
 
 class Picky(AnswersAsTold):
@@ -300,9 +300,9 @@ def test_failed_reserve_of_one_member_discards_the_gang() -> None:
         groups=[gang("g", 2)],
         plugins=[RecordsCalls(journal), RecordsCalls(journal, unschedulable("no"), name="b")],
     )
-    before = everything(fixture.snapshot)
+    before = all_values(fixture.snapshot)
     fixture.run(task("t0", "g"), task("t1", "g"))
-    assert (fixture.placed, everything(fixture.snapshot)) == ({}, before)
+    assert (fixture.placed, all_values(fixture.snapshot)) == ({}, before)
     assert Counter(line.split()[0] for line in journal) == {"reserve": 4, "unreserve": 4}
 
 

@@ -21,7 +21,7 @@ from restow.scheduling.framework import SUCCESS, Cycle, Plugin, error, unschedul
 from restow.scheduling.schedule_result import Unplaced
 from restow.scheduling.statement import Statement
 from tests.model.cluster.builders import node, placements_of, pod, reservation
-from tests.model.cluster.snapshot_values import Fitting, everything, free
+from tests.model.cluster.snapshot_values import Fitting, all_values, free_amounts
 from tests.narrowing import present
 from tests.scheduling.core.sample_plugins import RecordsCalls, RoomFit, cluster, cycle, nodes
 
@@ -41,7 +41,7 @@ def test_commit_returns_the_decisions_in_order() -> None:
     kinds = [type(step) for step in statement.commit()]
     assert kinds == [Assign, Nominate, HoldSeats]
     assert [one.pod.metadata.name for one in snapshot.occupants("n0")] == ["b", "old"]
-    assert free(snapshot, "n1")["cpu"] == 2000
+    assert free_amounts(snapshot, "n1")["cpu"] == 2000
 
 
 def test_allocate_runs_reserve_and_unallocate_runs_unreserve() -> None:
@@ -52,7 +52,7 @@ def test_allocate_runs_reserve_and_unallocate_runs_unreserve() -> None:
     statement.unallocate(pod("p"))
     assert journal == ["reserve a p", "reserve b p", "unreserve b p", "unreserve a p"]
     assert statement.commit() == []
-    assert free(snapshot, "n0")["cpu"] == 4000
+    assert free_amounts(snapshot, "n0")["cpu"] == 4000
 
 
 @pytest.mark.parametrize(
@@ -66,14 +66,14 @@ def test_allocate_runs_reserve_and_unallocate_runs_unreserve() -> None:
 def test_failed_allocate_leaves_nothing_assumed(keeps: dict[str, Any]) -> None:
     journal: list[str] = []
     snapshot = cluster(*nodes(1))
-    before = everything(snapshot)
+    before = all_values(snapshot)
     statement = Statement(snapshot, engine_with(RecordsCalls(journal, **keeps)), 0.0)
     verdict = statement.allocate(cycle(snapshot), "n0")
     assert (verdict.code, verdict.plugin) == ((keeps.get("reserve") or keeps["permit"][0]).code, "a")
     assert journal[-1] == "unreserve a p"
     assert statement.steps == ()
     statement.discard()
-    assert everything(snapshot) == before
+    assert all_values(snapshot) == before
 
 
 class Breaks(RecordsCalls):
@@ -97,14 +97,14 @@ def test_unreserve_that_raises_keeps_no_room_and_stops_no_other_unreserve(
 ) -> None:
     journal: list[str] = []
     snapshot = cluster(*nodes(1))
-    before = everything(snapshot)
+    before = all_values(snapshot)
     others = RecordsCalls(journal, name="others")
     statement = Statement(snapshot, engine_with(others, Breaks(journal, name="broken")), 0.0)
     statement.allocate(cycle(snapshot, pod("first")), "n0")
     others.answers = unschedulable("no"), (SUCCESS, 0)
     with pytest.raises(RuntimeError, match="kept"), statement:
         end(statement, cycle(snapshot))
-    assert everything(snapshot) == before
+    assert all_values(snapshot) == before
     assert "unreserve others first" in journal
 
 
@@ -128,11 +128,11 @@ def test_allocate_of_a_pod_that_cannot_be_assumed_raises(
 
 def test_open_statement_is_discarded_whatever_ends_it() -> None:
     snapshot = cluster(*nodes(1))
-    before = everything(snapshot)
+    before = all_values(snapshot)
     with pytest.raises(ZeroDivisionError), Statement(snapshot, engine_with(), 0.0) as statement:
         statement.allocate(cycle(snapshot), "n0")
         _ = 1 / 0
-    assert everything(snapshot) == before
+    assert all_values(snapshot) == before
 
 
 def test_statement_ends_only_once() -> None:
@@ -154,7 +154,7 @@ def test_release_takes_back_the_seats_that_the_statement_reserved() -> None:
     statement = Statement(snapshot, engine_with(), 0.0)
     statement.reserve(asked, placements_of({0: "n0"}))
     statement.release(asked)
-    assert (statement.commit(), free(snapshot, "n0")["cpu"]) == ([], 4000)
+    assert (statement.commit(), free_amounts(snapshot, "n0")["cpu"]) == ([], 4000)
 
 
 def test_seats_reserved_one_after_the_other_are_one_decision() -> None:
@@ -201,7 +201,7 @@ class Looks(RoomFit):
         self.seen: list[int] = []
 
     def filter(self, cycle: Cycle, rows: Which) -> Mask:
-        self.seen.append(free(cycle.snapshot, "n0").get("cpu", 0))
+        self.seen.append(free_amounts(cycle.snapshot, "n0").get("cpu", 0))
         return super().filter(cycle, rows)
 
 
@@ -216,7 +216,7 @@ def test_room_of_a_seat_is_lent_to_its_pod_only() -> None:
     seat = present(snapshot.reservations.seat(SeatName("default", "r", "t", 0)))
     with Statement(snapshot, engine, 0.0) as statement:
         assert statement.occupy(taker, seat) is SUCCESS
-        assert (looks.seen, free(snapshot, "n0").get("cpu", 0)) == ([1000], 0)
+        assert (looks.seen, free_amounts(snapshot, "n0").get("cpu", 0)) == ([1000], 0)
         assert isinstance(engine.place(other), Unplaced) and not fitting.of(other.pod_class.shape).any()
 
 
@@ -237,12 +237,12 @@ def test_statement_with_suppositions_is_never_committed(
 ) -> None:
     snapshot = cluster(*nodes(1), pods=[pod("old", {"cpu": "1"}, on="n0", leaving=True, version=7)])
     snapshot.apply_reservation(reservation("r", {0: "n0"}))
-    before = everything(snapshot)
+    before = all_values(snapshot)
     with pytest.raises(RuntimeError, match="supposed"), Statement(snapshot, engine_with(), 0.0) as trial:
         suppose(trial, snapshot)
-        assert free(snapshot, "n0")["cpu"] == 3000
+        assert free_amounts(snapshot, "n0")["cpu"] == 3000
         trial.commit()
-    assert everything(snapshot) == before
+    assert all_values(snapshot) == before
 
 
 STEPS = st.lists(
@@ -297,7 +297,7 @@ def test_discard_restores_the_snapshot_bit_for_bit(
     snapshot = busy_cluster()
     outer = Statement(snapshot, engine_with(RecordsCalls([])), 0.0)
     play(outer, snapshot, before_it)
-    picture = everything(snapshot)
+    picture = all_values(snapshot)
     arrays = [
         cells.copy() for cells in (snapshot.room.free, snapshot.room.nonzero.cells, snapshot.room.releasing.cells)
     ]
@@ -305,6 +305,6 @@ def test_discard_restores_the_snapshot_bit_for_bit(
     placed = {step.pod.metadata.uid for step in outer.steps if isinstance(step, Assign | Nominate)}
     play(inner, snapshot, [step for step in steps if f"uid-p{step[1]}" not in placed])
     inner.discard()
-    assert everything(snapshot) == picture
+    assert all_values(snapshot) == picture
     after = (snapshot.room.free, snapshot.room.nonzero.cells, snapshot.room.releasing.cells)
     assert all((old == new).all() for old, new in zip(arrays, after, strict=True))

@@ -82,7 +82,7 @@ def refusals(snapshot: Snapshot, incoming: Pod) -> dict[str, str]:
     """The reason by node that is refused."""
     plugin, cycle = InterPodAffinity(), Cycle(incoming, snapshot, 0.0)
     assert not plugin.pre_filter(cycle).is_refusal
-    rows = {name: snapshot.rows.find(name) or 0 for name in NODES}
+    rows = {name: snapshot.rows.find_row(name) or 0 for name in NODES}
     found = {}
     for name, row in rows.items():
         reasons = [one.reason for one in plugin.refusals(cycle, np.array([row]))]
@@ -273,7 +273,7 @@ def scores(snapshot: Snapshot, incoming: Pod, **arguments: Any) -> list[int] | N
     plugin, cycle = InterPodAffinity(arguments), Cycle(incoming, snapshot, 0.0)
     if plugin.pre_score(cycle).code is Code.SKIP:
         return None
-    rows = np.array([snapshot.rows.find(name) for name in NODES])
+    rows = np.array([snapshot.rows.find_row(name) for name in NODES])
     return list(map(int, plugin.normalize_score(cycle, plugin.score(cycle, rows))))
 
 
@@ -348,7 +348,7 @@ def test_first_pod_rule_ends_when_a_matching_pod_runs_outside_of_some_key() -> N
     snapshot, plugin = cluster(), InterPodAffinity()
     snapshot.apply_node(node("n5", labels={"host": "n1"}))  # as near as n1 by one key, and in no zone
     cycle = Cycle(web("new", affinity=needs(term("host"), term("zone"))), snapshot, 0.0)
-    rows = np.array([snapshot.rows.find("n1")])
+    rows = np.array([snapshot.rows.find_row("n1")])
     assert plugin.filter(cycle, rows).all()
     snapshot.apply_pod(web("first", on="n5"))
     assert not plugin.filter(cycle, rows).any()

@@ -248,7 +248,7 @@ class PodsMachine(RuleBasedStateMachine):
             return
         every = plugin.filter(cycle, self.snapshot.rows.every)
         for name, reason in expected.items():
-            row = self.snapshot.rows.find(name)
+            row = self.snapshot.rows.find_row(name)
             assert row is not None
             only = np.array([row])
             assert bool(every[row]) == bool(plugin.filter(cycle, only)[0]) == (reason is None), (name, reason)
@@ -257,7 +257,7 @@ class PodsMachine(RuleBasedStateMachine):
     def _check_scores(self, plugin: ScorePlugin, one: Pod, definition: Any) -> None:
         cycle = Cycle(one, self.snapshot, 0.0)
         names = sorted(self.world.nodes)[: 1 + self.created % len(self.world.nodes)]
-        rows = np.array([self.snapshot.rows.find(name) for name in names])
+        rows = np.array([self.snapshot.rows.find_row(name) for name in names])
         if plugin.pre_score(cycle).code is Code.SKIP:
             self._check_alike(one, definition)
             return

@@ -56,7 +56,7 @@ def refusals(snapshot: Snapshot, incoming: Pod) -> dict[str, str]:
     assert not plugin.pre_filter(cycle).is_refusal
     found = {}
     for name in (*ZONES, "n5"):
-        row = np.array([snapshot.rows.find(name)])
+        row = np.array([snapshot.rows.find_row(name)])
         reasons = [one.reason for one in plugin.refusals(cycle, row)]
         assert bool(plugin.filter(cycle, row)[0]) == (not reasons)
         found.update(dict.fromkeys([name] if reasons else [], *reasons))
@@ -204,7 +204,7 @@ def scores(snapshot: Snapshot, incoming: Pod, *nodes: str) -> list[int] | None:
     plugin, cycle = PodTopologySpread(), Cycle(incoming, snapshot, 0.0)
     if plugin.pre_score(cycle).code is Code.SKIP:
         return None
-    rows = np.array([snapshot.rows.find(name) for name in nodes or (*ZONES, "n5")])
+    rows = np.array([snapshot.rows.find_row(name) for name in nodes or (*ZONES, "n5")])
     return list(map(int, plugin.normalize_score(cycle, plugin.score(cycle, rows))))
 
 
@@ -247,6 +247,6 @@ def test_spread_score_weighs_domains_of_feasible_nodes_only() -> None:
     snapshot = cluster(*webs("n1", "n1", "n1", "n1", "n1"))
     plugin, cycle = PodTopologySpread(), Cycle(web(softly()), snapshot, 0.0)
     plugin.pre_score(cycle)
-    rows = [snapshot.rows.find(name) for name in ZONES]
+    rows = [snapshot.rows.find_row(name) for name in ZONES]
     assert plugin.score(cycle, np.array(rows[:2])).tolist() == [5, 5]
     assert plugin.score(cycle, np.array(rows)).tolist() == [8, 8, 0, 0]

@@ -45,7 +45,7 @@ def answer(one: Pod, *items: StorageObject, nodes: list[Node] | None = None) -> 
     if plugin.pre_filter(cycle).code is Code.SKIP:
         return snapshot.rows.names()
     mask = plugin.filter(cycle, snapshot.rows.every).tolist()
-    return [name for name in snapshot.rows.names() if mask[snapshot.rows.find(name) or 0]]
+    return [name for name in snapshot.rows.names() if mask[snapshot.rows.find_row(name) or 0]]
 
 
 # --- PreFilter --------------------------------------------------------------------------------------------------------

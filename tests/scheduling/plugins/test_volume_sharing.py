@@ -55,7 +55,7 @@ def answer(
     if plugin.pre_filter(cycle).code is Code.SKIP:
         return snapshot.rows.names()
     mask = plugin.filter(cycle, snapshot.rows.every).tolist()
-    return [name for name in snapshot.rows.names() if mask[snapshot.rows.find(name) or 0]]
+    return [name for name in snapshot.rows.names() if mask[snapshot.rows.find_row(name) or 0]]
 
 
 @pytest.mark.parametrize("plugin", [VolumeRestrictions(), VolumeZone(), NodeVolumeLimits()], ids=lambda one: one.name)

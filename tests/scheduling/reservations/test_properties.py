@@ -29,7 +29,7 @@ from restow.scheduling.decisions import Assign, Decision, HoldSeats
 from restow.scheduling.framework import Cycle
 from restow.scheduling.statement import Statement
 from tests.model.cluster.builders import node, pod
-from tests.model.cluster.snapshot_values import everything
+from tests.model.cluster.snapshot_values import all_values
 from tests.model.reservations.builders import pod_group, task, web_pod, web_reservation
 from tests.scheduling.reservations.session_cluster import SessionCluster
 
@@ -206,21 +206,21 @@ class Cluster(RuleBasedStateMachine):
         snapshot, engine = self.cluster.snapshot, self.cluster.profile.engine
         for one in self.pending.values():  # what is interned stays
             snapshot.class_of(one)
-        before = everything(snapshot)
+        before = all_values(snapshot)
         with Statement(snapshot, engine, 0.0) as statement:
             for one in self.pending.values():
                 for reservation, seat in list(snapshot.reservations.with_free_seat(one)):
                     if statement.occupy(Cycle(one, snapshot, 0.0), seat).reasons == ():
                         break
                     assert reservation.metadata.name == seat.name.reservation
-        assert everything(snapshot) == before
+        assert all_values(snapshot) == before
 
     # --- what always holds --------------------------------------------------------------------------------------------
 
     def room(self) -> dict[tuple[str, str], int]:
         room, rows = self.cluster.snapshot.room, self.cluster.snapshot.rows
         return {
-            (name, room.resources.names[column]): int(cells[rows.find(name) or 0])
+            (name, room.resources.names[column]): int(cells[rows.find_row(name) or 0])
             for name in NODES
             for column, cells in enumerate(room.free)
         }

@@ -36,7 +36,7 @@ from tests.scheduling.reservations.session_cluster import PROFILE, SessionCluste
 OLD = web_pod("old", {"cpu": "1"}, on="n1")
 
 
-def asked(cluster: SessionCluster, comes: Pod = OLD, *before: Pod, of: str = "default") -> str:
+def why_refused(cluster: SessionCluster, comes: Pod = OLD, *before: Pod, of: str = "default") -> str:
     """What the last seat that is asked about says."""
     snapshot: Snapshot = cluster.snapshot
     seats = [one for one in snapshot.reservations.seats("default", "r") if one.is_open]
@@ -56,7 +56,7 @@ def seat(requests: Any = None, **fields: Any) -> Reservation:
 
 
 def test_incoming_pod_is_admitted_to_its_seat_on_a_full_node() -> None:
-    assert asked(SessionCluster(*named_nodes("n1", "n2"), OLD, seat())) == ""
+    assert why_refused(SessionCluster(*named_nodes("n1", "n2"), OLD, seat())) == ""
 
 
 @pytest.mark.parametrize(
@@ -70,37 +70,39 @@ def test_incoming_pod_is_admitted_to_its_seat_on_a_full_node() -> None:
 )
 def test_incoming_pod_is_refused_because_of_other_pods(there: Pod, comes: Pod, why: str) -> None:
     cluster = SessionCluster(*named_nodes("n1", "n2"), OLD, seat(), there)
-    assert why in asked(cluster, comes)
+    assert why in why_refused(cluster, comes)
 
 
 def test_pod_larger_than_the_seat_needs_room_beside_it() -> None:
     large = web_pod("old", {"cpu": "2"}, on="n1")
     cluster = SessionCluster(*named_nodes("n1", "n2"), large, seat({"cpu": "1"}), pod("other", {"cpu": "2"}, on="n2"))
-    assert asked(cluster, large) == ""
+    assert why_refused(cluster, large) == ""
     cluster.show(pod("another", {"cpu": "1"}, on="n2"))
-    assert "Insufficient cpu" in asked(cluster, large)
+    assert "Insufficient cpu" in why_refused(cluster, large)
 
 
 def test_admission_checks_the_incoming_pod_not_the_reserved_pod() -> None:
     """Its template has an anti-affinity and a host port that the pods that come do not have."""
     wants: dict[str, Any] = {"init_containers": [replace(CONTAINER_WITH_HOST_PORT[0], restart_policy="Always")]}
     made = web_reservation("r", task(1, {"cpu": "1"}, **wants), at={0: "n2"}, **FITS_POLICY)
-    assert asked(SessionCluster(*named_nodes("n1", "n2"), OLD, made, with_host_port(pod("port", {}, on="n2")))) == ""
+    assert (
+        why_refused(SessionCluster(*named_nodes("n1", "n2"), OLD, made, with_host_port(pod("port", {}, on="n2")))) == ""
+    )
 
 
 def test_consumed_seat_admits_no_other_pod() -> None:
     """Its consumption is not recorded yet."""
     cluster = SessionCluster(*named_nodes("n1", "n2"), OLD, seat({"cpu": "1"}))
-    assert asked(cluster) == ""
+    assert why_refused(cluster) == ""
     cluster.show(web_pod("new", {"cpu": "1"}, on="n2", seat="default/r/t/0"))
-    assert asked(cluster) == "pod default/new has consumed it"
+    assert why_refused(cluster) == "pod default/new has consumed it"
 
 
 def test_node_locked_since_admits_pods_of_the_seat_queue() -> None:
     cluster = SessionCluster(*named_nodes("n1", "n2"), OLD, seat(queue="mine"))
     cluster.show(queue("theirs", "n2"))
-    assert asked(cluster, of="mine") == ""
-    assert asked(cluster) != ""
+    assert why_refused(cluster, of="mine") == ""
+    assert why_refused(cluster) != ""
 
 
 ZONE = "topology.kubernetes.io/zone"
@@ -121,9 +123,9 @@ def test_replaced_pod_does_not_count_for_affinity() -> None:
     """It must not be in one zone with others that are like it, and moves within its zone."""
     comes = web_pod("old", {"cpu": "1"}, on="n1", affinity=apart())
     cluster = SessionCluster(*zoned(), comes, seat())
-    assert asked(cluster, comes) == ""
+    assert why_refused(cluster, comes) == ""
     cluster.show(web_pod("sibling", {"cpu": "1"}, on="n1"))
-    assert "anti-affinity" in asked(cluster, comes)
+    assert "anti-affinity" in why_refused(cluster, comes)
 
 
 def test_match_label_keys_use_the_labels_of_the_incoming_pod() -> None:
@@ -131,17 +133,17 @@ def test_match_label_keys_use_the_labels_of_the_incoming_pod() -> None:
     affinity = apart(match_label_keys=["revision"])
     comes = web_pod("old", {"cpu": "1"}, on="n1", labels={"app": "web", "revision": "2"}, affinity=affinity)
     sibling = web_pod("sibling", {"cpu": "1"}, on="n1", labels={"app": "web", "revision": "1"})
-    assert asked(SessionCluster(*zoned(), comes, seat(), sibling), comes) == ""
+    assert why_refused(SessionCluster(*zoned(), comes, seat(), sibling), comes) == ""
 
 
 def test_unknown_node_admits_no_pod() -> None:
     cluster = SessionCluster(*named_nodes("n1"), OLD, seat())
-    assert asked(cluster) == "there is no such node"
+    assert why_refused(cluster) == "there is no such node"
 
 
 def test_cordoned_node_admits_no_pod() -> None:
     cluster = SessionCluster(*named_nodes("n1"), node("n2", unschedulable=True), OLD, seat())
-    assert "unschedulable" in asked(cluster)
+    assert "unschedulable" in why_refused(cluster)
     assert SeatName("default", "r", "t", 0) in cluster.snapshot.reservations.reserved_pods
 
 
@@ -153,11 +155,11 @@ def test_pods_before_take_their_seats_first() -> None:
     """Each of them could have its seat, if it were not for the other."""
     first, last = with_host_port(web_pod("first", on="n1")), with_host_port(OLD)
     cluster = SessionCluster(*named_nodes("n1", "n2", "n3"), first, last, seats("n2", "n2"))
-    assert asked(cluster, last) == ""
-    assert "free ports" in asked(cluster, last, first)
-    assert asked(cluster, OLD, first) == ""
+    assert why_refused(cluster, last) == ""
+    assert "free ports" in why_refused(cluster, last, first)
+    assert why_refused(cluster, OLD, first) == ""
     cluster.show(seats("n2", "n3"))
-    assert asked(cluster, last, first) == ""
+    assert why_refused(cluster, last, first) == ""
 
 
 def test_pods_replaced_before_count_only_for_room() -> None:
@@ -169,9 +171,9 @@ def test_pods_replaced_before_count_only_for_room() -> None:
     old, first = web_pod("old", {"cpu": "1"}, on="n1", **spread), web_pod("first", {"cpu": "1"}, on="n2", **spread)
     zones = [node("n1", labels={"zone": "a"}), node("n2", labels={"zone": "b"}), node("n3", labels={"zone": "a"})]
     cluster = SessionCluster(*zones, node("n4", labels={"zone": "b"}), old, first, seats("n3", "n4"))
-    assert asked(cluster, old, first) == ""
+    assert why_refused(cluster, old, first) == ""
     cluster = SessionCluster(*zones, node("n4", labels={"zone": "b"}), old, first, seats("n4", "n4"))
-    assert "spread" in asked(cluster, old, first)
+    assert "spread" in why_refused(cluster, old, first)
 
 
 def test_pod_before_that_is_refused_takes_no_seat() -> None:
@@ -179,4 +181,4 @@ def test_pod_before_that_is_refused_takes_no_seat() -> None:
     cluster = SessionCluster(
         *named_nodes("n1", "n2"), large, OLD, seats("n2", "n2"), pod("other", {"cpu": "2"}, on="n2")
     )
-    assert asked(cluster, OLD, large) == ""
+    assert why_refused(cluster, OLD, large) == ""

@@ -34,7 +34,7 @@ ENGINE = read_profile({}).engine
 OWN = SeatName("default", "own", "t", 0)
 
 
-def made(name: str, at: int, cpu: str = "1", *, changed: bool = False, **more: Any) -> Reservation:
+def reservation_on_n1(name: str, at: int, cpu: str = "1", *, changed: bool = False, **more: Any) -> Reservation:
     """A reservation with a seat on n1, made at some second."""
     one = reservation(name, {0: "n1"}, requests={"cpu": cpu}, **more)
     metadata = replace(one.metadata, creation_timestamp=f"2026-01-01T00:00:{at:02d}Z", generation=2)
@@ -53,15 +53,15 @@ def faults_of(snapshot: Snapshot, name: str, engine: Engine = ENGINE) -> list[Se
     return [*seat_faults(snapshot, engine, snapshot.reservations.seats("default", name), 0.0).values()]
 
 
-def found(snapshot: Snapshot, *names: str) -> dict[str, str]:
+def fault_reasons(snapshot: Snapshot, *names: str) -> dict[str, str]:
     """The same in a word, of each reservation."""
     return {name: one.reason.value for name in names for one in faults_of(snapshot, name)}
 
 
 def test_seats_that_fit_have_no_fault(snapshot: Snapshot) -> None:
     for number, name in enumerate(("a", "b")):
-        snapshot.apply_reservation(made(name, number, "2"))
-    assert found(snapshot, "a", "b") == {}
+        snapshot.apply_reservation(reservation_on_n1(name, number, "2"))
+    assert fault_reasons(snapshot, "a", "b") == {}
 
 
 @pytest.mark.parametrize(
@@ -77,43 +77,43 @@ def test_overcommitted_node_costs_the_newest_reservation_its_seats(
     snapshot: Snapshot, taken: str, expected: dict[str, str]
 ) -> None:
     for number, name in enumerate(("a", "b", "c")):
-        snapshot.apply_reservation(made(name, number))
+        snapshot.apply_reservation(reservation_on_n1(name, number))
     snapshot.apply_pod(pod("thief", {"cpu": taken}, on="n1"))
-    assert found(snapshot, "a", "b", "c") == expected
+    assert fault_reasons(snapshot, "a", "b", "c") == expected
 
 
 def test_names_decide_between_reservations_of_the_same_age(snapshot: Snapshot) -> None:
     for name in ("a", "b"):
-        snapshot.apply_reservation(made(name, 0, "2"))
+        snapshot.apply_reservation(reservation_on_n1(name, 0, "2"))
     snapshot.apply_pod(pod("thief", {"cpu": "1"}, on="n1"))
-    assert found(snapshot, "a", "b") == {"b": "RoomTaken"}
+    assert fault_reasons(snapshot, "a", "b") == {"b": "RoomTaken"}
 
 
 def test_reservation_with_an_undecided_increase_loses_its_seats_first(snapshot: Snapshot) -> None:
-    snapshot.apply_reservation(made("old", 0, "3", changed=True))
-    snapshot.apply_reservation(made("new", 9, "2"))
-    assert found(snapshot, "old", "new") == {"old": "RoomTaken"}
+    snapshot.apply_reservation(reservation_on_n1("old", 0, "3", changed=True))
+    snapshot.apply_reservation(reservation_on_n1("new", 9, "2"))
+    assert fault_reasons(snapshot, "old", "new") == {"old": "RoomTaken"}
 
 
 def test_seat_that_requests_nothing_of_the_short_resource_is_spared(snapshot: Snapshot) -> None:
-    snapshot.apply_reservation(made("cpu", 0))
-    snapshot.apply_reservation(made("nothing", 9, "0"))
+    snapshot.apply_reservation(reservation_on_n1("cpu", 0))
+    snapshot.apply_reservation(reservation_on_n1("nothing", 9, "0"))
     snapshot.apply_pod(pod("thief", {"cpu": "4"}, on="n1"))
-    assert found(snapshot, "cpu", "nothing") == {"cpu": "RoomTaken"}
+    assert fault_reasons(snapshot, "cpu", "nothing") == {"cpu": "RoomTaken"}
 
 
 def test_seat_waits_for_terminating_pods(snapshot: Snapshot) -> None:
-    snapshot.apply_reservation(made("a", 0, "2"))
-    snapshot.apply_reservation(made("b", 1, "2"))
+    snapshot.apply_reservation(reservation_on_n1("a", 0, "2"))
+    snapshot.apply_reservation(reservation_on_n1("b", 1, "2"))
     snapshot.apply_pod(pod("going", {"cpu": "1"}, on="n1", leaving=True))
-    assert found(snapshot, "a", "b") == {"b": "RoomBeingLeft"}
+    assert fault_reasons(snapshot, "a", "b") == {"b": "RoomBeingLeft"}
 
 
 def test_consumed_seat_has_no_fault(snapshot: Snapshot) -> None:
-    snapshot.apply_reservation(made("a", 0, "2", consumed={0: "uid-p"}))
+    snapshot.apply_reservation(reservation_on_n1("a", 0, "2", consumed={0: "uid-p"}))
     snapshot.apply_pod(pod("p", {"cpu": "2"}, on="n1"))
     snapshot.apply_pod(pod("thief", {"cpu": "9"}, on="n1"))
-    assert found(snapshot, "a") == {}
+    assert fault_reasons(snapshot, "a") == {}
 
 
 GPU = Taint(key="gpu", value="yes", effect="NoSchedule")
@@ -137,8 +137,8 @@ GPU = Taint(key="gpu", value="yes", effect="NoSchedule")
 )
 def test_unfit_node_is_described(snapshot: Snapshot, changed: Node, message: str) -> None:
     snapshot.apply_node(node("n1", labels={"zone": "a"}))
-    snapshot.apply_reservation(made("a", 0, node_selector={"zone": "a"}))
-    assert found(snapshot, "a") == {}
+    snapshot.apply_reservation(reservation_on_n1("a", 0, node_selector={"zone": "a"}))
+    assert fault_reasons(snapshot, "a") == {}
     snapshot.apply_node(
         replace(changed, metadata=replace(changed.metadata, labels=changed.metadata.labels or {"zone": "a"}))
     )
@@ -147,13 +147,13 @@ def test_unfit_node_is_described(snapshot: Snapshot, changed: Node, message: str
 
 
 def test_deleted_node_costs_its_seats(snapshot: Snapshot) -> None:
-    snapshot.apply_reservation(made("a", 0))
+    snapshot.apply_reservation(reservation_on_n1("a", 0))
     snapshot.remove_node(node("n1"))
-    assert found(snapshot, "a") == {"a": "NodeGone"}
+    assert fault_reasons(snapshot, "a") == {"a": "NodeGone"}
 
 
 def test_waiting_reservation_is_checked_with_every_filter_and_nothing_changes(snapshot: Snapshot) -> None:
-    one = made("a", 0)
+    one = reservation_on_n1("a", 0)
     snapshot.apply_reservation(one)
     free = snapshot.room.free.copy()
     assert refused_seats(snapshot, ENGINE, one, 0.0) == {}
@@ -179,7 +179,7 @@ def test_anti_affinity_is_noticed_before_a_pod_is_migrated(
     snapshot: Snapshot, too_much: dict[str, str], reason: str
 ) -> None:
     port = [Container(name="door", restart_policy="Always", ports=[ContainerPort(container_port=80, host_port=80)])]
-    one = made("a", 0, migrating="uid-migrating", init_containers=port)
+    one = reservation_on_n1("a", 0, migrating="uid-migrating", init_containers=port)
     snapshot.apply_reservation(one)
     snapshot.apply_pod(pod("migrating", on="n2"))
     snapshot.apply_pod(pod("thief", too_much, on="n1", init_containers=port))
@@ -190,9 +190,9 @@ def test_anti_affinity_is_noticed_before_a_pod_is_migrated(
 @pytest.mark.parametrize("age", [1, 9], ids=["older", "newer"])
 def test_waiting_reservation_makes_no_available_one_wait(snapshot: Snapshot, age: int) -> None:
     snapshot.apply_pod(pod("going", {"cpu": "2"}, on="n1", leaving=True))
-    snapshot.apply_reservation(made("promised", 5, "2"))
-    snapshot.apply_reservation(made("waiting", age, "2", phase="Waiting"))
-    assert found(snapshot, "promised", "waiting") == {"waiting": "RoomBeingLeft"}
+    snapshot.apply_reservation(reservation_on_n1("promised", 5, "2"))
+    snapshot.apply_reservation(reservation_on_n1("waiting", age, "2", phase="Waiting"))
+    assert fault_reasons(snapshot, "promised", "waiting") == {"waiting": "RoomBeingLeft"}
 
 
 @pytest.mark.parametrize(
@@ -211,14 +211,14 @@ def test_waiting_reservation_takes_no_room_from_a_pod_on_its_way(
     snapshot.assume(coming, "n1", at=0.0)
     snapshot.apply_pod(pod("going", {"cpu": "2"}, on="n1", leaving=True))
     snapshot.apply_pod(pod("foreign", {"cpu": stolen}, on="n1"))
-    snapshot.apply_reservation(made("held", 1, "2", phase=phase))
+    snapshot.apply_reservation(reservation_on_n1("held", 1, "2", phase=phase))
     assert ENGINE.is_overcommitted(Cycle(coming, snapshot, 0.0), "n1", OWN if seated else None) is expected
 
 
 def test_pod_in_its_seat_comes_before_a_waiting_reservation(snapshot: Snapshot) -> None:
     coming = pod("coming", {"cpu": "2"})
     snapshot.assume(coming, "n1", at=0.0)
-    snapshot.apply_reservation(made("held", 1, "3", phase="Waiting"))
+    snapshot.apply_reservation(reservation_on_n1("held", 1, "3", phase="Waiting"))
     attempt = Cycle(coming, snapshot, 0.0)
     assert [ENGINE.is_overcommitted(attempt, "n1", seat) for seat in (None, OWN)] == [True, False]
 
@@ -235,7 +235,7 @@ def test_pod_smaller_than_its_seat_needs_only_its_requests(snapshot: Snapshot, s
     coming, seat = pod("coming", {"cpu": "1"}, labels={"app": "web"}), SeatName("default", "r", "t", 0)
     snapshot.apply_pod(pod("going", {"cpu": "3"}, on="n1", leaving=True))
     snapshot.apply_pod(pod("foreign", {"cpu": stolen}, on="n1"))
-    snapshot.apply_reservation(made("r", 0, "3"))
+    snapshot.apply_reservation(reservation_on_n1("r", 0, "3"))
     snapshot.assume(coming, "n1", at=0.0, seat=seat)
     free = snapshot.room.free.copy()
     assert ENGINE.is_overcommitted(Cycle(coming, snapshot, 0.0), "n1", seat) is expected
@@ -258,38 +258,38 @@ def test_seat_that_awaits_room_is_kept_and_costs_no_other_seat(
     snapshot: Snapshot, age: int, awaited: str, leaving: bool, taken: str, expected: dict[str, str]
 ) -> None:
     """n1 offers 4 cores: 1 is held by a seat, 2 are web's, the other reservation needs 3."""
-    snapshot.apply_reservation(made("old", 5, "1"))
+    snapshot.apply_reservation(reservation_on_n1("old", 5, "1"))
     snapshot.apply_pod(pod("web", {"cpu": "2"}, on="n1", leaving=leaving))
-    claim = made("claim", age, "3")
+    claim = reservation_on_n1("claim", age, "3")
     notes = {"restow.sh/awaits": awaited}
     snapshot.apply_reservation(replace(claim, metadata=replace(claim.metadata, annotations=notes)))
     snapshot.apply_pod(pod("thief", {"cpu": taken}, on="n1"))
-    assert found(snapshot, "old", "claim") == expected
+    assert fault_reasons(snapshot, "old", "claim") == expected
 
 
 def test_pod_on_its_way_does_not_make_its_seat_more_reliable(snapshot: Snapshot) -> None:
     """n1 offers 4 cores, of which 2 are being left: a seat of 3 waits, also with a pod on its way."""
     snapshot.apply_pod(pod("old", {"cpu": "2"}, on="n1", leaving=True))
-    snapshot.apply_reservation(made("r", 0, "3"))
-    assert found(snapshot, "r") == {"r": "RoomBeingLeft"}
+    snapshot.apply_reservation(reservation_on_n1("r", 0, "3"))
+    assert fault_reasons(snapshot, "r") == {"r": "RoomBeingLeft"}
     snapshot.assume(pod("p", {"cpu": "1"}, labels={"app": "web"}), "n1", at=1.0, seat=SeatName("default", "r", "t", 0))
-    assert found(snapshot, "r") == {"r": "RoomBeingLeft"}
+    assert fault_reasons(snapshot, "r") == {"r": "RoomBeingLeft"}
     snapshot.remove_pod(pod("old", on="n1"))
-    assert found(snapshot, "r") == {}
+    assert fault_reasons(snapshot, "r") == {}
 
 
 @pytest.mark.parametrize("lost", [pytest.param("9", id="its room is taken"), pytest.param(None, id="its node is gone")])
 def test_assigned_seat_is_not_lost_before_its_pod_arrives(snapshot: Snapshot, lost: str | None) -> None:
-    snapshot.apply_reservation(made("r", 0, "3"))
+    snapshot.apply_reservation(reservation_on_n1("r", 0, "3"))
     coming = pod("p", {"cpu": "3"}, labels={"app": "web"})
     snapshot.assume(coming, "n1", at=1.0, seat=SeatName("default", "r", "t", 0))
     if lost is not None:
         snapshot.apply_pod(pod("thief", {"cpu": lost}, on="n1"))
     else:
         snapshot.remove_node(node("n1"))
-    assert found(snapshot, "r") == ({"r": "RoomBeingLeft"} if lost else {})
+    assert fault_reasons(snapshot, "r") == ({"r": "RoomBeingLeft"} if lost else {})
     snapshot.forget(coming)
-    assert found(snapshot, "r") == {"r": "RoomTaken" if lost else "NodeGone"}
+    assert fault_reasons(snapshot, "r") == {"r": "RoomTaken" if lost else "NodeGone"}
 
 
 @pytest.mark.parametrize("seated", [pytest.param(True, id="in a small seat"), pytest.param(False, id="beside them")])
@@ -306,19 +306,19 @@ def test_guaranteed_seat_is_not_lost_to_a_pod_on_its_way(
     snapshot: Snapshot, seated: bool, stolen: str, fields: dict[str, Any], expected: dict[str, str]
 ) -> None:
     """n1 offers 4 cores: 1 is held for the pod on its way, which requests 2, and 1 for another seat."""
-    snapshot.apply_reservation(made("own", 1))
-    snapshot.apply_reservation(made("r", 2, **fields))
+    snapshot.apply_reservation(reservation_on_n1("own", 1))
+    snapshot.apply_reservation(reservation_on_n1("r", 2, **fields))
     coming = pod("coming", {"cpu": "2"}, labels={"app": "web"})
     snapshot.assume(coming, "n1", at=0.0, seat=OWN if seated else None)
     snapshot.apply_pod(pod("thief", {"cpu": stolen}, on="n1"))
-    assert found(snapshot, "r") == expected
+    assert fault_reasons(snapshot, "r") == expected
     assert ENGINE.is_overcommitted(Cycle(coming, snapshot, 0.0), "n1", OWN if seated else None) is not (
         seated and fields.get("phase") == "Waiting"
     )
 
 
 def test_seat_of_a_resource_that_no_node_offers_any_more_is_lost(snapshot: Snapshot) -> None:
-    snapshot.apply_reservation(made("a", 1))
+    snapshot.apply_reservation(reservation_on_n1("a", 1))
     one = reservation("b", {0: "n1"}, requests={"example.com/gpu": "2"})
     snapshot.apply_reservation(one)
     (reason,) = faults_of(snapshot, "b")
@@ -326,7 +326,7 @@ def test_seat_of_a_resource_that_no_node_offers_any_more_is_lost(snapshot: Snaps
         FaultReason.ROOM_TAKEN,
         "node n1 is over-committed by 2 example.com/gpu",
     )
-    assert found(snapshot, "a") == {}
+    assert fault_reasons(snapshot, "a") == {}
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from tests.model.reservations.builders import task, web_reservation
 from tests.scheduling.reservations.session_cluster import SessionCluster, named_nodes
 
 
-def changed(
+def changed_reservation(
     name: str, replicas: int, cpu: str, granted: str, beside: Amounts | None = None, **fields: Any
 ) -> Reservation:
     """One with two seats that were granted so much each; its spec was changed to so many, of this size. If it has
@@ -35,7 +35,7 @@ def changed(
     return replace(one, metadata=replace(one.metadata, generation=2), status=status)
 
 
-def lost(one: Reservation, *others: Any, share: int = 100) -> list[int]:
+def lost_indices(one: Reservation, *others: Any, share: int = 100) -> list[int]:
     """The seats that it loses where its queue may have 4 cpu, by index."""
     limited = Queue(metadata=ObjectMeta(name="q"), spec=QueueSpec(capability={"cpu": "4"}))
     cluster = SessionCluster(*named_nodes("n1", "n2"), limited, *others, one)
@@ -52,7 +52,7 @@ def lost(one: Reservation, *others: Any, share: int = 100) -> list[int]:
     ],
 )
 def test_undecided_increase_counts_unconsumed_seats_only(cpu: str, taken: tuple[int, ...], more: bool) -> None:
-    one = changed("r", 2, cpu, "1", consumed={index: f"uid-{index}" for index in taken})
+    one = changed_reservation("r", 2, cpu, "1", consumed={index: f"uid-{index}" for index in taken})
     assert has_undecided_increase(one) is more
 
 
@@ -69,7 +69,7 @@ def test_undecided_increase_counts_unconsumed_seats_only(cpu: str, taken: tuple[
 def test_seats_are_lost_until_the_rest_is_within_the_limit(
     replicas: int, cpu: str, granted: str, expected: list[int]
 ) -> None:
-    assert lost(changed("r", replicas, cpu, granted)) == expected
+    assert lost_indices(changed_reservation("r", replicas, cpu, granted)) == expected
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_seats_are_lost_until_the_rest_is_within_the_limit(
     ],
 )
 def test_seat_after_a_lost_one_stays_if_the_limit_allows_it(beside: Amounts, expected: list[int]) -> None:
-    assert lost(changed("r", 2, "3", "1", beside)) == expected
+    assert lost_indices(changed_reservation("r", 2, "3", "1", beside)) == expected
 
 
 def test_migrating_pod_is_credited_to_its_reservation() -> None:
@@ -89,28 +89,30 @@ def test_migrating_pod_is_credited_to_its_reservation() -> None:
     migrating_pod = replace(
         migrating_pod, metadata=replace(migrating_pod.metadata, annotations={"scheduling.volcano.sh/queue-name": "q"})
     )
-    assert lost(changed("r", 2, "2", "1"), migrating_pod) == [1]
-    assert lost(changed("r", 2, "2", "1", migrating=migrating_pod.metadata.uid), migrating_pod) == []
+    assert lost_indices(changed_reservation("r", 2, "2", "1"), migrating_pod) == [1]
+    assert (
+        lost_indices(changed_reservation("r", 2, "2", "1", migrating=migrating_pod.metadata.uid), migrating_pod) == []
+    )
 
 
 def test_consumed_seats_are_not_counted_as_increase() -> None:
     consumer = pod("web", on="n2")
-    one = changed("r", 2, "4", "1", consumed={1: consumer.metadata.uid})
-    assert lost(one, consumer) == []
+    one = changed_reservation("r", 2, "4", "1", consumed={1: consumer.metadata.uid})
+    assert lost_indices(one, consumer) == []
 
 
 def test_newer_change_counts_as_it_was_granted() -> None:
-    older, newer = changed("older", 2, "1500m", "1"), changed("newer", 2, "1", "500m")
+    older, newer = changed_reservation("older", 2, "1500m", "1"), changed_reservation("newer", 2, "1", "500m")
     newer = replace(newer, metadata=replace(newer.metadata, creation_timestamp="2026-01-02T00:00:00Z"))
-    assert (lost(older, newer), lost(newer, older)) == ([], [1])
+    assert (lost_indices(older, newer), lost_indices(newer, older)) == ([], [1])
 
 
 def test_unrecorded_consumed_seat_makes_up_for_no_other() -> None:
     """What it was granted is its pod's, which counts itself; the other seat was granted no more than its own share."""
-    one = changed("r", 2, "3", "2")
+    one = changed_reservation("r", 2, "3", "2")
     consumer = pod("web", {"cpu": "2"}, on="n2", labels={"app": "web"}, seat="default/r/t/1")
     said = {"restow.sh/reservation-uid": one.metadata.uid, "scheduling.volcano.sh/queue-name": "q"}
     consumer = replace(
         consumer, metadata=replace(consumer.metadata, annotations={**(consumer.metadata.annotations or {}), **said})
     )
-    assert lost(one, consumer) == [0]
+    assert lost_indices(one, consumer) == [0]

@@ -70,7 +70,7 @@ def _filter_differences(plugin: FilterPlugin, cycle: Cycle, theirs: Document, *,
     rows = cycle.snapshot.rows
     refusals = [] if skipped else plugin.refusals(cycle, rows.every)
     for name in rows.names():
-        row = rows.find(name)
+        row = rows.find_row(name)
         here = [refusal for refusal in refusals if refusal.rows[row]]
         code = Code.UNSCHEDULABLE if all(one.resolvable for one in here) else Code.UNRESOLVABLE
         ours = (code.value, sorted(one.reason for one in here)) if here else ("Success", [])

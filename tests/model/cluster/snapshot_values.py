@@ -23,11 +23,11 @@ def ledgers(snapshot: Snapshot) -> dict[str, Table]:
     return {name: _table(snapshot, getattr(snapshot.room, name)) for name in LEDGERS}
 
 
-def free(snapshot: Snapshot, name: str) -> dict[str, int]:
+def free_amounts(snapshot: Snapshot, name: str) -> dict[str, int]:
     return _free(snapshot, snapshot.rows._rows[name])
 
 
-def amount(snapshot: Snapshot, ledger: str, name: str, resource: str = "cpu") -> int:
+def ledger_amount(snapshot: Snapshot, ledger: str, name: str, resource: str = "cpu") -> int:
     return ledgers(snapshot)[ledger].get(name, {}).get(resource, 0)
 
 
@@ -43,7 +43,7 @@ class Fitting:
         room = self._snapshot.room
         if shape not in self._kept:
             self._kept[shape] = IncrementalVector(
-                room.rows, (room.changes,), lambda rows: node_filters.fits(room, shape.amounts, rows)
+                room.rows, (room.changes,), lambda rows: node_filters.rows_that_fit(room, shape.amounts, rows)
             )
         return self._kept[shape].read()
 
@@ -52,7 +52,7 @@ class Fitting:
         return self._snapshot.masks.eligible(pod_class.shape) & self.of(pod_class.shape)
 
 
-def everything(snapshot: Snapshot) -> dict[str, Any]:
+def all_values(snapshot: Snapshot) -> dict[str, Any]:
     """Every value that undo must restore, also which row belongs to which node; but not generations and interned
     names."""
     rows, room, nodes, pods, reservations = (

@@ -20,14 +20,14 @@ from restow.model.selectors import Requirement
 def rows_of(*names: str) -> Rows:
     rows = Rows(UndoLog(), capacity=2)
     for name in names:
-        rows.claim(name)
+        rows.ensure_row(name)
     return rows
 
 
 def test_row_is_stable_and_reused_only_when_released() -> None:
     rows = rows_of("a", "b", "c")
     rows.release("b")
-    assert (rows.claim("d"), rows.claim("a"), rows.claim("e")) == (1, 0, 3)
+    assert (rows.ensure_row("d"), rows.ensure_row("a"), rows.ensure_row("e")) == (1, 0, 3)
     assert (rows.size, rows.name(1), rows.names()) == (4, "d", ["a", "c", "d", "e"])
 
 
@@ -61,7 +61,7 @@ def test_labels_that_no_node_has_get_no_column() -> None:
     assert [labels.mask(one, rows.every).tolist() for one in (wanted, absent)] == [[False], [True]]
     assert labels._columns == {}
     for name in "bc":  # beyond the capacity of two
-        labels.write(rows.claim(name), {"disk": "ssd"} if name == "c" else {})
+        labels.write(rows.ensure_row(name), {"disk": "ssd"} if name == "c" else {})
     assert labels.mask(Requirement("gpu", "NotIn", ("x", "y")), rows.every).tolist() == [True] * 3
     assert labels.mask(wanted, rows.every).tolist() == [False, False, True]
     labels.write(2, None)
@@ -84,9 +84,9 @@ def test_resource_offered_later_gets_a_column_with_earlier_requests() -> None:
     log = UndoLog()
     rows = Rows(log)
     room = Room(log, rows)
-    room.charge("requested", rows.claim("a"), room.resources.amounts({"cpu": 5}), ())
+    room.charge("requested", rows.ensure_row("a"), room.resources.amounts({"cpu": 5}), ())
     unlisted = room.resources.unlisted_resources({"gpu": 1})
-    room.charge("requested", rows.claim("b"), room.resources.amounts({"gpu": 1}), ())
+    room.charge("requested", rows.ensure_row("b"), room.resources.amounts({"gpu": 1}), ())
     assert (len(room.free), room.left(unlisted[0].number, 1)) == (4, -1)
     column = room.column("gpu")
     gpu = room.requested.cells[column]
@@ -156,14 +156,14 @@ def test_offered_range_follows_every_change() -> None:
     room = Room(log, rows)
 
     def offer(name: str, cpu: int) -> tuple[int, int]:
-        room.set_allocatable(rows.claim(name), room.resources.columns({"cpu": cpu, "pods": 9}))
+        room.set_allocatable(rows.ensure_row(name), room.resources.columns({"cpu": cpu, "pods": 9}))
         column = room.column("cpu")
         return room.offered_range()[0][column], room.offered_range()[1][column]
 
     assert room.offered_range() == ([0] * 4, [0] * 4)
     assert offer("a", 5) == (5, 5)
     assert offer("b", 7) == (5, 7)
-    rows.claim("offers nothing")
+    rows.ensure_row("offers nothing")
     assert offer("a", 5) == (0, 7)
     mark = log.mark()
     assert offer("offers nothing", 3) == (3, 7)

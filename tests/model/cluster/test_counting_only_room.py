@@ -27,18 +27,18 @@ def snapshot() -> Snapshot:
     return found
 
 
-def facts(snapshot: Snapshot) -> tuple[int, bool, int]:
+def counted_values(snapshot: Snapshot) -> tuple[int, bool, int]:
     """How many pods of the selector group are there, whether the port is free, how much cpu is free."""
     count = snapshot.affinity.pod_count((WEB,)).by_row.get(0, 0)
-    vacant = bool(snapshot.ports.vacant([PORT], snapshot.rows.every)[0])
+    vacant = bool(snapshot.ports.rows_with_free_ports([PORT], snapshot.rows.every)[0])
     return count, vacant, int(snapshot.room.free[snapshot.room.resources.column("cpu"), 0])
 
 
 def test_migrating_pod_counts_for_room_but_not_for_affinity_and_ports(snapshot: Snapshot) -> None:
-    assert facts(snapshot) == (1, False, 3000)
+    assert counted_values(snapshot) == (1, False, 3000)
     with snapshot.counting_only_room_of("uid-p"):
-        assert facts(snapshot) == (0, True, 3000)
-    assert facts(snapshot) == (1, False, 3000)
+        assert counted_values(snapshot) == (0, True, 3000)
+    assert counted_values(snapshot) == (1, False, 3000)
 
 
 def test_mask_made_during_the_try_is_made_again_after_it(snapshot: Snapshot) -> None:
@@ -49,4 +49,4 @@ def test_mask_made_during_the_try_is_made_again_after_it(snapshot: Snapshot) -> 
 
 def test_unknown_uid_is_ignored(snapshot: Snapshot) -> None:
     with snapshot.counting_only_room_of("nobody"):
-        assert facts(snapshot) == (1, False, 3000)
+        assert counted_values(snapshot) == (1, False, 3000)

@@ -59,5 +59,5 @@ def test_host_ports_are_free_where_no_occupant_uses_them(
     asked = snapshot.shapes.of(listening(8, wanted)).fields.ports
     names = [snapshot.rows.name(row) for row in range(snapshot.rows.size)]
     expected = [name is None or is_vacant(snapshot, name, wanted) for name in names]
-    assert snapshot.ports.vacant(asked, snapshot.rows.every).tolist() == expected
-    assert snapshot.ports.vacant(asked, np.arange(len(names))).tolist() == expected
+    assert snapshot.ports.rows_with_free_ports(asked, snapshot.rows.every).tolist() == expected
+    assert snapshot.ports.rows_with_free_ports(asked, np.arange(len(names))).tolist() == expected

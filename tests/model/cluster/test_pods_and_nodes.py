@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from restow.model.cluster import AlreadyPlaced
-from restow.model.cluster.node_filters import fits, shortages
+from restow.model.cluster.node_filters import rows_short_of, rows_that_fit
 from restow.model.objects import Pod
 from restow.model.quantity import QuantityError
 from restow.model.snapshot import Snapshot, UnknownNode
 from tests.model.cluster.builders import node, pod
-from tests.model.cluster.snapshot_values import Fitting, amount, everything, free, ledgers
+from tests.model.cluster.snapshot_values import Fitting, all_values, free_amounts, ledger_amount, ledgers
 
 
 @pytest.fixture
@@ -25,14 +25,14 @@ def test_pod_seen_before_its_node_is_counted_when_the_node_comes() -> None:
     snapshot.apply_pod(pod("p", {"cpu": "3"}, on="n1"))
     assert not Fitting(snapshot).feasible(snapshot.class_of(pod("q", {}))).any()
     snapshot.apply_node(node("n1"))
-    assert free(snapshot, "n1")["cpu"] == 1000
+    assert free_amounts(snapshot, "n1")["cpu"] == 1000
 
 
 def test_recreated_node_keeps_the_pods_that_are_still_on_it(snapshot: Snapshot) -> None:
     snapshot.apply_pod(pod("p", {"cpu": "3"}, on="n1"))
     snapshot.remove_node(node("n1"))
     snapshot.apply_node(node("n1", {"cpu": "8", "pods": "5"}))
-    assert (free(snapshot, "n1")["cpu"], free(snapshot, "n1")["pods"]) == (5000, 4)
+    assert (free_amounts(snapshot, "n1")["cpu"], free_amounts(snapshot, "n1")["pods"]) == (5000, 4)
 
 
 def test_row_is_freed_when_nothing_of_the_node_is_left(snapshot: Snapshot) -> None:
@@ -46,18 +46,18 @@ def test_row_is_freed_when_nothing_of_the_node_is_left(snapshot: Snapshot) -> No
 
 def test_zero_requests_fit_on_an_overcommitted_node(snapshot: Snapshot) -> None:
     snapshot.apply_pod(pod("p", {"cpu": "9"}, on="n1"))
-    assert free(snapshot, "n1")["cpu"] == -5000
+    assert free_amounts(snapshot, "n1")["cpu"] == -5000
     asking = snapshot.shapes.of(pod("q", {"cpu": "1m"}))
-    assert shortages(snapshot.room, asking.amounts)["cpu"].tolist() == [True]
-    assert fits(snapshot.room, snapshot.shapes.of(pod("r", {})).amounts).tolist() == [True]
+    assert rows_short_of(snapshot.room, asking.amounts)["cpu"].tolist() == [True]
+    assert rows_that_fit(snapshot.room, snapshot.shapes.of(pod("r", {})).amounts).tolist() == [True]
 
 
 def test_terminating_pod_counts_as_requested_and_releasing(snapshot: Snapshot) -> None:
     snapshot.apply_pod(pod("p", {"cpu": "4"}, on="n1", leaving=True))
     asking = snapshot.shapes.of(pod("q", {"cpu": "2"}))
-    assert (amount(snapshot, "requested", "n1"), amount(snapshot, "releasing", "n1")) == (4000, 4000)
-    assert fits(snapshot.room, asking.amounts).tolist() == [False]
-    assert fits(snapshot.room, asking.amounts, after_leaving=True).tolist() == [True]
+    assert (ledger_amount(snapshot, "requested", "n1"), ledger_amount(snapshot, "releasing", "n1")) == (4000, 4000)
+    assert rows_that_fit(snapshot.room, asking.amounts).tolist() == [False]
+    assert rows_that_fit(snapshot.room, asking.amounts, after_leaving=True).tolist() == [True]
 
 
 @pytest.mark.parametrize(
@@ -81,18 +81,18 @@ def test_watch_event_ends_an_assumption(
 
 
 def test_forget_is_the_inverse_of_assume_and_harmless_otherwise(snapshot: Snapshot) -> None:
-    before = everything(snapshot)
+    before = all_values(snapshot)
     snapshot.assume(pod("p"), "n1", at=1.0)
     assert snapshot.forget(pod("p"))
     assert not snapshot.forget(pod("p"))
-    assert everything(snapshot) == before
+    assert all_values(snapshot) == before
 
 
 def test_confirmed_assumption_is_not_forgotten(snapshot: Snapshot) -> None:
     snapshot.assume(pod("p"), "n1", at=1.0)
     snapshot.apply_pod(pod("p", on="n1"))
     assert not snapshot.forget(pod("p"))
-    assert amount(snapshot, "requested", "n1") == 1000
+    assert ledger_amount(snapshot, "requested", "n1") == 1000
 
 
 def test_assuming_a_pod_twice_or_on_an_unknown_node_raises(snapshot: Snapshot) -> None:
@@ -115,17 +115,17 @@ def test_assumptions_are_listed_oldest_first_with_their_age(snapshot: Snapshot) 
 def test_bound_pod_never_becomes_unbound(snapshot: Snapshot) -> None:
     snapshot.apply_pod(pod("p", on="n1"))
     snapshot.apply_pod(pod("p"))
-    assert amount(snapshot, "requested", "n1") == 1000
+    assert ledger_amount(snapshot, "requested", "n1") == 1000
 
 
 def test_invalid_request_raises_and_changes_nothing(snapshot: Snapshot) -> None:
     snapshot.apply_pod(pod("p", on="n1", version=1))
-    before = everything(snapshot)
+    before = all_values(snapshot)
     with pytest.raises(QuantityError, match="2c"):
         snapshot.apply_pod(pod("p", {"cpu": "2c"}, on="n1", version=2))
     with pytest.raises(QuantityError, match="lots"):
         snapshot.apply_node(node("n9", {"cpu": "lots"}, version=3))
-    assert everything(snapshot) == before
+    assert all_values(snapshot) == before
 
 
 def test_update_of_unread_fields_touches_no_row(snapshot: Snapshot) -> None:

@@ -26,10 +26,10 @@ def snapshot_of(*queues: Any) -> Snapshot:
     return snapshot
 
 
-def locked(snapshot: Snapshot) -> dict[str, tuple[str, ...]]:
+def locked_nodes(snapshot: Snapshot) -> dict[str, tuple[str, ...]]:
     """Every locked node that exists, with the queues it is locked for."""
     locks, rows = snapshot.locks, snapshot.rows
-    found = {name: locks.holders[locks.of_row[rows.find(name)]] for name in rows.names()}
+    found = {name: locks.holders[locks.of_row[rows.find_row(name)]] for name in rows.names()}
     return {name: holders for name, holders in found.items() if holders}
 
 
@@ -58,20 +58,20 @@ def test_node_is_locked_for_the_queues_that_show_it(
 ) -> None:
     snapshot = snapshot_of(queue("q", "n1", "n4", version=2))
     after(snapshot)
-    assert locked(snapshot) == holders
+    assert locked_nodes(snapshot) == holders
 
 
 def test_queue_being_deleted_locks_no_node() -> None:
     going = queue("q", "n1")
     going = replace(going, metadata=replace(going.metadata, deletion_timestamp="2026-01-01T00:00:00Z"))
-    assert locked(snapshot_of(going)) == {}
+    assert locked_nodes(snapshot_of(going)) == {}
 
 
 def test_reused_row_does_not_keep_the_lock_of_the_node_before() -> None:
     snapshot = snapshot_of(queue("q", "n1"))
     snapshot.remove_node(node("n1", version=5))
     snapshot.apply_node(node("other"))
-    assert (snapshot.rows.find("other"), locked(snapshot)) == (0, {})
+    assert (snapshot.rows.find_row("other"), locked_nodes(snapshot)) == (0, {})
 
 
 @pytest.mark.parametrize(
@@ -112,8 +112,8 @@ def test_unused_sets_of_queues_are_dropped() -> None:
         snapshot.remove_queue(queue(f"q{number}", version=2 * number + 1))
     snapshot.apply_queue(queue("r", "n1", "n3"))
     assert len(snapshot.locks.holders) < 600
-    assert locked(snapshot) == {"n1": ("q", "r"), "n3": ("r",)}
-    assert snapshot.locks.rows_of("r").tolist() == [snapshot.rows.find("n3")]
+    assert locked_nodes(snapshot) == {"n1": ("q", "r"), "n3": ("r",)}
+    assert snapshot.locks.rows_of("r").tolist() == [snapshot.rows.find_row("n3")]
 
 
 def test_undo_restores_locks_beyond_the_limit_of_sets() -> None:
@@ -123,7 +123,7 @@ def test_undo_restores_locks_beyond_the_limit_of_sets() -> None:
         snapshot.apply_queue(queue(f"q{number}", "n1", "n2", version=2 * number))
         snapshot.remove_queue(queue(f"q{number}", version=2 * number + 1))
     snapshot.undo_to(mark)
-    assert locked(snapshot) == {"n1": ("q",)}
+    assert locked_nodes(snapshot) == {"n1": ("q",)}
 
 
 def test_lock_touches_only_the_rows_of_its_nodes() -> None:
@@ -131,7 +131,7 @@ def test_lock_touches_only_the_rows_of_its_nodes() -> None:
     seen = snapshot.nodes.changes.generation
     snapshot.apply_queue(queue("q", "n1", "n3", version=2))
     snapshot.apply_queue(queue("q", "n1", "n3", version=3))
-    assert snapshot.nodes.changes.since(seen).tolist() == [snapshot.rows.find("n3")]
+    assert snapshot.nodes.changes.since(seen).tolist() == [snapshot.rows.find_row("n3")]
 
 
 @pytest.mark.parametrize("written", ["q", ""], ids=["a queue", "none, so the default one"])

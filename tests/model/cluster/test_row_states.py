@@ -24,7 +24,7 @@ EVENTS = st.lists(
 )
 
 
-def happen(room: Room, log: UndoLog, event: str, row: int, amount: int) -> None:
+def apply_event(room: Room, log: UndoLog, event: str, row: int, amount: int) -> None:
     cells = ((1, amount),)
     match event:
         case "offer":
@@ -50,7 +50,7 @@ def test_rows_share_a_state_exactly_while_they_have_equal_room(spare: int, event
         rows = Rows(log, capacity=2)
         room = Room(log, rows)
         for event, name, amount in events:
-            happen(room, log, event, rows.claim(name), amount)
+            apply_event(room, log, event, rows.ensure_row(name), amount)
             ledgers = (room.allocatable.cells, room.free, room.nonzero.cells)
             cells = [tuple(tuple(one[:, row].tolist()) for one in ledgers) for row in range(rows.size)]
             numbers = room.states.of_row[: rows.size].tolist()
@@ -66,7 +66,7 @@ def test_recurring_state_keeps_its_number_until_renumbering(
     log = UndoLog()
     rows = Rows(log, capacity=4)
     room = Room(log, rows)
-    row, epoch = rows.claim("a"), room.states.epoch
+    row, epoch = rows.ensure_row("a"), room.states.epoch
     first = room.states.at[row]
     room.charge("requested", row, ((1, 5),), ())
     assert room.states.at[row] != first
@@ -85,7 +85,7 @@ def test_states_are_not_shared_while_every_row_differs(
     rows = Rows(log, capacity=8)
     room = Room(log, rows)
     for offered in range(8):
-        room.set_allocatable(rows.claim(f"n{offered}"), ((1, 10 + offered),))
+        room.set_allocatable(rows.ensure_row(f"n{offered}"), ((1, 10 + offered),))
     while room.states.shared:
         room.charge("requested", 0, ((1, 1),), ())
     for row in range(8):

@@ -10,7 +10,7 @@ from restow.model.objects import ObjectMeta, OwnerReference, Pod, PodGroup, Tain
 from restow.model.reservations.seat_name import SeatName
 from restow.model.snapshot import Snapshot
 from tests.model.cluster.builders import node, placements_of, pod, queue, reservation
-from tests.model.cluster.snapshot_values import Fitting, everything
+from tests.model.cluster.snapshot_values import Fitting, all_values
 
 WEB = {"app": "web"}
 SEAT = SeatName("default", "held", "t", 0)
@@ -84,36 +84,36 @@ def test_undo_restores_every_value_after_a_try(snapshot: Snapshot, trial: Callab
     asking = [snapshot.class_of(pod("p", {"cpu": "2"})), snapshot.class_of(pod("p", node_selector={"zone": "a"}))]
     fitting = Fitting(snapshot)
     masks = [fitting.feasible(one).tolist() for one in asking]
-    before, mark = everything(snapshot), snapshot.mark()
+    before, mark = all_values(snapshot), snapshot.mark()
     trial(snapshot)
-    assert everything(snapshot) != before
+    assert all_values(snapshot) != before
     assert all(len(fitting.feasible(one)) for one in asking)
     snapshot.undo_to(mark)
-    assert everything(snapshot) == before
+    assert all_values(snapshot) == before
     assert [fitting.feasible(one).tolist() for one in asking] == masks
 
 
 def test_undo_restores_every_value_after_all_tries_together(snapshot: Snapshot) -> None:
-    before, mark = everything(snapshot), snapshot.mark()
+    before, mark = all_values(snapshot), snapshot.mark()
     for name, trial in TRIALS.items():
         if "is assumed" not in name and "is exchanged" not in name:
             trial(snapshot)
     snapshot.undo_to(mark)
-    after = everything(snapshot)
+    after = all_values(snapshot)
     assert after == before
 
 
 @pytest.mark.parametrize("labels", [None, WEB, {"app": "x"}])
 def test_exchange_equals_vacate_and_assume(snapshot: Snapshot, labels: dict[str, str]) -> None:
-    before, mark = everything(snapshot), snapshot.mark()
+    before, mark = all_values(snapshot), snapshot.mark()
     snapshot.reservations.states.vacate(SEAT)
     snapshot.assume(pod("new", labels=labels), "n2", at=1.0, seat=SEAT)
-    seated = everything(snapshot)
+    seated = all_values(snapshot)
     snapshot.undo_to(mark)
     exchange(snapshot, labels)
-    assert everything(snapshot) == seated
+    assert all_values(snapshot) == seated
     snapshot.forget(pod("new"))
-    assert everything(snapshot) == before
+    assert all_values(snapshot) == before
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from restow.model.cluster import node_filters
 from restow.model.cluster.resource_columns import UNLISTED
 from restow.model.snapshot import Snapshot
 from tests.model.cluster.builders import node, pod
-from tests.model.cluster.snapshot_values import Fitting, amount, everything, free
+from tests.model.cluster.snapshot_values import Fitting, all_values, free_amounts, ledger_amount
 
 THING = "example.com/thing"
 
@@ -40,7 +40,7 @@ def test_resource_requested_by_foreign_pods_only_is_counted_without_a_column(sna
     for number in range(50):
         snapshot.apply_pod(pod(f"p{number}", {odd(number): "3"}, on="n1"))
     assert len(snapshot.room.free) == columns
-    assert (free(snapshot, "n1")[odd(7)], amount(snapshot, "requested", "n1", odd(7))) == (-3, 3)
+    assert (free_amounts(snapshot, "n1")[odd(7)], ledger_amount(snapshot, "requested", "n1", odd(7))) == (-3, 3)
     assert snapshot.room.is_overdrawn(0) and not snapshot.room.is_overdrawn(1)
 
 
@@ -71,23 +71,23 @@ def test_earlier_requests_of_a_resource_count_once_a_node_offers_it(snapshot: Sn
     snapshot.apply_node(node("n1", {"cpu": "8", "pods": "9", THING: "5"}, version=90))
     column = snapshot.room.resources.find(THING)
     assert column is not None and snapshot.room.free[column, 0] == 1
-    assert (free(snapshot, "n1")[THING], amount(snapshot, "releasing", "n1", THING)) == (1, 1)
-    assert node_filters.fits_row(snapshot.room, ((column, 1),), 0) and not node_filters.fits_row(
+    assert (free_amounts(snapshot, "n1")[THING], ledger_amount(snapshot, "releasing", "n1", THING)) == (1, 1)
+    assert node_filters.fits_on_row(snapshot.room, ((column, 1),), 0) and not node_filters.fits_on_row(
         snapshot.room, ((column, 2),), 0
     )
     snapshot.remove_pod(pod("there", on="n1", version=91))
     snapshot.remove_pod(pod("leaver", on="n1", version=91))
-    assert (free(snapshot, "n1")[THING], amount(snapshot, "requested", "n1", THING)) == (5, 0)
+    assert (free_amounts(snapshot, "n1")[THING], ledger_amount(snapshot, "requested", "n1", THING)) == (5, 0)
 
 
 def test_undo_after_a_resource_got_its_column_restores_the_amounts(snapshot: Snapshot) -> None:
     snapshot.apply_pod(pod("there", {THING: "3"}, on="n1"))
-    before, mark = everything(snapshot), snapshot.mark()
+    before, mark = all_values(snapshot), snapshot.mark()
     snapshot.assume(pod("new", {THING: "2"}), "n1", at=0.0)
     snapshot.remove_pod(pod("there", on="n1", version=90))
     snapshot.apply_node(node("n3", {"cpu": "8", "pods": "9", THING: "5"}))
     snapshot.undo_to(mark)
-    assert everything(snapshot) == before
+    assert all_values(snapshot) == before
 
 
 @pytest.mark.parametrize("offered", [False, True])

@@ -10,7 +10,7 @@ import pytest
 from restow.model.reservations.seat_name import SeatName
 from restow.model.snapshot import Snapshot
 from tests.model.cluster.builders import node, pod, reservation
-from tests.model.cluster.snapshot_values import amount
+from tests.model.cluster.snapshot_values import ledger_amount
 
 SEAT = SeatName("default", "r", "t", 0)
 WEB = {"app": "web"}
@@ -76,4 +76,4 @@ def test_pod_that_arrived_occupies_its_seat_after_owners_change(
 ) -> None:
     snapshot.apply_pod(pod("p", on="n1", labels=WEB, seat=str(SEAT), version=2))
     snapshot.apply_pod(pod("p", on="n1", version=3, **notes))
-    assert amount(snapshot, "reserved", "n1") == holds
+    assert ledger_amount(snapshot, "reserved", "n1") == holds

@@ -38,30 +38,37 @@ def snapshot() -> Snapshot:
     return snapshot
 
 
-def names(snapshot: Snapshot, one: Pod = POD) -> list[str]:
+def usable_names(snapshot: Snapshot, one: Pod = POD) -> list[str]:
     return [found.metadata.name for found, _ in snapshot.reservations.with_free_seat(one)]
 
 
-def made(name: str, created: str = "", *, migrating: str | None = None, **fields: Any) -> Reservation:
+def reservation_created(name: str, created: str = "", *, migrating: str | None = None, **fields: Any) -> Reservation:
     one = reservation(name, {0: "n1"}, requests={"cpu": "1m"}, **fields)
     annotations = {MIGRATING_ANNOTATION: migrating} if migrating else None
     return replace(one, metadata=replace(one.metadata, creation_timestamp=created, annotations=annotations))
 
 
 def test_reservations_are_tried_migrations_first_then_oldest_then_by_name(snapshot: Snapshot) -> None:
-    for one in (made("b", "2"), made("a", "2"), made("old", "1"), made("moving", "3", migrating="uid-x")):
+    for one in (
+        reservation_created("b", "2"),
+        reservation_created("a", "2"),
+        reservation_created("old", "1"),
+        reservation_created("moving", "3", migrating="uid-x"),
+    ):
         snapshot.apply_reservation(one)
-    assert names(snapshot) == ["moving", "old", "a", "b"]
+    assert usable_names(snapshot) == ["moving", "old", "a", "b"]
 
 
 @pytest.mark.parametrize(
     "closing",
     [
-        pytest.param(lambda s: s.apply_reservation(made("r", phase="Waiting")), id="it waits"),
-        pytest.param(lambda s: s.apply_reservation(made("r", phase="Failed")), id="it failed"),
-        pytest.param(lambda s: s.apply_reservation(made("r", owners=[])), id="it has no owner any more"),
-        pytest.param(lambda s: s.apply_reservation(made("r", consumed={0: "uid-x"})), id="its seat was consumed"),
-        pytest.param(lambda s: s.remove_reservation(made("r")), id="it is gone"),
+        pytest.param(lambda s: s.apply_reservation(reservation_created("r", phase="Waiting")), id="it waits"),
+        pytest.param(lambda s: s.apply_reservation(reservation_created("r", phase="Failed")), id="it failed"),
+        pytest.param(lambda s: s.apply_reservation(reservation_created("r", owners=[])), id="it has no owner any more"),
+        pytest.param(
+            lambda s: s.apply_reservation(reservation_created("r", consumed={0: "uid-x"})), id="its seat was consumed"
+        ),
+        pytest.param(lambda s: s.remove_reservation(reservation_created("r")), id="it is gone"),
         pytest.param(lambda s: s.assume(pod("q"), "n1", at=0.0, seat=SEAT), id="a pod is assumed in it"),
         pytest.param(
             lambda s: s.apply_pod(pod("q", on="n1", labels={"app": "web"}, seat="default/r/t/0")), id="a pod sits in it"
@@ -71,13 +78,13 @@ def test_reservations_are_tried_migrations_first_then_oldest_then_by_name(snapsh
 def test_seat_is_free_while_open_and_its_reservation_available(
     snapshot: Snapshot, closing: Callable[[Snapshot], None]
 ) -> None:
-    snapshot.apply_reservation(made("r"))
-    assert names(snapshot) == ["r"]
+    snapshot.apply_reservation(reservation_created("r"))
+    assert usable_names(snapshot) == ["r"]
     mark = snapshot.mark()
     closing(snapshot)
-    assert names(snapshot) == []
+    assert usable_names(snapshot) == []
     snapshot.undo_to(mark)
-    assert names(snapshot) == ["r"]
+    assert usable_names(snapshot) == ["r"]
 
 
 def test_seats_that_become_free_together_are_listed_together(snapshot: Snapshot) -> None:
@@ -95,7 +102,7 @@ def test_seats_that_become_free_together_are_listed_together(snapshot: Snapshot)
 
 
 def test_free_seats_are_listed_in_order(snapshot: Snapshot) -> None:
-    free, one = snapshot.reservations.free, made("r")
+    free, one = snapshot.reservations.free, reservation_created("r")
     seats = [replace(SEAT, index=index) for index in range(12)]
     free.add(seats[6:9], one, Owners.of([WEB]))
     free.add([seats[10], seats[7], seats[2]], one, Owners.of([WEB]))
@@ -109,15 +116,17 @@ def test_free_seats_are_listed_in_order(snapshot: Snapshot) -> None:
 
 
 def test_new_owner_finds_the_reservation(snapshot: Snapshot) -> None:
-    snapshot.apply_reservation(made("r", owners=[ReservationOwner(object=ObjectReference(kind="Pod", name="q"))]))
-    assert (names(snapshot), names(snapshot, pod("q"))) == ([], ["r"])
-    snapshot.apply_reservation(made("r"))
-    assert (names(snapshot), names(snapshot, pod("q"))) == (["r"], [])
+    snapshot.apply_reservation(
+        reservation_created("r", owners=[ReservationOwner(object=ObjectReference(kind="Pod", name="q"))])
+    )
+    assert (usable_names(snapshot), usable_names(snapshot, pod("q"))) == ([], ["r"])
+    snapshot.apply_reservation(reservation_created("r"))
+    assert (usable_names(snapshot), usable_names(snapshot, pod("q"))) == (["r"], [])
 
 
 def test_seat_may_be_assigned_while_free_seats_are_iterated(snapshot: Snapshot) -> None:
     for name in "abc":
-        snapshot.apply_reservation(made(name))
+        snapshot.apply_reservation(reservation_created(name))
     seen = []
     for found, seat in snapshot.reservations.with_free_seat(POD):
         seen.append(found.metadata.name)
@@ -126,7 +135,7 @@ def test_seat_may_be_assigned_while_free_seats_are_iterated(snapshot: Snapshot) 
 
 
 def test_vacated_seat_is_held_again(snapshot: Snapshot) -> None:
-    snapshot.apply_reservation(made("r"))
+    snapshot.apply_reservation(reservation_created("r"))
     snapshot.reservations.states.vacate(SEAT)
     assert SEAT not in snapshot.reservations.reserved_pods
     snapshot.reservations.states.hold_again(SEAT)

@@ -24,28 +24,28 @@ def snapshot() -> Snapshot:
     return made
 
 
-def observing(one: Reservation, *owners: ReservationOwner) -> Reservation:
+def with_observed_owners(one: Reservation, *owners: ReservationOwner) -> Reservation:
     return replace(one, status=replace(one.status, observed_owners=list(owners)))
 
 
-def named(reservation_uid: str | None = "uid-r", on: str = "n2", app: str = "web", **fields: Any) -> Pod:
+def pod_naming_the_seat(reservation_uid: str | None = "uid-r", on: str = "n2", app: str = "web", **fields: Any) -> Pod:
     return pod("p", on=on, labels={"app": app}, seat=str(SEAT), reservation_uid=reservation_uid or "", **fields)
 
 
 @pytest.mark.parametrize(
     ("one", "given"),
     [
-        pytest.param(named(), True, id="a pod of the owner says that it took it"),
-        pytest.param(named(leaving=True), True, id="it is leaving"),
-        pytest.param(named(app="old"), False, id="a forger says so"),
-        pytest.param(named(app="other"), True, id="a pod of the last owner says so"),
-        pytest.param(named("uid-earlier"), False, id="it consumed one of an earlier reservation"),
-        pytest.param(named(None), False, id="it does not say of which reservation"),
-        pytest.param(named(namespace="elsewhere"), False, id="it is from elsewhere"),
+        pytest.param(pod_naming_the_seat(), True, id="a pod of the owner says that it took it"),
+        pytest.param(pod_naming_the_seat(leaving=True), True, id="it is leaving"),
+        pytest.param(pod_naming_the_seat(app="old"), False, id="a forger says so"),
+        pytest.param(pod_naming_the_seat(app="other"), True, id="a pod of the last owner says so"),
+        pytest.param(pod_naming_the_seat("uid-earlier"), False, id="it consumed one of an earlier reservation"),
+        pytest.param(pod_naming_the_seat(None), False, id="it does not say of which reservation"),
+        pytest.param(pod_naming_the_seat(namespace="elsewhere"), False, id="it is from elsewhere"),
     ],
 )
 def test_unplaced_index_is_given_if_a_pod_consumed_it(snapshot: Snapshot, one: Pod, given: bool) -> None:
-    snapshot.apply_reservation(observing(reservation("r"), WEB, OTHER))
+    snapshot.apply_reservation(with_observed_owners(reservation("r"), WEB, OTHER))
     assert not snapshot.reservations.consumers.is_given(SEAT)
     snapshot.apply_pod(one)
     assert snapshot.reservations.consumers.is_given(SEAT) is given
@@ -75,13 +75,13 @@ def test_closed_index_stays_given_until_the_reservation_is_gone(
 @pytest.mark.parametrize(
     ("one", "sits"),
     [
-        pytest.param(named(on="n1", app="other"), True, id="one of the last owner"),
-        pytest.param(named(on="n1", app="old"), False, id="no owner matches it"),
-        pytest.param(named(on="n2"), False, id="one on another node"),
+        pytest.param(pod_naming_the_seat(on="n1", app="other"), True, id="one of the last owner"),
+        pytest.param(pod_naming_the_seat(on="n1", app="old"), False, id="no owner matches it"),
+        pytest.param(pod_naming_the_seat(on="n2"), False, id="one on another node"),
     ],
 )
 def test_pod_of_a_possible_consumer_occupies_its_seat(snapshot: Snapshot, one: Pod, sits: bool) -> None:
-    snapshot.apply_reservation(observing(reservation("r", {0: "n1"}), WEB, OTHER))
+    snapshot.apply_reservation(with_observed_owners(reservation("r", {0: "n1"}), WEB, OTHER))
     snapshot.apply_pod(one)
     assert (
         snapshot.reservations.consumers.occupant_of(SEAT) is not None,
@@ -112,7 +112,7 @@ def test_seat_of_a_migration_is_not_occupied_before_the_migrating_pod_has_left(s
     snapshot.apply_reservation(reservation("r", {0: "n2"}, migrating="uid-mover"))
     for mover in (pod("mover", on="n1", version=1), pod("mover", on="n1", version=2, leaving=True)):
         snapshot.apply_pod(mover)
-        snapshot.apply_pod(named())
+        snapshot.apply_pod(pod_naming_the_seat())
         mark = snapshot.mark()
         assert (SEAT in snapshot.reservations.reserved_pods) is not snapshot.pods.known["uid-mover"].leaving
         snapshot.remove_pod(replace(mover, metadata=replace(mover.metadata, resource_version="3")))
@@ -124,6 +124,6 @@ def test_seat_of_a_migration_is_not_occupied_before_the_migrating_pod_has_left(s
 def test_assigned_seat_of_a_migration_is_occupied_whatever_becomes_of_the_migrating_pod(snapshot: Snapshot) -> None:
     snapshot.apply_reservation(reservation("r", {0: "n2"}, migrating="uid-mover"))
     snapshot.assume(pod("p", labels={"app": "web"}), "n2", at=0.0, seat=SEAT)
-    snapshot.apply_pod(named())
+    snapshot.apply_pod(pod_naming_the_seat())
     snapshot.apply_pod(pod("mover", on="n1"))
     assert SEAT not in snapshot.reservations.reserved_pods

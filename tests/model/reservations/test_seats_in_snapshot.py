@@ -30,7 +30,7 @@ from restow.model.selectors import label_selector
 from restow.model.snapshot import Snapshot
 from restow.model.times import format_time
 from tests.model.cluster.builders import node, placements_of, pod, reservation, spec
-from tests.model.cluster.snapshot_values import amount
+from tests.model.cluster.snapshot_values import ledger_amount
 from tests.narrowing import present
 
 SEAT = SeatName("default", "r", "t", 0)
@@ -46,7 +46,7 @@ def snapshot() -> Snapshot:
 
 
 def held(snapshot: Snapshot) -> int:
-    return amount(snapshot, "reserved", "n1")
+    return ledger_amount(snapshot, "reserved", "n1")
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_recorded_seat_takes_room_until_its_pod_is_seen_and_never_again(snapshot
     snapshot.apply_reservation(reservation("r", {0: "n1"}, consumed={0: "uid-p"}, version=20))
     assert held(snapshot) == 1000
     snapshot.apply_pod(pod("p", on="n1", version=10))
-    assert (held(snapshot), amount(snapshot, "requested", "n1")) == (0, 1000)
+    assert (held(snapshot), ledger_amount(snapshot, "requested", "n1")) == (0, 1000)
     snapshot.remove_pod(pod("p", on="n1", version=30))
     snapshot.apply_reservation(reservation("r", {0: "n1"}, consumed={0: "uid-p"}, version=40))
     assert held(snapshot) == 0
@@ -156,9 +156,9 @@ def test_pod_assumed_in_a_seat_is_shown_there_or_elsewhere(snapshot: Snapshot, s
 def test_assuming_a_pod_in_a_seat_takes_no_extra_room_and_forget_restores_it(snapshot: Snapshot) -> None:
     snapshot.apply_reservation(reservation("r", {0: "n1"}))
     snapshot.assume(pod("p", labels=WEB), "n1", at=1.0, seat=SEAT)
-    assert (held(snapshot), amount(snapshot, "requested", "n1")) == (0, 1000)
+    assert (held(snapshot), ledger_amount(snapshot, "requested", "n1")) == (0, 1000)
     snapshot.forget(pod("p"))
-    assert (held(snapshot), amount(snapshot, "requested", "n1")) == (1000, 0)
+    assert (held(snapshot), ledger_amount(snapshot, "requested", "n1")) == (1000, 0)
 
 
 def test_assumed_placements_take_room_until_the_status_shows_its_own(snapshot: Snapshot) -> None:
@@ -166,10 +166,10 @@ def test_assumed_placements_take_room_until_the_status_shows_its_own(snapshot: S
     snapshot.apply_reservation(pending)
     snapshot.assume_placements(pending, placements_of({0: "n1", 1: "n2"}), at=1.0)
     snapshot.apply_reservation(reservation("r", phase="Pending", version=2))
-    assert (held(snapshot), amount(snapshot, "reserved", "n2")) == (1000, 1000)
+    assert (held(snapshot), ledger_amount(snapshot, "reserved", "n2")) == (1000, 1000)
     assert [age for _, age in snapshot.reservations.placements.assumed(now=4.0)] == [3.0]
     snapshot.apply_reservation(reservation("r", {0: "n2", 1: "n2"}, version=3))
-    assert (held(snapshot), amount(snapshot, "reserved", "n2")) == (0, 2000)
+    assert (held(snapshot), ledger_amount(snapshot, "reserved", "n2")) == (0, 2000)
     assert not snapshot.forget_placements(pending)
 
 
@@ -313,7 +313,7 @@ def test_remainder_of_a_seat_is_reserved_until_the_consumption_is_recorded(snaps
     snapshot.apply_reservation(reservation("r", {0: "n1"}, requests={"cpu": "3"}, version=1))
     small = pod("p", {"cpu": "1"}, labels=WEB)
     snapshot.assume(small, "n1", at=1.0, seat=SEAT)
-    assert (held(snapshot), amount(snapshot, "requested", "n1")) == (2000, 1000)
+    assert (held(snapshot), ledger_amount(snapshot, "requested", "n1")) == (2000, 1000)
     mark = snapshot.mark()
     snapshot.forget(small)
     assert held(snapshot) == 3000
@@ -321,13 +321,13 @@ def test_remainder_of_a_seat_is_reserved_until_the_consumption_is_recorded(snaps
     assert held(snapshot) == 2000
     there = pod("p", {"cpu": "1"}, on="n1", labels=WEB, seat="default/r/t/0", version=5)
     snapshot.apply_pod(there)
-    assert (held(snapshot), amount(snapshot, "requested", "n1")) == (2000, 1000)
+    assert (held(snapshot), ledger_amount(snapshot, "requested", "n1")) == (2000, 1000)
     mark = snapshot.mark()
     snapshot.remove_pod(there)
     assert held(snapshot) == 3000
     snapshot.undo_to(mark)
     snapshot.apply_reservation(reservation("r", {0: "n1"}, consumed={0: "uid-p"}, requests={"cpu": "3"}, version=6))
-    assert (held(snapshot), amount(snapshot, "requested", "n1")) == (0, 1000)
+    assert (held(snapshot), ledger_amount(snapshot, "requested", "n1")) == (0, 1000)
 
 
 def test_reservation_being_deleted_takes_no_room(snapshot: Snapshot) -> None:
@@ -360,7 +360,7 @@ def test_assumed_seat_is_not_free_until_the_status_shows_it(snapshot: Snapshot) 
     one = reservation("r", {0: "n1"}, version=1)
     snapshot.apply_reservation(one)
     snapshot.assume_placements(one, placements_of({1: "n2"}), at=1.0)
-    assert (vacant(), amount(snapshot, "reserved", "n2")) == ([0], 1000)
+    assert (vacant(), ledger_amount(snapshot, "reserved", "n2")) == ([0], 1000)
     snapshot.apply_reservation(reservation("r", {0: "n1", 1: "n2"}, version=2))
     assert vacant() == [0, 1]
 

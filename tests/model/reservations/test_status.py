@@ -39,25 +39,27 @@ def reservation(phase: str = "", replicas: int = 2, status: dict[str, Any] | Non
     return msgspec.convert(document, Reservation)
 
 
-def seat(index: int, pod: str = "", troubled: SeatFault | None = None, task: str = "web") -> SeatObservation:
+def seat_observation(index: int, pod: str = "", fault: SeatFault | None = None, task: str = "web") -> SeatObservation:
     taken = ObjectReference(kind="Pod", name=pod, uid=f"uid-{pod}") if pod else None
     owner = ObjectReference(kind="Job", name="etl") if pod else None
-    return SeatObservation(Placement(task=task, index=index, node_name="n1", pod_ref=taken), troubled, owner)
+    return SeatObservation(Placement(task=task, index=index, node_name="n1", pod_ref=taken), fault, owner)
 
 
-def after(one: Reservation, *seats: SeatObservation, refusal: str | None = None, at: float = NOW) -> ReservationStatus:
+def next_status_of(
+    one: Reservation, *seats: SeatObservation, refusal: str | None = None, at: float = NOW
+) -> ReservationStatus:
     """The status it has then, whether that is a new one or not."""
     facts = ReservationObservation(seats=seats, problems=spec_problems(one), refusal=refusal)
     return next_status(one, facts, at) or one.status
 
 
-def told(status: ReservationStatus) -> tuple[str | None, str | None, str | None]:
+def phase_reason_message(status: ReservationStatus) -> tuple[str | None, str | None, str | None]:
     return status.state.phase, status.state.reason, status.state.message
 
 
 # --- phases -----------------------------------------------------------------------------------------------------------
 
-HELD = (seat(0), seat(1))
+HELD = (seat_observation(0), seat_observation(1))
 
 
 @pytest.mark.parametrize(
@@ -98,21 +100,21 @@ HELD = (seat(0), seat(1))
         ),
         pytest.param(
             reservation(minAvailable=1),
-            (seat(0),),
+            (seat_observation(0),),
             None,
             ("Available", "Reserved", "1 of 2 seats are held or consumed: cpu 500m, memory 1Gi"),
             id="minAvailable of it placed: Available",
         ),
         pytest.param(
             reservation(minAvailable=1),
-            (seat(0),),
+            (seat_observation(0),),
             "no more room",
             ("Available", "Reserved", "1 of 2 seats are held or consumed: cpu 500m, memory 1Gi; no more room"),
             id="Available, and why there is not more",
         ),
         pytest.param(
             reservation(),
-            (seat(0), seat(1, troubled=LEAVING)),
+            (seat_observation(0), seat_observation(1, fault=LEAVING)),
             None,
             (
                 "Waiting",
@@ -130,14 +132,14 @@ HELD = (seat(0), seat(1))
         ),
         pytest.param(
             reservation("Available"),
-            (seat(0, troubled=UNFIT), seat(1, troubled=UNFIT)),
+            (seat_observation(0, fault=UNFIT), seat_observation(1, fault=UNFIT)),
             None,
             ("Waiting", "NodeUnfit", "node n1 is cordoned (2 seats)"),
             id="a node that is unfit for now: not to be relied on, yet held",
         ),
         pytest.param(
             reservation("Available", minAvailable=1),
-            (seat(0), seat(1, troubled=UNFIT)),
+            (seat_observation(0), seat_observation(1, fault=UNFIT)),
             None,
             (
                 "Available",
@@ -148,49 +150,49 @@ HELD = (seat(0), seat(1))
         ),
         pytest.param(
             reservation("Available"),
-            (seat(0, "a"), seat(1)),
+            (seat_observation(0, "a"), seat_observation(1)),
             None,
             ("Available", "Reserved", "2 of 2 seats are held or consumed: cpu 1, memory 2Gi"),
             id="one taken: still Available",
         ),
         pytest.param(
             reservation("Available"),
-            (seat(0, "a"), seat(1, "b")),
+            (seat_observation(0, "a"), seat_observation(1, "b")),
             None,
             ("Succeeded", "Consumed", "all 2 seats are consumed"),
             id="all taken: Succeeded",
         ),
         pytest.param(
             reservation("Available", replicas=1),
-            (seat(0, "a"),),
+            (seat_observation(0, "a"),),
             None,
             ("Succeeded", "Consumed", "its seat is consumed"),
             id="the only one taken",
         ),
         pytest.param(
             reservation("Waiting"),
-            (seat(0, "a", UNFIT), seat(1, "b", UNFIT)),
+            (seat_observation(0, "a", UNFIT), seat_observation(1, "b", UNFIT)),
             None,
             ("Succeeded", "Consumed", "all 2 seats are consumed"),
             id="what was taken stays taken, whatever its node does",
         ),
         pytest.param(
             reservation("Available"),
-            (seat(0), seat(1, troubled=TAKEN)),
+            (seat_observation(0), seat_observation(1, fault=TAKEN)),
             None,
             ("Failed", "RoomTaken", "node n1 is over-committed by 500m cpu (1 seat); 0 of 2 seats are consumed"),
             id="others took its room",
         ),
         pytest.param(
             reservation("Waiting"),
-            (seat(0, "a"), seat(1, troubled=GONE)),
+            (seat_observation(0, "a"), seat_observation(1, fault=GONE)),
             None,
             ("Failed", "NodeGone", "node n1 is gone (1 seat); 1 of 2 seats are consumed"),
             id="its node is gone",
         ),
         pytest.param(
             reservation("Available", minAvailable=1),
-            (seat(0), seat(1, troubled=GONE)),
+            (seat_observation(0), seat_observation(1, fault=GONE)),
             None,
             ("Available", "Reserved", "1 of 2 seats are held or consumed: cpu 500m, memory 1Gi"),
             id="a seat is lost and enough are left: it goes on",
@@ -218,18 +220,21 @@ HELD = (seat(0), seat(1))
 def test_next_phase(
     before: Reservation, seats: tuple[SeatObservation, ...], refusal: str | None, expected: tuple[str, ...]
 ) -> None:
-    assert told(after(before, *seats, refusal=refusal)) == expected
+    assert phase_reason_message(next_status_of(before, *seats, refusal=refusal)) == expected
 
 
 @pytest.mark.parametrize(
     ("other", "notes", "kept"),
     [
-        pytest.param(seat(1, troubled=LEAVING), {}, [0], id="a seat with room being left is released"),
+        pytest.param(seat_observation(1, fault=LEAVING), {}, [0], id="a seat with room being left is released"),
         pytest.param(
-            seat(1, troubled=LEAVING), {"restow.sh/awaits": "uid-x"}, [0, 1], id="not if the room is made for it"
+            seat_observation(1, fault=LEAVING),
+            {"restow.sh/awaits": "uid-x"},
+            [0, 1],
+            id="not if the room is made for it",
         ),
-        pytest.param(seat(1, "a", LEAVING), {}, [0, 1], id="nor if a pod consumed it"),
-        pytest.param(seat(1, troubled=UNFIT), {}, [0, 1], id="nor if only its node is unfit"),
+        pytest.param(seat_observation(1, "a", LEAVING), {}, [0, 1], id="nor if a pod consumed it"),
+        pytest.param(seat_observation(1, fault=UNFIT), {}, [0, 1], id="nor if only its node is unfit"),
     ],
 )
 def test_seat_with_a_fault_is_kept_or_released_when_enough_are_ready(
@@ -237,15 +242,15 @@ def test_seat_with_a_fault_is_kept_or_released_when_enough_are_ready(
 ) -> None:
     waiting = reservation("Waiting", minAvailable=1)
     waiting = replace(waiting, metadata=replace(waiting.metadata, annotations=notes))
-    status = after(waiting, seat(0), other)
+    status = next_status_of(waiting, seat_observation(0), other)
     assert (status.state.phase, [one.index for one in status.placements or ()]) == ("Available", kept)
 
 
 @pytest.mark.parametrize("phase", ["", "Pending", "Waiting", "Available"])
 def test_invalid_spec_fails_with_every_path(phase: str) -> None:
     broken = reservation(phase, ttl="soon", minAvailable=9)
-    assert told(after(broken, *HELD))[:2] == ("Failed", "Invalid")
-    assert [part.split(":")[0] for part in (after(broken).state.message or "").split("; ")] == [
+    assert phase_reason_message(next_status_of(broken, *HELD))[:2] == ("Failed", "Invalid")
+    assert [part.split(":")[0] for part in (next_status_of(broken).state.message or "").split("; ")] == [
         "spec.minAvailable",
         "spec.ttl",
         "this is final",
@@ -272,31 +277,40 @@ def test_reservation_expires(terms: dict[str, Any], end: int | None, phase: str)
     one, begun = reservation(phase, **terms), parse_time(CREATED)
     seats = HELD if phase == "Available" else ()
     if end is None:
-        assert after(one, *seats, at=begun + 10**9).state.phase != "Failed"
+        assert next_status_of(one, *seats, at=begun + 10**9).state.phase != "Failed"
         return
-    assert after(one, *seats, at=begun + end - 0.1).state.phase != "Failed"
-    status = after(one, *seats, at=begun + end)
-    assert told(status)[:2] == ("Failed", "Expired")
+    assert next_status_of(one, *seats, at=begun + end - 0.1).state.phase != "Failed"
+    status = next_status_of(one, *seats, at=begun + end)
+    assert phase_reason_message(status)[:2] == ("Failed", "Expired")
     assert status.state.message == f"it expired at {format_time(begun + end)}; 0 of 2 seats are consumed"
 
 
 def test_consumed_seat_stays_consumed_when_the_reservation_expires() -> None:
-    status = after(reservation("Available", ttl="30s"), seat(0, "a"), seat(1))
-    assert told(status) == ("Failed", "Expired", "it expired at 2026-01-01T00:00:30Z; 1 of 2 seats are consumed")
+    status = next_status_of(reservation("Available", ttl="30s"), seat_observation(0, "a"), seat_observation(1))
+    assert phase_reason_message(status) == (
+        "Failed",
+        "Expired",
+        "it expired at 2026-01-01T00:00:30Z; 1 of 2 seats are consumed",
+    )
     assert (status.succeeded, status.failed, status.available, status.pending) == (1, 1, 0, 0)
     assert status.allocated == status.allocatable == {"cpu": "500m", "memory": "1Gi"}
     assert [one.pod_ref and one.pod_ref.name for one in status.placements or ()] == ["a", None]
 
 
 def test_last_seat_consumed_in_time_counts_when_seen_late() -> None:
-    assert told(after(reservation("Available", ttl="30s"), seat(0, "a"), seat(1, "b")))[0] == "Succeeded"
+    assert (
+        phase_reason_message(
+            next_status_of(reservation("Available", ttl="30s"), seat_observation(0, "a"), seat_observation(1, "b"))
+        )[0]
+        == "Succeeded"
+    )
 
 
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
 def test_end_is_final_but_an_earlier_consumption_is_recorded(phase: str) -> None:
     one = reservation(phase, ttl="30s", status={"placements": [{"task": "web", "index": 0, "nodeName": "n1"}]})
-    status = after(one, seat(0, "a"))
-    assert told(status) == (phase, "Before", "as it was")
+    status = next_status_of(one, seat_observation(0, "a"))
+    assert phase_reason_message(status) == (phase, "Before", "as it was")
     assert status.succeeded == 1
     assert [one.pod_ref and one.pod_ref.name for one in status.placements or ()] == ["a"]
 
@@ -305,18 +319,27 @@ def test_end_is_final_but_an_earlier_consumption_is_recorded(phase: str) -> None
 
 
 def test_observed_queue_is_recorded() -> None:
-    assert after(reservation("Available", queue="q"), *HELD).observed_queue == "q"
+    assert next_status_of(reservation("Available", queue="q"), *HELD).observed_queue == "q"
 
 
 def test_fewer_replicas_release_open_seats_and_keep_consumed_ones() -> None:
     one = reservation("Available", replicas=1)
-    status = after(one, seat(0), seat(1), seat(2, "a"), seat(0, task="gone"), seat(1, "b", task="gone"))
+    status = next_status_of(
+        one,
+        seat_observation(0),
+        seat_observation(1),
+        seat_observation(2, "a"),
+        seat_observation(0, task="gone"),
+        seat_observation(1, "b", task="gone"),
+    )
     assert [(each.task, each.index) for each in status.placements or ()] == [("gone", 1), ("web", 0), ("web", 2)]
     assert (status.state.phase, status.available, status.succeeded) == ("Available", 1, 0)
 
 
 def test_reservation_goes_on_without_a_lost_seat() -> None:
-    status = after(reservation("Available", minAvailable=1), seat(0, troubled=TAKEN), seat(1))
+    status = next_status_of(
+        reservation("Available", minAvailable=1), seat_observation(0, fault=TAKEN), seat_observation(1)
+    )
     assert [one.index for one in status.placements or ()] == [1]
     assert (status.available, status.pending, status.failed) == (1, 1, 0)
 
@@ -325,8 +348,13 @@ def test_reservation_goes_on_without_a_lost_seat() -> None:
 
 
 def test_status_counts_seats_requests_and_owners() -> None:
-    status = after(reservation(replicas=4, minAvailable=2), seat(0, "a"), seat(1), seat(2, troubled=UNFIT))
-    assert (status.min_available, after(reservation(replicas=3), refusal="no cpu").min_available) == (2, 3)
+    status = next_status_of(
+        reservation(replicas=4, minAvailable=2),
+        seat_observation(0, "a"),
+        seat_observation(1),
+        seat_observation(2, fault=UNFIT),
+    )
+    assert (status.min_available, next_status_of(reservation(replicas=3), refusal="no cpu").min_available) == (2, 3)
     assert (status.pending, status.available, status.succeeded, status.failed) == (2, 1, 1, 0)
     phases = {"Pending": 1, "Waiting": 1, "Available": 1, "Succeeded": 1}
     assert {task: count.phase for task, count in (status.task_status_count or {}).items()} == {"web": phases}
@@ -340,24 +368,25 @@ def test_status_counts_seats_requests_and_owners() -> None:
 
 def test_first_consumer_is_the_current_owner_and_all_are_listed() -> None:
     one = reservation("Available", status={"currentOwners": [{"kind": "Job", "name": "earlier"}]})
-    status = after(one, seat(0, "a"))
+    status = next_status_of(one, seat_observation(0, "a"))
     assert [owner.name for owner in status.current_owners or ()] == ["earlier", "etl"]
     assert status.current_owner == ObjectReference(kind="Job", name="earlier")
 
 
 def test_owners_of_the_same_name_are_told_apart_by_uid() -> None:
     jobs = [ObjectReference(kind="Job", name="etl", uid=uid) for uid in ("monday", "tuesday")]
-    seats = [replace(seat(index, f"p{index}"), owner=job) for index, job in enumerate(jobs)]
-    assert after(reservation("Available", replicas=3), *seats).current_owners == jobs
+    seats = [replace(seat_observation(index, f"p{index}"), owner=job) for index, job in enumerate(jobs)]
+    assert next_status_of(reservation("Available", replicas=3), *seats).current_owners == jobs
 
 
 def test_current_owners_are_limited() -> None:
     pods = [
-        replace(seat(index, f"p{index}"), owner=ObjectReference(kind="Pod", name=f"p{index}")) for index in range(300)
+        replace(seat_observation(index, f"p{index}"), owner=ObjectReference(kind="Pod", name=f"p{index}"))
+        for index in range(300)
     ]
     one = reservation("Available", replicas=400)
-    one = replace(one, status=after(one, *pods[:60]))
-    owners = after(one, *pods).current_owners or ()
+    one = replace(one, status=next_status_of(one, *pods[:60]))
+    owners = next_status_of(one, *pods).current_owners or ()
     assert [owner.name for owner in owners] == [f"p{index}" for index in range(MOST_OWNERS)]
 
 
@@ -378,7 +407,7 @@ def test_observed_owners_keep_former_owners_while_pods_are_on_the_way(coming: bo
 def test_one_condition_per_phase_is_updated_in_place() -> None:
     one = reservation()
     for refusal, seats, at in (("no cpu", (), 0), ("no memory", (), 5), (None, HELD, 9), (None, HELD[:1], 20)):
-        one = replace(one, status=after(one, *seats, refusal=refusal, at=NOW + at))
+        one = replace(one, status=next_status_of(one, *seats, refusal=refusal, at=NOW + at))
     conditions = one.status.conditions or []
     assert [(each.status, each.reason, each.last_transition_time) for each in conditions] == [
         ("Pending", "SeatsMissing", format_time(NOW + 20)),
@@ -393,14 +422,14 @@ def test_one_condition_per_phase_is_updated_in_place() -> None:
 def test_another_reason_for_the_same_phase_is_no_transition() -> None:
     one = reservation()
     for refusal, at in (("no cpu", 0), ("no memory", 5)):
-        one = replace(one, status=after(one, refusal=refusal, at=NOW + at))
+        one = replace(one, status=next_status_of(one, refusal=refusal, at=NOW + at))
     state = one.status.state
     assert (state.message, state.last_transition_time) == ("no memory", format_time(NOW))
 
 
 troubles = st.sampled_from([None, UNFIT, LEAVING, TAKEN, GONE])
 found = st.lists(
-    st.builds(seat, st.integers(0, 5), st.sampled_from(["", "a"]), troubles),
+    st.builds(seat_observation, st.integers(0, 5), st.sampled_from(["", "a"]), troubles),
     unique_by=lambda one: one.placement.index,
     max_size=5,
 )
@@ -414,7 +443,7 @@ def test_status_is_stable_after_one_step(
     """What a step leaves, observed again, changes nothing; no consumed seat is ever dropped; the sums add up."""
     one = reservation(phase, replicas=replicas, minAvailable=needed, ttl="60s")
     begun = parse_time(CREATED) + at
-    once = after(one, *seats, refusal=refusal, at=begun)
+    once = next_status_of(one, *seats, refusal=refusal, at=begun)
     kept = {(each.task, each.index) for each in once.placements or ()}
     again = [each for each in seats if (each.placement.task, each.placement.index) in kept]
     facts = ReservationObservation(seats=again, problems=spec_problems(one), refusal=refusal)

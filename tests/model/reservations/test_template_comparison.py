@@ -32,7 +32,7 @@ from restow.model.objects import (
 from restow.model.reservations.template_comparison import FIELDS, canonical_form, describe_differences, differing_fields
 
 
-def made(**fields: Any) -> Pod:
+def pod_with(**fields: Any) -> Pod:
     return Pod(metadata=ObjectMeta(name="p", labels={"app": "web"}), spec=PodSpec(**fields))
 
 
@@ -128,7 +128,7 @@ A, B = (
     ],
 )
 def test_pods_that_mean_the_same_have_no_differing_fields(one: dict[str, Any], other: dict[str, Any]) -> None:
-    assert differing_fields(made(**one), made(**other)) == ()
+    assert differing_fields(pod_with(**one), pod_with(**other)) == ()
 
 
 @pytest.mark.parametrize(
@@ -201,17 +201,21 @@ def test_pods_that_mean_the_same_have_no_differing_fields(one: dict[str, Any], o
     ],
 )
 def test_differing_fields_are_named(one: dict[str, Any], other: dict[str, Any], field: str) -> None:
-    assert differing_fields(made(**one), made(**other)) == (field,) == differing_fields(made(**other), made(**one))
+    assert (
+        differing_fields(pod_with(**one), pod_with(**other))
+        == (field,)
+        == differing_fields(pod_with(**other), pod_with(**one))
+    )
 
 
 def test_seat_without_scheduler_name_matches_pods_of_any_scheduler() -> None:
-    assert differing_fields(made(scheduler_name="restow"), made()) == ()
-    assert differing_fields(made(), made(scheduler_name="restow")) == ("schedulerName",)
+    assert differing_fields(pod_with(scheduler_name="restow"), pod_with()) == ()
+    assert differing_fields(pod_with(), pod_with(scheduler_name="restow")) == ("schedulerName",)
 
 
 def test_default_priority_class_counts_for_pods_that_name_none() -> None:
-    assert differing_fields(made(priority_class_name="usual"), made(), "usual") == ()
-    assert differing_fields(made(priority_class_name="usual"), made(priority_class_name="gold"), "usual") == (
+    assert differing_fields(pod_with(priority_class_name="usual"), pod_with(), "usual") == ()
+    assert differing_fields(pod_with(priority_class_name="usual"), pod_with(priority_class_name="gold"), "usual") == (
         "priorityClassName",
     )
 
@@ -229,13 +233,13 @@ def test_default_priority_class_counts_for_pods_that_name_none() -> None:
     ],
 )
 def test_differing_containers_are_described_one_by_one(one: list[Any], other: list[Any], told: str) -> None:
-    pod, seat = made(containers=one), made(containers=other)
+    pod, seat = pod_with(containers=one), pod_with(containers=other)
     assert describe_differences(pod, seat, differing_fields(pod, seat)) == told
 
 
 def test_order_of_init_containers_is_described() -> None:
     first, second = container("a", "x"), container("b", "y")
-    pod, seat = made(init_containers=[first, second]), made(init_containers=[second, first])
+    pod, seat = pod_with(init_containers=[first, second]), pod_with(init_containers=[second, first])
     assert describe_differences(pod, seat, differing_fields(pod, seat)) == "initContainers (their order)"
 
 
@@ -245,7 +249,7 @@ CONTAINERS = st.lists(
     unique_by=lambda one: one.name,
 )
 SPECS = st.builds(
-    made,
+    pod_with,
     tolerations=st.lists(TOLERATION, max_size=3),
     containers=CONTAINERS,
     affinity=st.sampled_from([None, required(A, B)]),

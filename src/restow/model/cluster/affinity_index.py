@@ -170,6 +170,7 @@ class AffinityIndex:
             return
         self._note_row(row, after, 1)
         self._note_row(row, before, -1)
+        # Sums that both contribute to are left alone: each change would make plugins work out a domain again.
         for count in before.pod_counts:
             if count not in after.pod_counts:
                 count.add(row, -1)

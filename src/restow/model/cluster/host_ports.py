@@ -29,7 +29,7 @@ class HostPorts:
         self._rows = rows
         self._in_use: dict[tuple[str, int], _Users] = {}
 
-    def take(self, row: int, key: str, ports: Iterable[HostPort]) -> None:
+    def use(self, row: int, key: str, ports: Iterable[HostPort]) -> None:
         """Count the ports of an occupant as in use on a row."""
         for address, protocol, port in ports:
             self._in_use.setdefault((protocol, port), {}).setdefault(row, set()).add((key, address))
@@ -44,9 +44,9 @@ class HostPorts:
                 del users[row]
             if not users:
                 del self._in_use[protocol, port]
-        self._log.record(self.take, row, key, ports)
+        self._log.record(self.use, row, key, ports)
 
-    def vacant(self, wanted: Iterable[HostPort], rows: Which) -> Mask:
+    def rows_with_free_ports(self, wanted: Iterable[HostPort], rows: Which) -> Mask:
         """Rows where none of these ports is in use."""
         if isinstance(rows, slice):
             mask = np.ones(self._rows.size, np.bool_)

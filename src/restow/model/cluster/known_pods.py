@@ -69,7 +69,7 @@ class KnownPods:
     def apply(self, pod: Pod) -> bool:
         """An event shows a pod; returns whether it was new. Raises QuantityError, and nothing changes."""
         uid = pod.metadata.uid
-        after = self._shown(pod)
+        after = self._shown(pod)  # before the version is remembered: it raises for an invalid request
         over = is_finished(pod)
         if not self._versions.is_news(uid, version_number(pod.metadata.resource_version), gone=over):
             return False
@@ -143,6 +143,7 @@ class KnownPods:
         return known
 
     def _bound(self, pod: Pod, node: str, known: Occupant | None) -> Occupant:
+        # The binding of an assumed pod changes nothing that its shape depends on, and to work that out costs most here.
         same = known is not None and are_surely_alike(pod, known.pod)
         return Occupant(
             key=pod.metadata.uid,

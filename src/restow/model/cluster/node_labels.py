@@ -13,7 +13,7 @@ from collections import Counter
 import numpy as np
 from numpy.typing import NDArray
 
-from restow.model.cluster.rows import Mask, Rows, Which, grown
+from restow.model.cluster.rows import Mask, Rows, Which, extended_array
 from restow.model.selectors import Requirement
 
 Ids = NDArray[np.int32]
@@ -106,4 +106,4 @@ class NodeLabels:
 
     def _grow(self, capacity: int) -> None:
         for column in (self._absent_column, *self._columns.values()):
-            column.ids = grown(column.ids, capacity)
+            column.ids = extended_array(column.ids, capacity)

@@ -37,9 +37,9 @@ class NodeMasks:
             tolerations = shape.fields.tolerations
             return (
                 nodes.present[rows]
-                & node_filters.schedulable(nodes, tolerations, rows)
-                & node_filters.tolerated(nodes, tolerations, rows)
-                & node_filters.selected(nodes, shape.constraint, rows)
+                & node_filters.schedulable_rows(nodes, tolerations, rows)
+                & node_filters.rows_with_tolerated_taints(nodes, tolerations, rows)
+                & node_filters.selected_rows(nodes, shape.constraint, rows)
             )
 
         return IncrementalVector(nodes.rows, (nodes.changes,), eligible)

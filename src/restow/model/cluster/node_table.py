@@ -11,7 +11,7 @@ import numpy as np
 
 from restow.model.cluster.node_labels import Ids, NodeLabels
 from restow.model.cluster.row_changes import RowChanges
-from restow.model.cluster.rows import Mask, Rows, grown
+from restow.model.cluster.rows import Mask, Rows, extended_array
 from restow.model.cluster.undo_log import UndoLog
 from restow.model.objects import Node, Taint
 
@@ -53,9 +53,9 @@ class NodeTable:
         self.changes.touch(row)
 
     def _grow(self, capacity: int) -> None:
-        self.present = grown(self.present, capacity)
-        self.unschedulable = grown(self.unschedulable, capacity)
-        self.taints = grown(self.taints, capacity)
+        self.present = extended_array(self.present, capacity)
+        self.unschedulable = extended_array(self.unschedulable, capacity)
+        self.taints = extended_array(self.taints, capacity)
 
     def _intern(self, taints: TaintSet) -> int:
         taint_id = self._taint_ids.get(taints)

@@ -15,7 +15,7 @@ from restow.model.cluster.mounted_volumes import MountedVolumes
 from restow.model.cluster.node_table import NodeTable
 from restow.model.cluster.pod_shapes import Shape
 from restow.model.cluster.resource_columns import UNLISTED, Amounts
-from restow.model.cluster.room import LedgerName, Room, negated
+from restow.model.cluster.room import LedgerName, Room, negated_amounts
 from restow.model.cluster.rows import Rows
 from restow.model.cluster.undo_log import UndoLog
 from restow.model.objects import Pod
@@ -61,12 +61,12 @@ class Occupancy:
 
     def add(self, occupant: Occupant) -> None:
         node, shape = occupant.node, occupant.shape
-        row = self._rows.claim(node)
+        row = self._rows.ensure_row(node)
         self._room.charge(occupant.ledger, row, shape.amounts, shape.scored)
         if occupant.leaving:
             self._room.count_leaving(row, shape.amounts)
         if shape.fields.ports:
-            self._ports.take(row, occupant.key, shape.fields.ports)
+            self._ports.use(row, occupant.key, shape.fields.ports)
         if shape.fields.volumes:
             self.mounts.mount(row, occupant.key, occupant.pod)
         self._affinity.add_pod(row, occupant)
@@ -75,14 +75,15 @@ class Occupancy:
         self._log.put(self._occupants[node], occupant.key, occupant)
 
     def remove(self, occupant: Occupant) -> None:
-        row = self._rows.claim(occupant.node)
+        row = self._rows.ensure_row(occupant.node)
+        # In the reverse order of `add`, so that undo, which runs backwards, sees the same states in between.
         self._affinity.remove_pod(row, occupant)
         if occupant.shape.fields.volumes:
             self.mounts.unmount(row, occupant.key)
         if occupant.shape.fields.ports:
             self._ports.release(row, occupant.key, occupant.shape.fields.ports)
         if occupant.leaving:
-            self._room.count_leaving(row, negated(occupant.shape.amounts))
+            self._room.count_leaving(row, negated_amounts(occupant.shape.amounts))
         self._room.discharge(occupant.ledger, row, occupant.shape.amounts, occupant.shape.scored)
         self._log.drop(self._occupants[occupant.node], occupant.key)
         if not self._occupants[occupant.node]:
@@ -100,16 +101,16 @@ class Occupancy:
         if (old[1] if old else ()) == amounts and (old is None or old[0] == node):
             return
         if old is not None:
-            self._room.discharge("reserved", self._rows.claim(old[0]), old[1], ())
+            self._room.discharge("reserved", self._rows.ensure_row(old[0]), old[1], ())
             self._log.drop(self._remainders, seat)
             self.free_row(old[0])
         if amounts:
-            self._room.charge("reserved", self._rows.claim(node), amounts, ())
+            self._room.charge("reserved", self._rows.ensure_row(node), amounts, ())
             self._log.put(self._remainders, seat, (node, amounts))
 
     def count_only_room(self, occupant: Occupant) -> None:
         """Let an occupant count for nothing but its room. There is no inverse: only undo makes it count again."""
-        row = self._rows.claim(occupant.node)
+        row = self._rows.ensure_row(occupant.node)
         self._affinity.remove_pod(row, occupant)
         if occupant.shape.fields.volumes:
             self.mounts.unmount(row, occupant.key)
@@ -126,7 +127,7 @@ class Occupancy:
             self.add(new)
             return
         if old.pod.metadata.labels != new.pod.metadata.labels:
-            self._affinity.replace_pod(self._rows.claim(new.node), old, new)
+            self._affinity.replace_pod(self._rows.ensure_row(new.node), old, new)
         self._log.put(self._occupants[new.node], new.key, new)
 
     def is_exchangeable(self, held: Occupant, shape: Shape) -> bool:
@@ -140,7 +141,7 @@ class Occupancy:
 
     def exchange(self, old: Occupant, new: Occupant) -> None:
         """Put a pod in the place of a reserved pod that it is exchangeable with."""
-        row, there = self._rows.claim(new.node), self._occupants[new.node]
+        row, there = self._rows.ensure_row(new.node), self._occupants[new.node]
         self._room.transfer(row, new.shape.amounts, old.ledger, new.ledger)
         if old.pod.metadata.labels != new.pod.metadata.labels:
             self._affinity.replace_pod(row, old, new)
@@ -149,7 +150,7 @@ class Occupancy:
 
     def free_row(self, node: str) -> None:
         """Free the row of a node name if nothing is known of it any more: no Node, occupant or remainder."""
-        row = self._rows.find(node)
+        row = self._rows.find_row(node)
         if row is None or node in self._occupants or self._nodes.present[row]:
             return
         if all(where != node for where, _ in self._remainders.values()):

@@ -155,6 +155,7 @@ class PodClasses:
         """The class of a pod, as of the present version."""
         if shape is not None:
             return self._class_of(pod, shape)
+        # Pending pods come in runs of one workload. To compare a pod with the last one costs a tenth of its shape.
         last = self._last
         if last is None or last[2] != self.version or not _are_surely_alike(pod, last[0]):
             pod_class = self._class_of(pod, self.shapes.of(pod))

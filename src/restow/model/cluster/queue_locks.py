@@ -21,7 +21,7 @@ import numpy as np
 from restow.model.cluster.node_labels import Ids
 from restow.model.cluster.node_table import NodeTable
 from restow.model.cluster.owner_chains import OwnerChains
-from restow.model.cluster.rows import RowIndex, grown
+from restow.model.cluster.rows import RowIndex, extended_array
 from restow.model.cluster.seen_versions import SeenVersions, version_number
 from restow.model.cluster.undo_log import UndoLog
 from restow.model.objects import Pod, Queue
@@ -117,7 +117,7 @@ class QueueLocks:
         old = self._nodes_of.get(queue, frozenset())
         if old == nodes:
             return
-        if not old or not nodes:
+        if not old or not nodes:  # "" becomes the name of the queue, or the other way round: see the top
             self._renew_lock_classes()
         if nodes:
             self._log.put(self._nodes_of, queue, nodes)
@@ -141,7 +141,7 @@ class QueueLocks:
             self._log.put(self._holders_of, node, holders)
         else:
             self._log.drop(self._holders_of, node)
-        row = self._nodes.rows.find(node)
+        row = self._nodes.rows.find_row(node)
         if row is not None and self._nodes.present[row]:
             self._set_row(row, self._intern(holders))
 
@@ -170,4 +170,4 @@ class QueueLocks:
         return self._versions.is_news(queue.metadata.name, version, gone=gone)
 
     def _grow(self, capacity: int) -> None:
-        self.of_row = grown(self.of_row, capacity)
+        self.of_row = extended_array(self.of_row, capacity)

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from restow.model.cluster.resource_columns import UNLISTED, Amounts, ResourceColumns
 from restow.model.cluster.row_changes import RowChanges
 from restow.model.cluster.row_states import RowStates
-from restow.model.cluster.rows import Rows, Which, grown
+from restow.model.cluster.rows import Rows, Which, extended_array
 from restow.model.cluster.undo_log import UndoLog
 from restow.model.cluster.unlisted_requests import UnlistedRequests, has_unlisted
 from restow.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
@@ -50,7 +50,7 @@ class Ledger:
 
     def __init__(self, resources: int, capacity: int) -> None:
         self.cells: NDArray[np.int64] = np.zeros((resources, capacity), np.int64)
-        self.at = _lines(self.cells)
+        self.at = _memory_lines(self.cells)
         self._beyond: dict[tuple[int, int], int] = {}
 
     def add(self, row: int, amounts: Amounts, left: Lines | None = None, times: int = 1) -> None:
@@ -60,6 +60,7 @@ class Ledger:
             line = at[column]
             shown = line[row]
             exact = (beyond.pop((column, row), shown) if beyond else shown) + times * amount
+            # Two cells of at most 2**60 each can be subtracted in int64; what is larger is kept beside the array.
             if not _LEAST <= exact <= LIMIT:
                 beyond[column, row] = exact
                 exact = LIMIT if exact > 0 else _LEAST
@@ -76,8 +77,8 @@ class Ledger:
             more = np.zeros((resources - self.cells.shape[0], self.cells.shape[1]), np.int64)
             self.cells = np.concatenate([self.cells, more])
         if capacity > self.cells.shape[1]:
-            self.cells = grown(self.cells, capacity)
-        self.at = _lines(self.cells)
+            self.cells = extended_array(self.cells, capacity)
+        self.at = _memory_lines(self.cells)
 
 
 class Excerpt:
@@ -123,7 +124,7 @@ class Room:
         self.releasing = Ledger(columns, capacity)
         self.nonzero = Ledger(columns, capacity)
         self.free: NDArray[np.int64] = np.zeros((columns, capacity), np.int64)
-        self.free_at = _lines(self.free)
+        self.free_at = _memory_lines(self.free)
         self._unlisted = UnlistedRequests(self.resources)
         self._excerpt = Excerpt(slice(0), 0)
         self.states = RowStates(rows, _state_lines(self))
@@ -241,7 +242,7 @@ class Room:
         self._fit_columns()
         listed = self._unlisted.take_out(self.releasing, row, amounts) if has_unlisted(amounts) else amounts
         self.releasing.add(row, listed)
-        self._log.record(self.count_leaving, row, negated(amounts))
+        self._log.record(self.count_leaving, row, negated_amounts(amounts))
         self.changes.touch(row)
 
     def _grow(self, capacity: int) -> None:
@@ -266,7 +267,7 @@ class Room:
         for ledger in (self.allocatable, self.requested, self.reserved, self.releasing, self.nonzero):
             ledger.grow(resources, capacity)
         self.free = self._left(slice(None))
-        self.free_at = _lines(self.free)
+        self.free_at = _memory_lines(self.free)
         self._offers_version += 1
         self._excerpt = Excerpt(slice(0), 0)
         self.states.renew(_state_lines(self))
@@ -287,7 +288,7 @@ def _state_lines(room: Room) -> Lines:
     return [*room.allocatable.at, *room.free_at, *room.nonzero.at]
 
 
-def _lines(cells: NDArray[np.int64]) -> Lines:
+def _memory_lines(cells: NDArray[np.int64]) -> Lines:
     return [line.data for line in cells]
 
 
@@ -299,5 +300,5 @@ def columns_of(columns: Sequence[int]) -> Columns:
     return np.array(columns, np.intp)
 
 
-def negated(amounts: Iterable[tuple[int, int]]) -> Amounts:
+def negated_amounts(amounts: Iterable[tuple[int, int]]) -> Amounts:
     return tuple((column, -amount) for column, amount in amounts)

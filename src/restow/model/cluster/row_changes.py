@@ -16,7 +16,7 @@ from collections.abc import Collection, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from restow.model.cluster.rows import Mask, RowIndex, Rows, grown
+from restow.model.cluster.rows import Mask, RowIndex, Rows, extended_array
 
 _JOURNAL_LIMIT = 8192
 _FEW = 32  # below this a dict finds repetitions faster than arrays do
@@ -70,7 +70,7 @@ class RowChanges:
         return newest
 
     def _grow(self, capacity: int) -> None:
-        self.stamps = grown(self.stamps, capacity)
+        self.stamps = extended_array(self.stamps, capacity)
 
 
 def changed_since(tracks: Sequence[RowChanges], seen: Sequence[int]) -> RowIndex:

@@ -48,7 +48,7 @@ class Rows:
         """Have a function called with the new capacity when arrays over rows must become longer."""
         self._growth_listeners.append(grow)
 
-    def find(self, name: str) -> int | None:
+    def find_row(self, name: str) -> int | None:
         return self._rows.get(name)
 
     def name(self, row: int) -> str | None:
@@ -65,7 +65,7 @@ class Rows:
         """Every node name that has a row, sorted."""
         return sorted(self._rows)
 
-    def claim(self, name: str) -> int:
+    def ensure_row(self, name: str) -> int:
         """The row of a node name; a name without one gets a vacant or a new row."""
         row = self._rows.get(name)
         if row is not None:
@@ -88,7 +88,7 @@ class Rows:
         row = self._rows.pop(name)
         self._names[row] = None
         self._free.append(row)
-        self._log.record(self.claim, name)
+        self._log.record(self.ensure_row, name)
 
     def _reach(self, size: int) -> None:
         if size > self.capacity:
@@ -102,7 +102,7 @@ class Rows:
         self.size -= 1
 
 
-def grown(array: NDArray[S], capacity: int) -> NDArray[S]:
+def extended_array(array: NDArray[S], capacity: int) -> NDArray[S]:
     """The array with its last axis, the rows, extended to `capacity` by zeros."""
     larger = np.zeros((*array.shape[:-1], capacity), array.dtype)
     larger[..., : array.shape[-1]] = array

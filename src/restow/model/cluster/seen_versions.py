@@ -28,6 +28,7 @@ class SeenVersions:
         known_gone = key in self._gone
         seen = self._gone.get(key) if known_gone else self._live.get(key)
         if version is not None and seen is not None:
+            # A deletion may carry the version of the last update, so an equal version is new if it is the deletion.
             repeats = version == seen and (known_gone or not gone)
             if version < seen or repeats:
                 return False

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from restow.model.cluster.affinity_index import RowSums
 from restow.model.cluster.node_labels import ABSENT
 from restow.model.cluster.node_table import NodeTable
-from restow.model.cluster.rows import Mask, RowIndex, Which, grown
+from restow.model.cluster.rows import Mask, RowIndex, Which, extended_array
 
 Sums = NDArray[np.int64]
 NOWHERE: Final = ABSENT
@@ -52,7 +52,7 @@ class Domains:
     def refresh(self) -> None:
         changes, capacity = self._nodes.changes, self._nodes.rows.capacity
         if capacity > len(self.of_row):
-            self.of_row = grown(self.of_row, capacity)
+            self.of_row = extended_array(self.of_row, capacity)
         if changes.generation == self._seen:
             return
         changed = changes.since(self._seen)

@@ -37,7 +37,7 @@ class UndoLog:
     def undo_to(self, mark: Mark) -> None:
         """Take back everything since `mark`, and end it."""
         position = self._marks[mark]
-        self.recording = False
+        self.recording = False  # the inverses are changes themselves, which nothing needs to take back
         while len(self._inverses) > position:
             inverse, arguments = self._inverses.pop()
             inverse(*arguments)

@@ -30,7 +30,7 @@ from restow.model.reservations.seat import Seat
 from restow.model.reservations.spec import is_expired, is_for_scheduler, named_schedulers
 from restow.model.reservations.task_sizes import TaskSizes
 from restow.model.reservations.template_comparison import describe_differences, differing_fields
-from restow.model.resources import vector_fits, pod_requests
+from restow.model.resources import pod_requests, vector_fits
 from restow.model.times import TimeError
 
 

@@ -17,7 +17,7 @@ from restow.model.quantity import QuantityError
 from restow.model.queues import DEFAULT_QUEUE
 from restow.model.reservations.owners import Owners
 from restow.model.reservations.spec import requests_per_task, seats_per_task
-from restow.model.resources import parse_amounts, vector_fits, template_requests
+from restow.model.resources import parse_amounts, template_requests, vector_fits
 
 
 def is_ended(reservation: Reservation) -> bool:

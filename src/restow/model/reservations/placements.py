@@ -78,7 +78,7 @@ class Placements:
         self._set_migrating(key, old, reservation)
         self._log.put(self._known, key, reservation)
         assumed = self._assumed.get(key)
-        if assumed is not None:
+        if assumed is not None:  # shown by now, or never to be
             self._set_assumed(key, {} if is_ended(reservation) else _still_in_spec(reservation, assumed))
         is_same = old is not None and assumed is None and _asks_the_same(old, reservation)
         return self._replace_seats(key, like=old if is_same else None)
@@ -103,7 +103,7 @@ class Placements:
         if key not in self._assumed:
             self._log.put(self._assumed, key, {})
             self._log.put(self._assumed_at, key, at)
-        if any(name in self._seats for name in more):
+        if any(name in self._seats for name in more):  # shown by a status that overtook the decision
             self._set_assumed(key, _not_shown(self._known[key], {**self._assumed[key], **more}))
             return self._replace_seats(key)
         for name, placement in more.items():

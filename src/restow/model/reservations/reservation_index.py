@@ -156,9 +156,12 @@ class ReservationIndex:
         recorded = self.placements.recorded.get(uid)
         if left is None and entered is None and recorded is None:
             return  # by far most pods: they have nothing to do with reservations
+        # The consumers first: the states below are worked out from them.
         self.consumers.pod_changed(uid, before, after)
         if left == entered and before is not None and after is not None and is_consumption_unchanged(before, after):
             return
+        # Usually a pod concerns one seat, which it enters or is in. Otherwise all seats that it left, entered or is
+        # recorded as the consumer of are settled.
         if recorded is not None or entered is None or after is None or left not in (None, entered):
             self.states.settle({seat for seat in (left, entered) if seat} | (recorded or frozenset()))
         else:

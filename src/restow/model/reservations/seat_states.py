@@ -78,6 +78,7 @@ class SeatStates:
         reservation may be another."""
         for key, own in _by_reservation(names):
             self._free.discard_all(key, own)
+        # Before room is settled: a record ends the memory that keeps a seat CLOSED.
         for name in names:
             seat = self._seats.get(name)
             if seat is not None:
@@ -155,6 +156,9 @@ class SeatStates:
     def _state(self, seat: Seat, occupant: Occupant | None) -> SeatState:
         """The state of a seat, as far as it decides about room: FREE, LIFTED and CLOSED seats are HELD here."""
         if seat.recorded_consumer is not None:
+            # The node must never look free between the record and the pod event, in whichever order the two watches
+            # deliver them. Pods were bound before they were recorded, so once pods were seen up to that version, a
+            # consumer that is not here is over.
             was_seen = self._pods.was_seen(seat.recorded_consumer, seat.version)
             return SeatState.CONSUMED if was_seen else SeatState.RECORDED
         if not seat.is_open:
@@ -180,6 +184,7 @@ class SeatStates:
         """LIFTED -> ASSIGNED: `settle_seat` where the seat was lifted for this very pod, so little is to be done."""
         self._log.drop(self._lifted, name)
         seat = self._seats[name]
+        # The seat may have been replaced by that of another reservation of the same name since it was lifted.
         if not self._consumers.rules.may_occupy(seat, pod):
             self.settle_seat(name)
             return

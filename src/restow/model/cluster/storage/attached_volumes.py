@@ -22,7 +22,7 @@ from restow.model import volumes
 from restow.model.cluster.mounted_volumes import MountedVolumes, PodMounts
 from restow.model.cluster.node_table import NodeTable
 from restow.model.cluster.row_changes import changed_since
-from restow.model.cluster.rows import Mask, Rows, Which, grown
+from restow.model.cluster.rows import Mask, Rows, Which, extended_array
 from restow.model.cluster.storage.storage import Storage
 from restow.model.disks import Disk
 from restow.model.objects import PersistentVolumeSpec
@@ -136,7 +136,7 @@ class AttachedVolumes:
 
     def _grow(self, capacity: int) -> None:
         for driver, counts in self._counts.items():
-            self._counts[driver] = grown(counts, capacity)
+            self._counts[driver] = extended_array(counts, capacity)
         for driver, limits in self._limits.items():
             longer = np.full(capacity, UNLIMITED, np.int64)
             longer[: len(limits)] = limits

@@ -14,7 +14,7 @@ from restow.model.affinity import NodeTerm
 from restow.model.cluster import node_filters
 from restow.model.cluster.node_labels import LabelColumn
 from restow.model.cluster.node_table import NodeTable
-from restow.model.cluster.rows import Which, grown
+from restow.model.cluster.rows import Which, extended_array
 from restow.model.objects import CSIStorageCapacity
 from restow.model.quantity import Quantity
 from restow.model.selectors import NOTHING, LabelSelector, Requirement, SelectorError, label_selector
@@ -87,13 +87,13 @@ class _ByValue:
 
     def largest(self, rows: Which) -> Sizes:
         if len(self._sizes) < len(self._column.values):
-            self._sizes = grown(self._sizes, 2 * len(self._column.values))
+            self._sizes = extended_array(self._sizes, 2 * len(self._column.values))
         return self._sizes[self._column.ids[rows]]
 
     def _refresh(self, value: str) -> None:
         number = self._column.intern(value)
         if number >= len(self._sizes):
-            self._sizes = grown(self._sizes, 2 * number)
+            self._sizes = extended_array(self._sizes, 2 * number)
         self._sizes[number] = max(self._known[number].values(), default=0)
 
 

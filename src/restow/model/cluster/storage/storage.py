@@ -158,7 +158,7 @@ class Storage:
             self.changes.touch(row)
 
     def _touch_node(self, name: str) -> None:
-        row = self._nodes.rows.find(name)
+        row = self._nodes.rows.find_row(name)
         if row is not None:
             self.changes.touch(row)
 

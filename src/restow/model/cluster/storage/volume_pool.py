@@ -183,7 +183,7 @@ class VolumePool:
         for same in self._by_node_affinity:
             few = same.offers[suits[same.offers]][:depth]
             if len(few):
-                reached = node_filters.selected(self._nodes, same.node_affinity, rows)
+                reached = node_filters.selected_rows(self._nodes, same.node_affinity, rows)
                 yield from (np.where(reached, offer, _BEYOND) for offer in few)
 
     def _suits(self, claim: ClaimRequirements) -> Mask:

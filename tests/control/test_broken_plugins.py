@@ -32,7 +32,7 @@ from restow.scheduling.framework import (
     unschedulable,
     wait,
 )
-from tests.control.stage import condition, places, stage
+from tests.control.scheduler_cluster import condition, places, stage
 from tests.sim.simulated_cluster import on_virtual_time, pass_time, pod
 
 

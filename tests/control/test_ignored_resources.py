@@ -9,7 +9,7 @@ import pytest
 from restow.control.scheduler import Scheduler
 from restow.model import kinds
 from restow.scheduling.registry import read_profile
-from tests.control.stage import places, world
+from tests.control.scheduler_cluster import places, world
 from tests.sim.simulated_cluster import on_virtual_time, pass_time, pod, running_component
 
 THING = "example.com/thing"

@@ -17,8 +17,8 @@ from restow.model.objects import Document
 from restow.scheduling.actions.allocate import allocate
 from restow.scheduling.actions.enqueue import admit_all
 from restow.scheduling.session import Backlog, Session
-from tests.control.stage import PutBack, check_room, condition, events, group, member, places, stage, world
-from tests.control.volumes import CLAIM, CLASS, MOUNT
+from tests.control.scheduler_cluster import PutBack, check_room, condition, events, group, member, places, stage, world
+from tests.control.volume_objects import CLAIM, CLASS, MOUNT
 from tests.sim.simulated_cluster import (
     default_profile,
     is_pod_ready,

@@ -7,7 +7,7 @@ import pytest
 from e2e.reservation_stories import STORIES, Story, story_cluster
 from restow.client.verbs import Client
 from restow.model.kinds import NAMESPACE
-from tests.control.stage import world
+from tests.control.scheduler_cluster import world
 from tests.sim.simulated_cluster import on_virtual_time
 
 

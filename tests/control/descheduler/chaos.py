@@ -34,7 +34,7 @@ from tests.control.migrations.auditor import Auditor as MigrationAuditor
 from tests.control.migrations.migration_cluster import SYSTEM, running_controller
 from tests.control.queues.queue_controller_fixture import queues
 from tests.control.reservations.write_auditor import Auditor
-from tests.control.reservations.seeded_run import Leaders as Schedulers
+from tests.control.reservations.chaos import Leaders as Schedulers
 from tests.control.scheduler_cluster import group, member, trouble, world
 from tests.sim.simulated_cluster import pass_time, pod, running_component, running_scheduler, template, workload
 

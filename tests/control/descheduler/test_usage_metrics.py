@@ -69,7 +69,7 @@ def section(url: str, **provider: Any) -> dict[str, Any]:
 async def measure(url: str, **provider: Any) -> UsageSamples:
     policy = read_policy(section(url, **provider), descheduler_plugins())
     assert policy.prometheus is not None
-    metering = policy.metering(policy.profile("cool"))
+    metering = policy.usage_source_for(policy.profile_called("cool"))
     assert metering is not None
     meter = UsageMeter(Client(Nobody()), StillClock(NOW), PrometheusServer(policy.prometheus))
     found, _ = await meter.measure(metering)

@@ -24,7 +24,6 @@ from restow.model.pods import is_available
 from restow.ports import Api, ApiError
 from restow.sim.faults import FaultPlan, FaultyApi, run_until_crash
 from restow.sim.loop import VirtualLoop
-from tests.control.random_disruptions import Accidents, main
 from tests.control.migrations.auditor import Auditor
 from tests.control.migrations.limits import Limits
 from tests.control.migrations.migration_cluster import (
@@ -34,6 +33,7 @@ from tests.control.migrations.migration_cluster import (
     running_controller,
 )
 from tests.control.migrations.test_scarce import mend, spoil
+from tests.control.random_disruptions import Accidents, main
 from tests.control.reservations.write_auditor import Auditor as SeatAuditor
 from tests.control.scheduler_cluster import check_room, trouble
 from tests.sim.simulated_cluster import SimulatedCluster, is_pod_ready, pass_time, template, workload

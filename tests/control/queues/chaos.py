@@ -25,7 +25,7 @@ from tests.control.random_disruptions import Accidents, main
 from tests.control.migrations.migration_cluster import SYSTEM, running_controller
 from tests.control.queues.auditor import CEILING, Auditor, Scheduling
 from tests.control.queues.queue_controller_fixture import Locked, of, queue, queues
-from tests.control.reservations.seeded_run import Leaders
+from tests.control.reservations.chaos import Leaders
 from tests.control.scheduler_cluster import check_room, trouble, world
 from tests.sim.simulated_cluster import (
     is_pod_ready,

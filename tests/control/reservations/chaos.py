@@ -31,11 +31,11 @@ from restow.model.times import format_time
 from restow.ports import Api, ApiError, Request, Response
 from restow.sim.faults import FaultPlan, FaultyApi, run_until_crash
 from restow.sim.write_log import is_write
-from tests.control.accidents import Accidents, main
-from tests.control.reservations.auditor import Auditor
-from tests.control.reservations.memory import Memory
-from tests.control.reservations.stage import WEB, collecting, open_seats, reservation
-from tests.control.stage import places, trouble, world
+from tests.control.random_disruptions import Accidents, main
+from tests.control.reservations.audited_memory_api import Memory
+from tests.control.reservations.reservation_cluster import WEB, collecting, open_seats, reservation
+from tests.control.reservations.write_auditor import Auditor
+from tests.control.scheduler_cluster import places, trouble, world
 from tests.sim.simulated_cluster import (
     SimulatedCluster,
     default_profile,

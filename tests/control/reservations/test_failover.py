@@ -16,9 +16,9 @@ from restow.model.objects import Document
 from restow.ports import INITIAL_EVENTS_END, Api, Request
 from restow.scheduling.framework import Plugin
 from restow.sim.faults import FaultPlan, FaultyApi, run_until_crash
-from tests.control.reservations.auditor import Auditor
-from tests.control.reservations.stage import Barrier, phase, read, reservation, seats, settled
-from tests.control.stage import places, stage, world
+from tests.control.reservations.reservation_cluster import Barrier, phase, read, reservation, seats, settled
+from tests.control.reservations.write_auditor import Auditor
+from tests.control.scheduler_cluster import places, stage, world
 from tests.sim.simulated_cluster import SimulatedCluster, on_virtual_time, pass_time, pod, running_scheduler
 
 ALL = SchedulerSettings(namespace_share=100)

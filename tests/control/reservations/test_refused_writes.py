@@ -11,9 +11,9 @@ from restow.control.scheduler import SchedulerSettings
 from restow.model import kinds
 from restow.model.objects import Document
 from restow.ports import Api, ApiError, Conflict, Forbidden, Request, Response
-from tests.control.interference import UNKNOWN
-from tests.control.reservations.stage import phase, reservation, seats
-from tests.control.stage import events, places, stage
+from tests.control.interfering_api import UNKNOWN
+from tests.control.reservations.reservation_cluster import phase, reservation, seats
+from tests.control.scheduler_cluster import events, places, stage
 from tests.sim.simulated_cluster import on_virtual_time, pass_time, pod
 
 

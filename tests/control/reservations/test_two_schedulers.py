@@ -7,8 +7,8 @@ import random
 from restow.control.scheduler import Scheduler
 from restow.model import kinds
 from restow.scheduling.registry import read_profile
-from tests.control.reservations.stage import phase, reservation, seats
-from tests.control.stage import check_room, condition, places, world
+from tests.control.reservations.reservation_cluster import phase, reservation, seats
+from tests.control.scheduler_cluster import check_room, condition, places, world
 from tests.sim.simulated_cluster import SimulatedCluster, on_virtual_time, pass_time, pod, running_component
 
 

@@ -226,7 +226,7 @@ class BindingCycle:
             return Lost(None)
         if occupant.assumed_at is None:  # not assumed any more: the watch has shown it bound
             return Bound(_seat_named_by(assign, occupant.pod)) if occupant.node == assign.node else Lost(occupant.pod)
-        row = self._snapshot.rows.find(assign.node)
+        row = self._snapshot.rows.find_row(assign.node)
         if row is None or not self._snapshot.nodes.present[row]:
             return Failed(f"node {assign.node} is gone", retry_at_once=True)
         seat = self._seat_to_consume(assign.pod)

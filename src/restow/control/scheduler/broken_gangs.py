@@ -1,7 +1,7 @@
 """Broken gangs: some of their pods are bound and too few, because a Binding failed half-way or pods were deleted.
 
-Goes in: pods of gangs whose binding cycle has failed. Comes out: the gangs whose missing pods go before all others. A
-Binding cannot be undone and users' pods are never deleted, so a gang that was bound in part is completed.
+Goes in: pods of gangs after their binding cycle has failed. Comes out: the broken gangs; their missing pods go before
+all others. A Binding cannot be undone and users' pods are never deleted, so a gang that was bound in part is completed.
 """
 
 from __future__ import annotations

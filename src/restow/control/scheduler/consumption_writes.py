@@ -36,7 +36,7 @@ class ConsumptionWrites:
         """When a write was first requested that has not begun."""
         self._under_way: set[Key] = set()
         self._again: set[Key] = set()
-        """Reservations whose turn came while a write of theirs was under way."""
+        """Reservations for which another turn came while a write of theirs was under way."""
 
     def request(self, key: Key, delay: float) -> None:
         """Let consumed seats of a reservation be recorded, after `delay` seconds or later."""
@@ -59,7 +59,8 @@ class ConsumptionWrites:
                     self._slots.release()
 
     def write_begins(self, key: Key) -> None:
-        """The status is computed now: it records all seats that were consumed until now, whoever asked for it."""
+        """The status is computed now: it records all seats that were consumed until now, for whatever reason it is
+        written."""
         self._requested.pop(key, None)
 
     def write_ended(self, key: Key) -> None:

@@ -2,7 +2,7 @@
 
 Goes in: pods from watch events, from live reads and from responses to our own writes; assumed pods that will not be
 bound. Comes out: the same pods in the snapshot and the PodGroup cache, pending ones in the queue, an event for pods
-that wait for room wherever a pod left, and a look at the reservation whose seat a pod consumed.
+that wait for room wherever a pod left, and a look at the reservation when a pod has consumed one of its seats.
 """
 
 from __future__ import annotations

@@ -149,7 +149,7 @@ class ReservationStatusController:
 
     async def _check_periodically(self) -> None:
         """Looks again at reservations for what no event reports: time passes; filters depend on the whole cluster; and
-        assumed seats whose write was never confirmed."""
+        assumed seats, if their write was never confirmed."""
         for number in count():
             await asyncio.sleep(self._settings.reservation_check_period)
             now = self._clock.now()

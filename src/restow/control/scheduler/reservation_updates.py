@@ -50,7 +50,7 @@ class ReservationUpdates:
             self.remove_reservation(reservation)
             return
         is_edited = known is not None and known.spec != reservation.spec
-        with self._telling_queue_of_seats(reservation, is_edited=is_edited):
+        with self._reporting_changed_seats(reservation, is_edited=is_edited):
             if known is not None and known.metadata.uid != reservation.metadata.uid:
                 # Deleted and created again under the same name, and the watch did not show the deletion: what was
                 # assumed for the old one is not for the new one.
@@ -71,7 +71,7 @@ class ReservationUpdates:
             and index.placements.is_late(reservation)
         ):
             last = known  # a response to one of our writes has shown a newer version than the watch had before the end
-        with self._telling_queue_of_seats(reservation):
+        with self._reporting_changed_seats(reservation):
             self._snapshot.remove_reservation(last)
         self._entries.remove(reservation)
         if index.get(*key) is None and self._entries.is_ours(reservation):
@@ -87,13 +87,13 @@ class ReservationUpdates:
 
     def forget_assumed_seats(self, reservation: Reservation) -> None:
         """The inverse of assuming seats: keep only those that the status of the reservation shows."""
-        with self._telling_queue_of_seats(reservation):
+        with self._reporting_changed_seats(reservation):
             self._snapshot.forget_placements(reservation)
 
     # --- cluster events for the queue ---------------------------------------------------------------------------------
 
     @contextmanager
-    def _telling_queue_of_seats(self, reservation: Reservation, *, is_edited: bool = False) -> Iterator[None]:
+    def _reporting_changed_seats(self, reservation: Reservation, *, is_edited: bool = False) -> Iterator[None]:
         """Compares the seats before and after a change. To the pods that wait, a seat is the pod that it is reserved
         for: it is added, updated, or deleted."""
         before, open_before = self._survey_seats(reservation)
@@ -112,7 +112,7 @@ class ReservationUpdates:
 
     def _survey_seats(self, reservation: Reservation) -> tuple[dict[SeatName, Pod], set[SeatName]]:
         """The seats that hold room, if only beside a pod that is smaller than its seat, each with its reserved pod; and
-        the seats whose consumption is not recorded."""
+        the seats without a recorded consumer."""
         index = self._snapshot.reservations
         seats = index.seats(*key_of(reservation))
         with_room = {

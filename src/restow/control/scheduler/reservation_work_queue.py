@@ -81,7 +81,7 @@ class ReservationWorkQueue:
                 self._consumption_writes.write_ended(key)
 
     async def add_consumed(self) -> None:
-        """Add reservations whose consumed seats are to be recorded, each when its turn has come, until cancelled."""
+        """Add reservations with consumed seats to record, each when its turn has come, until cancelled."""
         await self._consumption_writes.run(self.add)
 
     def retry(self, key: Key) -> None:
@@ -157,13 +157,13 @@ class ReservationWorkQueue:
             self._consumption_writes.request(key, delay)
 
     def _close_seat(self, name: SeatName | None) -> None:
-        """Let no other pod take a seat whose consumer is gone before its consumption was recorded."""
+        """Let no other pod take a seat if its consumer is gone and was not recorded."""
         if name is not None:
             self._index.states.close_if_consumed(name)
 
     def _is_overdrawn(self, node: str) -> bool:
         """Whether pods and seats of a node together exceed it, so that a seat there is about to be lost."""
-        row = self._snapshot.rows.find(node)
+        row = self._snapshot.rows.find_row(node)
         return row is not None and self._snapshot.room.is_overdrawn(row)
 
     # --- what a reservation waits for ---------------------------------------------------------------------------------
@@ -198,8 +198,8 @@ class ReservationWorkQueue:
 
 
 class RefusedWrites:
-    """Reservations whose status the server refused. Their seats are given back, and looked for again after a pause that
-    doubles with every refusal in a row."""
+    """Reservations with a status that the server refused. Their seats are given back, and looked for again after a
+    pause that doubles with every refusal in a row."""
 
     def __init__(self, queue: WorkQueue[Key]) -> None:
         self._queue = queue

@@ -73,7 +73,7 @@ class SessionRunner:
         return decisions
 
     def _split(self, batch: list[Pod]) -> tuple[list[Pod], list[Reservation]]:
-        """The pods, and the reservations whose queue entries are among them."""
+        """The pods, and the reservations with queue entries among them."""
         pods = [pod for pod in batch if not self._entries.is_entry(pod)]
         reservations = [self._entries.reservation_of(pod) for pod in batch if self._entries.is_entry(pod)]
         return pods, [reservation for reservation in reservations if reservation is not None]

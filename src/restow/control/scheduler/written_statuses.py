@@ -24,7 +24,7 @@ class WrittenStatuses:
         self._recorder = recorder
         self._own_versions: dict[Key, str] = {}
         self._unannounced: dict[Key, Reservation] = {}
-        """Reservations as they were before a write whose result was not seen yet."""
+        """Reservations as they were before a write, until its result is seen."""
 
     def write_begins(self, reservation: Reservation) -> None:
         self._unannounced[key_of(reservation)] = reservation

@@ -1,0 +1,309 @@
+"""The auditor inside the API server: whatever is wrong with what is written, known or about to be done is told."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from restow.control.scheduler import Scheduler
+from restow.model import kinds
+from restow.model.objects import Document, Placement, Pod
+from restow.model.reservations.seat_name import SeatName
+from restow.ports import Forbidden
+from tests.control.reservations import audited_memory_api as auditing
+from tests.control.reservations.audited_memory_api import LONGEST, Memory
+from tests.control.reservations.next_leader import Known, Lists, Steps, Successor
+from tests.control.reservations.reservation_cluster import phase, read, reservation
+from tests.control.scheduler_cluster import Answering, world
+from tests.sim.simulated_cluster import (
+    SimulatedCluster,
+    default_profile,
+    on_virtual_time,
+    pass_time,
+    pod,
+    running_scheduler,
+)
+
+SEAT = SeatName("default", "r", "web", 0)
+OPEN: Document = {"task": "web", "index": 0, "nodeName": "n1"}
+TAKEN: Document = {**OPEN, "podRef": {"namespace": "default", "name": "p", "uid": "uid-p"}}
+
+
+def audited(it: SimulatedCluster) -> Memory:
+    return Memory(it.api, it.clock, profile=default_profile())
+
+
+async def _write(it: SimulatedCluster, placements: list[Document], phase: str = "Available", seen: int = 1) -> None:
+    status = {"state": {"phase": phase}, "placements": placements, "observedGeneration": seen}
+    await it.client.patch(kinds.RESERVATION, "r", {"status": status}, "default", subresource="status")
+
+
+async def _sits(it: SimulatedCluster, name: str, **fields: Any) -> Pod:
+    """A pod is on n1, and says that it took the seat."""
+    made = pod(name, "1", nodeName="n1", **fields)
+    life = (await read(it)).metadata.uid
+    notes = {"restow.sh/reservation": str(SEAT), "restow.sh/reservation-uid": life}
+    made["metadata"]["annotations"] = notes
+    found: Pod = await it.create(kinds.POD, made)
+    return found
+
+
+# --- what is written --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "blamed"),
+    [
+        pytest.param(([], "Failed"), ([OPEN], "Available"), "had ended", id="an end is final"),
+        pytest.param(([], "Failed"), ([OPEN], "Failed"), "has another seat", id="nothing is held then"),
+        pytest.param(([TAKEN],), ([OPEN],), "was marked", id="a seat that was taken never opens"),
+        pytest.param(([TAKEN],), ([],), "was marked", id="and is not forgotten"),
+        pytest.param(([OPEN], "Available", 2), ([OPEN],), "has forgotten", id="what was seen was seen"),
+    ],
+)
+@on_virtual_time
+async def test_what_is_never_to_be_written(before: Any, after: Any, blamed: str) -> None:
+    async with world(nodes=1) as it:
+        memory = audited(it)
+        await it.create(kinds.RESERVATION, reservation(replicas=1))
+        await _write(it, *before)
+        known = len(memory.faults)
+        await _write(it, *after)
+        assert any(blamed in fault for fault in memory.faults[known:]), memory.faults
+
+
+# --- what a successor would know --------------------------------------------------------------------------------------
+
+
+@on_virtual_time
+async def test_nobody_is_blamed_for_a_seat_that_is_held_taken_and_over() -> None:
+    async with world(nodes=1) as it:
+        memory = audited(it)
+        await it.create(kinds.RESERVATION, reservation(replicas=1))
+        await _write(it, [OPEN])
+        one = await _sits(it, "p")
+        taken = {**OPEN, "podRef": {"namespace": "default", "name": "p", "uid": one.metadata.uid}}
+        await _write(it, [taken], "Succeeded")
+        await it.delete(kinds.POD, "p", grace_seconds=0)
+        await it.delete(kinds.RESERVATION, "r")
+        assert (memory.faults, memory.counts["events"] > 5) == ([], True)
+
+
+@on_virtual_time
+async def test_who_took_a_seat_has_to_be_believed() -> None:
+    """It is none of the owners, and nothing says that it ever was: the seat would be held beside it."""
+    async with world(nodes=1) as it:
+        memory = audited(it)
+        await it.create(kinds.RESERVATION, reservation(replicas=1))
+        await _write(it, [OPEN])
+        assert memory.faults == []
+        await _sits(it, "p", app="other")
+        told = " ".join(memory.faults)
+        assert all(blamed in told for blamed in ("would count with", "give it away again", "would not mark it"))
+
+
+# --- what a successor would do ----------------------------------------------------------------------------------------
+
+
+def _none(lists: Lists) -> Steps:
+    """Nothing is done at all."""
+    [made] = lists[kinds.RESERVATION.qualified_name]
+    return Steps({}, {("default", "r"): made}, {one.metadata.uid: one for one in lists[kinds.POD.qualified_name]}, [])
+
+
+def bind(steps: Steps, name: str, seat: SeatName | None = None) -> None:
+    """A pod is bound to n1, into a seat of the reservation."""
+    one = next(one for one in steps.pods.values() if one.metadata.name == name)
+    [made] = steps.reservations.values()
+    notes = {"restow.sh/reservation": str(seat), "restow.sh/reservation-uid": made.metadata.uid} if seat else {}
+    bound = replace(one, metadata=replace(one.metadata, annotations=notes), spec=replace(one.spec, node_name="n1"))
+    steps.pods[one.metadata.uid] = bound
+    steps.bound.append(bound)
+
+
+def lose_mark(steps: Steps) -> None:
+    for key, one in steps.reservations.items():
+        steps.reservations[key] = replace(one, status=replace(one.status, placements=None))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "blamed"),
+    [
+        pytest.param(lambda steps: None, "", id="nothing is done"),
+        pytest.param(lambda steps: bind(steps, "large"), "would lack", id="a pod goes where there is no room"),
+        pytest.param(lambda steps: bind(steps, "small", SEAT), "which was taken", id="a seat is given twice"),
+        pytest.param(lose_mark, "was marked", id="a mark is lost"),
+    ],
+)
+@on_virtual_time
+async def test_what_a_successor_must_not_do(
+    wrong: Callable[[Steps], None], blamed: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Wrong(Successor):
+        def begin(self) -> Steps:
+            steps = _none(self._lists)
+            wrong(steps)
+            return steps
+
+    async with world(nodes=1) as it:
+        memory = audited(it)
+        await it.create(kinds.RESERVATION, reservation(replicas=1))
+        await _write(it, [OPEN])
+        one = await _sits(it, "p")
+        for name, cpu in (("small", "1"), ("large", "9")):
+            await it.create(kinds.POD, pod(name, cpu))
+        await _write(it, [{**OPEN, "podRef": {"namespace": "default", "name": "p", "uid": one.metadata.uid}}])
+        assert memory.faults == []
+        monkeypatch.setattr(auditing, "Successor", Wrong)
+        memory.look("now")
+        assert bool(memory.faults) is bool(blamed) and all(blamed in fault for fault in memory.faults)
+
+
+@pytest.mark.parametrize(
+    ("spec", "annotations", "blamed"),
+    [
+        pytest.param({"ttl": "1s"}, {}, "has expired", id="it does not end"),
+        pytest.param({}, {"restow.sh/migrating": "p"}, "for nobody yet", id="its pod has not left"),
+        pytest.param({}, {}, "is gone", id="its node is gone"),
+    ],
+)
+@on_virtual_time
+async def test_what_a_successor_must_not_leave(
+    spec: Document, annotations: Document, blamed: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Idle(Successor):
+        def begin(self) -> Steps:
+            steps = _none(self._lists)
+            if annotations:
+                bind(steps, "q", SEAT)
+            return steps
+
+    async with world(nodes=1) as it:
+        mover = await it.create(kinds.POD, pod("p", nodeName="n1"))
+        await it.create(kinds.POD, pod("q"))
+        made = reservation(replicas=1, **spec)
+        made["metadata"]["annotations"] = dict.fromkeys(annotations, mover.metadata.uid)
+        await it.create(kinds.RESERVATION, made)
+        await _write(it, [OPEN])
+        await pass_time(2)
+        if not spec and not annotations:
+            await it.delete(kinds.NODE, "n1")
+        memory = audited(it)
+        memory.look("now")
+        assert memory.faults == []
+        monkeypatch.setattr(auditing, "Successor", Idle)
+        memory.look("now")
+        assert [blamed in fault for fault in memory.faults] == [True]
+
+
+@on_virtual_time
+async def test_a_seat_that_somebody_took_must_not_look_vacant(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Forgetful(Successor):
+        @property
+        def known(self) -> Known:
+            return replace(super().known, vacant=frozenset({str(SEAT)}))
+
+    async with world(nodes=1) as it:
+        await it.create(kinds.RESERVATION, reservation(replicas=1))
+        await _write(it, [OPEN])
+        await _sits(it, "p")
+        memory = audited(it)
+        memory.look("now")
+        assert memory.faults == []
+        monkeypatch.setattr(auditing, "Successor", Forgetful)
+        memory.look("now")
+        assert ["give it away again" in fault for fault in memory.faults] == [True]
+
+
+# --- what the leader knows --------------------------------------------------------------------------------------------
+
+
+def hold(leader: Scheduler) -> None:
+    known = leader._cache.snapshot.reservations.get("default", "none")
+    assert known is not None
+    leader._cache.snapshot.assume_placements(
+        known, [Placement(task="web", index=0, node_name="n1")], at=leader._sessions._clock.now()
+    )
+
+
+def grow(leader: Scheduler) -> None:
+    leader._cache.snapshot.room.set_allocatable(0, ((0, 110), (1, 9000)))
+
+
+def assume(leader: Scheduler) -> None:
+    leader._cache.snapshot.assume(
+        Pod(metadata=replace(Pod().metadata, name="x", uid="x")), "n1", at=leader._sessions._clock.now()
+    )
+
+
+def assume_and_grow(leader: Scheduler) -> None:
+    assume(leader)
+    task = asyncio.current_task()
+    assert task is not None
+    leader._binding_tasks._tasks["x"] = task
+    grow(leader)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "blamed"),
+    [
+        pytest.param(lambda leader: None, "", id="it knows what there is"),
+        pytest.param(assume, "nobody binds it", id="a pod that nobody binds"),
+        pytest.param(hold, "nobody writes that down", id="seats that nobody writes down"),
+        pytest.param(
+            lambda leader: leader._reservation_parts.work.live.clear(), "looks after", id="nothing to look after"
+        ),
+        pytest.param(grow, "the leader counts with", id="more room than there is"),
+        pytest.param(assume_and_grow, "sees more room", id="the same, while pods are on their way"),
+        pytest.param(
+            lambda leader: leader._cache.snapshot.reservations.free.discard(SEAT), "are vacant", id="no vacant seat"
+        ),
+        pytest.param(
+            lambda leader: leader._cache.snapshot.reservations.states.close(SEAT),
+            "was taken, and nobody writes that down",
+            id="somebody who took a seat and is not to be marked",
+        ),
+        pytest.param(
+            lambda leader: leader._reservation_parts.entries._entries.clear(), "looks for seats", id="nobody who waits"
+        ),
+    ],
+)
+@on_virtual_time
+async def test_what_a_leader_must_not_know(wrong: Callable[[Scheduler], None], blamed: str) -> None:
+    async with world(nodes=1) as it:
+        memory = audited(it)
+        async with running_scheduler(it.api, it.clock) as made:
+            memory.leader = lambda: made
+            await it.create(kinds.RESERVATION, reservation(replicas=1))
+            await it.create(kinds.RESERVATION, reservation("none", replicas=1, cpu="9"))
+            await pass_time(3)
+            assert memory.faults == []
+            wrong(made)
+            await it.create(kinds.POD, pod("next", app="other"))
+        told = [fault for fault in memory.faults if "before the write of pods default/next" in fault]
+        assert [blamed in fault for fault in told[:1]] == [True] * bool(blamed)
+
+
+@pytest.mark.parametrize("late", [False, True], ids=["in time", "too late"])
+@on_virtual_time
+async def test_what_is_due_is_written_before_long(late: bool) -> None:
+    """A reservation expires, and nobody may write that down."""
+    async with world(nodes=1) as it:
+        memory = audited(it)
+        strict = Answering(it.api, lambda request: request.subresource == "status", None)
+        async with running_scheduler(strict, it.clock) as made:
+            memory.leader = lambda: made
+            await it.create(kinds.RESERVATION, reservation(replicas=1, ttl="5s"))
+            await pass_time(4)
+            strict.answer = Forbidden.because(403, "Forbidden", "no rights")
+            await pass_time(2)
+            memory.look("now")
+            assert len(memory.due) == 1
+            await pass_time(LONGEST + 1 if late else 1)
+            await it.create(kinds.NAMESPACE, {"metadata": {"name": "next"}})
+            assert await phase(it) == ("Available", "Reserved")
+        assert ["was to be written" in fault for fault in memory.faults] == [True] * late

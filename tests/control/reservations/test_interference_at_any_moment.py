@@ -1,0 +1,179 @@
+"""Whatever is done to a reservation or its node, at whatever moment: the outcome is defined and told, nothing leaks."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from restow.control.scheduler import SchedulerSettings
+from restow.model import kinds
+from tests.control.reservations.reservation_cluster import Barrier, phase, read, reservation, seats
+from tests.control.reservations.write_auditor import Auditor
+from tests.control.scheduler_cluster import places, world
+from tests.sim.simulated_cluster import (
+    SimulatedCluster,
+    node,
+    on_virtual_time,
+    pass_time,
+    pod,
+    running_scheduler,
+    template,
+)
+
+ALL = SchedulerSettings(namespace_share=100)
+PAST = "2020-01-01T00:00:00Z"
+ROOM = {"memory": "16Gi", "pods": "110"}
+Deed = Callable[[SimulatedCluster], Awaitable[Any]]
+
+
+def edit(**spec: Any) -> Deed:
+    return lambda it: it.patch(kinds.RESERVATION, "r", {"spec": spec})
+
+
+def retask(name: str = "web", replicas: int = 2, cpu: str = "1", **spec: Any) -> Deed:
+    return edit(tasks=[{"name": name, "replicas": replicas, "template": template(cpu)}], **spec)
+
+
+def change_node(**spec: Any) -> Deed:
+    return lambda it: it.patch(kinds.NODE, "n1", {"spec": spec})
+
+
+async def delete(it: SimulatedCluster) -> None:
+    await it.delete(kinds.RESERVATION, "r")
+
+
+async def make_anew(it: SimulatedCluster) -> None:
+    await delete(it)
+    await it.create(kinds.RESERVATION, reservation())
+
+
+async def hand_over(it: SimulatedCluster) -> None:
+    """And take it back, since whoever it is handed to would look after it."""
+    await edit(schedulerName="other")(it)
+    await pass_time(5)
+    await edit(schedulerName=None)(it)
+
+
+async def shrink(it: SimulatedCluster) -> None:
+    await it.client.patch(kinds.NODE, "n1", {"status": {"allocatable": {"cpu": "1", **ROOM}}}, subresource="status")
+
+
+async def lose(it: SimulatedCluster) -> None:
+    await it.delete(kinds.NODE, "n1")
+
+
+async def replace_node(it: SimulatedCluster) -> None:
+    await lose(it)
+    await it.create(kinds.NODE, node("n1"))
+
+
+async def lose_and_regain(it: SimulatedCluster) -> None:
+    await lose(it)
+    await pass_time(5)
+    await it.create(kinds.NODE, node("n1"))
+
+
+async def steal(it: SimulatedCluster) -> None:
+    await it.create(kinds.POD, pod("thief", "3", app="other", schedulerName="other", nodeName="n1"))
+
+
+async def forge(it: SimulatedCluster) -> None:
+    notes = {"restow.sh/reservation": "default/r/web/1"}
+    await it.create(kinds.POD, pod("forger", "1", app="other", annotations=notes))
+
+
+async def flip(it: SimulatedCluster) -> None:
+    """Fewer, and at once as many again."""
+    await retask(replicas=1)(it)
+    await retask(replicas=2)(it)
+
+
+DEEDS = {
+    "more seats than there is room for": (retask(replicas=4, cpu="1500m"), "Unschedulable"),
+    "more seats": (retask(replicas=3), "Reserved"),
+    "fewer seats": (retask(replicas=1), "Reserved"),
+    "fewer seats, and then as many again": (flip, "Reserved"),
+    "no seats": (retask(replicas=0), "Invalid"),
+    "seats of another task": (retask("db"), "Reserved"),
+    "larger seats": (retask(cpu="2"), "Reserved"),
+    "seats that are too large": (retask(cpu="3"), "RoomTaken"),
+    "smaller seats": (retask(cpu="100m"), "Reserved"),
+    "it asks for more at once": (retask(replicas=9, minAvailable=9), "Unschedulable"),
+    "it is nobody's": (edit(owners=None), "Reserved"),
+    "it is somebody else's": (edit(owners=[{"labelSelector": {"matchLabels": {"app": "db"}}}]), "Reserved"),
+    "its time is cut": (edit(ttl="1s"), "Expired"),
+    "its time was over long ago": (edit(expires=PAST), "Expired"),
+    "its time is no time": (edit(ttl="-1s"), "Invalid"),
+    "it is compared from now on": (edit(matchPolicy="Template"), "Reserved"),
+    "it is another scheduler's for a while": (hand_over, "Reserved"),
+    "it is deleted": (delete, None),
+    "it is deleted and made again": (make_anew, "Reserved"),
+    "its node is cordoned": (change_node(unschedulable=True), "NodeUnfit"),
+    "its node is tainted": (change_node(taints=[{"key": "a", "effect": "NoExecute"}]), "NodeUnfit"),
+    "its node shrinks": (shrink, "RoomTaken"),
+    "its node is gone": (lose, "NodeGone"),
+    "its node is replaced by one of the same name": (replace_node, "Reserved"),
+    "its node is gone and comes back": (lose_and_regain, "NodeGone"),
+    "others take its room": (steal, "RoomTaken"),
+    "somebody forges a claim": (forge, "Reserved"),
+}
+MOMENTS = ("placed", "on the way", "bound", "marked")
+
+
+async def _come_to(it: SimulatedCluster, moment: str) -> None:
+    """Of two seats one has been placed, is being taken, was taken, or is marked."""
+    await it.create(kinds.RESERVATION, reservation())
+    await pass_time(3)
+    if moment == "placed":
+        return
+    await it.create(kinds.POD, pod("a", "1"))
+    await pass_time({"on the way": 1.0, "bound": 0.1, "marked": 3.0}[moment])
+    assert (await places(it))["a"] == (None if moment == "on the way" else "n1")
+    assert ("a" in {name for _, name in (await seats(it)).values()}) is (moment == "marked")
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+@pytest.mark.parametrize(("deed", "reason"), DEEDS.values(), ids=DEEDS)
+@on_virtual_time
+async def test_it_may_happen_at_any_moment(deed: Deed, reason: str | None, moment: str) -> None:
+    barrier = Barrier()
+    barrier.lifted = moment != "on the way"
+    async with world(nodes=1) as it:
+        auditor = Auditor(it.api, it.clock)
+        async with running_scheduler(auditor, it.clock, barrier, settings=ALL):
+            await _come_to(it, moment)
+            auditor.rob("n1")
+            await deed(it)
+            await pass_time(3)
+            barrier.lifted = True
+            await pass_time(12)
+            assert auditor.faults == []
+            if reason is not None:
+                await _is_told(it, reason, moment)
+            await _leaves_nothing(it)
+        assert auditor.faults == []
+
+
+async def _is_told(it: SimulatedCluster, reason: str, moment: str) -> None:
+    """There is a reason, in a sentence; if nobody had come by then, this one."""
+    state = (await read(it)).status.state
+    assert state.message, state
+    if moment == "placed":
+        assert await phase(it) == (state.phase, reason)
+
+
+async def _leaves_nothing(it: SimulatedCluster) -> None:
+    """Once everybody is gone, all room is there again."""
+    for one in (await it.client.list(kinds.RESERVATION)).items:
+        await it.delete(kinds.RESERVATION, one.metadata.name)
+    for each in await it.pods():
+        await it.delete(kinds.POD, each.metadata.name, grace_seconds=0)
+    if not (await it.client.list(kinds.NODE)).items:
+        await it.create(kinds.NODE, node("n1"))
+    await it.patch(kinds.NODE, "n1", {"spec": {"unschedulable": None, "taints": None}})
+    await it.client.patch(kinds.NODE, "n1", {"status": {"allocatable": {"cpu": "4", **ROOM}}}, subresource="status")
+    await it.create(kinds.POD, pod("whole", "4", app="other"))
+    await pass_time(20)
+    assert await places(it) == {"whole": "n1"}

@@ -1,0 +1,229 @@
+"""The auditor itself: what it lets a claim count on, and what not; and what it thinks of changes."""
+
+from __future__ import annotations
+
+import pytest
+
+from restow.client.verbs import Client
+from restow.model import kinds
+from restow.model.objects import Document
+from tests.control.reservations.reservation_cluster import read, reservation
+from tests.control.reservations.write_auditor import Auditor
+from tests.control.scheduler_cluster import world
+from tests.sim.simulated_cluster import SimulatedCluster, on_virtual_time, pod
+
+SEEN = "seen"
+
+
+@pytest.mark.parametrize(
+    ("awaits", "bind", "short"),
+    [
+        pytest.param(True, None, set(), id="a claim counts on the room of a pod that is to leave"),
+        pytest.param(False, None, {"later", "hope"}, id="nobody else does"),
+        pytest.param(True, "1", {"hope"}, id="what the claim holds is nobody else's"),
+        pytest.param(True, "2", {"now", "later", "hope"}, id="pods do not fit on room that somebody has yet to leave"),
+    ],
+)
+@on_virtual_time
+async def test_room_that_is_hoped_for(awaits: bool, bind: str | None, short: set[str]) -> None:
+    """A pod of 3 on a node of 4 cores, and a claim of 4 that waits for it to leave; perhaps another pod comes."""
+    async with world(nodes=1) as it:
+        auditor = Auditor(it.api, it.clock)
+        there = await it.create(kinds.POD, pod("there", "3", nodeName="n1"))
+        made: Document = reservation("claim", 1, "4")
+        made["metadata"]["annotations"] = {"restow.sh/awaits": there.metadata.uid} if awaits else {}
+        await it.create(kinds.RESERVATION, made)
+        held = {
+            "state": {"phase": "Waiting"},
+            "placements": [{"task": "web", "index": 0, "nodeName": "n1"}],
+            "taskStatusCount": {"web": {"phase": {"Waiting": 1}}},
+        }
+        await it.client.patch(kinds.RESERVATION, "claim", {"status": held}, "default", subresource="status")
+        if bind is not None:
+            await it.create(kinds.POD, pod("comer", bind, nodeName="n1"))
+        assert {book for book, _, name in await auditor.shortages() if name == "cpu"} == short
+
+
+@on_virtual_time
+async def test_who_waits_counts_on_what_everybody_else_leaves() -> None:
+    """On a node of 4 cores: a pod of 1 that is to leave, a seat of 1, and a claim of 3, whatever they are called."""
+    async with world(nodes=1) as it:
+        auditor = Auditor(it.api, it.clock)
+        there = await it.create(kinds.POD, pod("there", "1", nodeName="n1"))
+        for name, cpu, phase in (("a-claim", "3", "Waiting"), ("b-seat", "1", "Available")):
+            made: Document = reservation(name, 1, cpu)
+            made["metadata"]["annotations"] = {"restow.sh/awaits": there.metadata.uid} if phase == "Waiting" else {}
+            await it.create(kinds.RESERVATION, made)
+            held = {
+                "state": {"phase": phase},
+                "placements": [{"task": "web", "index": 0, "nodeName": "n1"}],
+                "taskStatusCount": {"web": {"phase": {phase: 1}}},
+            }
+            await it.client.patch(kinds.RESERVATION, name, {"status": held}, "default", subresource="status")
+        assert await auditor.shortages() == {}
+
+
+@on_virtual_time
+async def test_who_gives_up_a_seat_gives_up_its_hope() -> None:
+    """A claim of 2 waits on a node of 4 cores for a pod of 3 to leave, and somebody else takes 3."""
+    async with world(nodes=1) as it:
+        auditor = Auditor(it.api, it.clock)
+        there = await it.create(kinds.POD, pod("there", "3", nodeName="n1"))
+        made: Document = reservation("r", 1, "2")
+        made["metadata"]["annotations"] = {"restow.sh/awaits": there.metadata.uid}
+        await it.create(kinds.RESERVATION, made)
+        await _agree(it, "Waiting")
+        await it.create(kinds.POD, pod("thief", "3", nodeName="n1"))
+        assert (await auditor.shortages())["hope", "n1", "cpu"] == 1000
+        lost = {"state": {"phase": "Failed", "reason": "RoomTaken"}}
+        await Client(auditor).patch(kinds.RESERVATION, "r", {"status": lost}, "default", subresource="status")
+        assert (auditor.faults, (await auditor.shortages())["hope", "n1", "cpu"]) == ([], 2000)
+
+
+@pytest.mark.parametrize(
+    ("changes", "comer", "short"),
+    [
+        pytest.param([], "3", 1000, id="a seat holds what it was given"),
+        pytest.param(["3"], "2", 0, id="of a change somebody may not have heard"),
+        pytest.param(["3", SEEN], "2", 1000, id="who has seen it answers for it"),
+        pytest.param(["1"], "3", 0, id="what was given up is there for others"),
+        pytest.param(["1", "2"], "3", 0, id="also if it was asked for again since"),
+        pytest.param(["1", "2", SEEN], "3", 1000, id="until somebody agrees to that"),
+    ],
+)
+@on_virtual_time
+async def test_changes_that_nobody_may_have_heard_of(changes: list[str], comer: str, short: int) -> None:
+    """A seat of 2 on a node of 4 cores, of which something else is asked; and a pod that comes beside it."""
+    async with world(nodes=1) as it:
+        auditor = Auditor(it.api, it.clock)
+        await it.create(kinds.RESERVATION, reservation("r", 1, "2"))
+        for change in [SEEN, *changes]:
+            if change is SEEN:
+                await _agree(it)
+            else:
+                tasks = reservation("r", 1, change)["spec"]["tasks"]
+                await it.patch(kinds.RESERVATION, "r", {"spec": {"tasks": tasks}})
+            await auditor.look()
+        await it.create(kinds.POD, pod("comer", comer, nodeName="n1"))
+        assert (await auditor.shortages()).get(("now", "n1", "cpu"), 0) == short
+
+
+@pytest.mark.parametrize(
+    ("bound", "blamed"),
+    [
+        pytest.param(["a"], [], id="one sits down"),
+        pytest.param(["a", "b"], ["was taken by"], id="nobody else does"),
+    ],
+)
+@on_virtual_time
+async def test_a_seat_is_given_once(bound: list[str], blamed: list[str]) -> None:
+    async with world(nodes=1) as it:
+        auditor = Auditor(it.api, it.clock)
+        made = await it.create(kinds.RESERVATION, reservation("r", 1, "1"))
+        await _agree(it)
+        await auditor.look()
+        notes = {"restow.sh/reservation": "default/r/web/0", "restow.sh/reservation-uid": made.metadata.uid}
+        for name in bound:
+            one = await it.create(kinds.POD, pod(name, "1"))
+            await Client(auditor).bind("default", name, uid=one.metadata.uid, node="n1", annotations=notes)
+        assert len(auditor.faults) == len(blamed)
+        assert all(what in fault for what, fault in zip(blamed, auditor.faults, strict=True))
+
+
+OPEN, ELSEWHERE = ({"task": "web", "index": 0, "nodeName": node} for node in ("n1", "n2"))
+MORE = {**OPEN, "index": 1}
+
+
+@pytest.mark.parametrize(
+    ("phase", "placements", "blamed"),
+    [
+        pytest.param("Available", [OPEN, MORE], "", id="it stays as it is"),
+        pytest.param("Available", [OPEN], "web/1 was given up for no reason", id="a seat is given up"),
+        pytest.param("Available", [MORE, ELSEWHERE], "was on n1, and is on n2", id="a seat moves"),
+        pytest.param("Available", [], "it says that it is Available", id="it has none"),
+        pytest.param("Succeeded", [OPEN, MORE], "it says that it has succeeded", id="nobody took one"),
+        pytest.param("Failed", [OPEN, MORE], "it failed", id="nothing is wrong with it"),
+    ],
+)
+@on_virtual_time
+async def test_until_it_has_ended_a_seat_is_kept(phase: str, placements: list[Document], blamed: str) -> None:
+    async with world(nodes=2) as it:
+        auditor = Auditor(it.api, it.clock)
+        await it.create(kinds.RESERVATION, reservation("r", 2, "1", minAvailable=1))
+        status = {"state": {"phase": "Available"}, "placements": [OPEN, MORE], "observedGeneration": 1}
+        await it.client.patch(kinds.RESERVATION, "r", {"status": status}, "default", subresource="status")
+        status |= {"state": {"phase": phase}, "placements": placements}
+        await Client(auditor).patch(kinds.RESERVATION, "r", {"status": status}, "default", subresource="status")
+        assert bool(auditor.faults) is bool(blamed)
+        assert not blamed or any(blamed in fault for fault in auditor.faults), auditor.faults
+
+
+@pytest.mark.parametrize(
+    ("replicas", "node", "blamed"),
+    [
+        pytest.param(1, "n1", False, id="it is asked for no more"),
+        pytest.param(2, None, False, id="its node is gone"),
+        pytest.param(2, "n1", True, id="neither"),
+    ],
+)
+@on_virtual_time
+async def test_a_seat_is_given_up_for_a_reason(replicas: int, node: str | None, blamed: bool) -> None:
+    async with world(nodes=1) as it:
+        auditor = Auditor(it.api, it.clock)
+        await it.create(kinds.RESERVATION, reservation("r", replicas, "1", minAvailable=1))
+        status = {"state": {"phase": "Available"}, "placements": [OPEN, MORE], "observedGeneration": 1}
+        await it.client.patch(kinds.RESERVATION, "r", {"status": status}, "default", subresource="status")
+        if node is None:
+            await it.delete(kinds.NODE, "n1")
+        status |= {"placements": [OPEN]}
+        await Client(auditor).patch(kinds.RESERVATION, "r", {"status": status}, "default", subresource="status")
+        assert [("was given up" in fault) for fault in auditor.faults] == [True] * blamed
+
+
+@pytest.mark.parametrize(
+    ("leaving", "blamed"),
+    [
+        pytest.param(False, True, id="it stays"),
+        pytest.param(True, False, id="it is leaving"),
+        pytest.param(None, False, id="it is gone"),
+    ],
+)
+@on_virtual_time
+async def test_the_seat_of_a_pod_that_moves_opens_when_it_leaves(leaving: bool | None, blamed: bool) -> None:
+    async with world(nodes=2) as it:
+        auditor = Auditor(it.api, it.clock)
+        mover = await it.create(kinds.POD, pod("old", "1", nodeName="n2"))
+        made = reservation("r", 1, "1")
+        made["metadata"]["annotations"] = {"restow.sh/migrating": mover.metadata.uid}
+        life = (await it.create(kinds.RESERVATION, made)).metadata.uid
+        await _agree(it)
+        await auditor.look()
+        if leaving is not False:
+            await it.delete(kinds.POD, "old", grace_seconds=10 if leaving else 0)
+        one = await it.create(kinds.POD, pod("new", "1"))
+        notes = {"restow.sh/reservation": "default/r/web/0", "restow.sh/reservation-uid": life}
+        await Client(auditor).bind("default", "new", uid=one.metadata.uid, node="n1", annotations=notes)
+        assert [("made to move" in fault) for fault in auditor.faults] == [True] * blamed
+
+
+@on_virtual_time
+async def test_reservations_are_not_the_schedulers_to_make_or_to_change() -> None:
+    async with world(nodes=1) as it:
+        auditor = Auditor(it.api, it.clock, statuses_only=True)
+        client = Client(auditor)
+        await client.create(kinds.RESERVATION, reservation("r", 1, "1"))
+        await client.patch(kinds.RESERVATION, "r", {"spec": {"ttl": "1h"}}, "default")
+        await client.delete(kinds.RESERVATION, "r", "default")
+        assert len(auditor.faults) == 3
+
+
+async def _agree(it: SimulatedCluster, phase: str = "Available") -> None:
+    """What the reservation asks for now is held."""
+    generation = (await read(it)).metadata.generation
+    held = {
+        "state": {"phase": phase},
+        "placements": [{"task": "web", "index": 0, "nodeName": "n1"}],
+        "taskStatusCount": {"web": {"phase": {phase: 1}}},
+        "observedGeneration": generation,
+    }
+    await it.client.patch(kinds.RESERVATION, "r", {"status": held}, "default", subresource="status")

@@ -1,0 +1,169 @@
+"""A stage for the scheduler: an embedded cluster on virtual time, the world on it, and the scheduler itself."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import msgspec
+
+from restow.adapters.memory import MemoryApi
+from restow.client.verbs import Client
+from restow.control.scheduler import SchedulerSettings
+from restow.model import kinds
+from restow.model.crds import custom_resource_definitions
+from restow.model.objects import Document, Pod
+from restow.model.resources import PODS, parse_amounts, pod_requests
+from restow.ports import Api, ApiError, Clock, Request, Response
+from restow.scheduling.framework import Plugin
+from restow.sim.faults import FaultPlan
+from restow.sim.loop import VirtualClock
+from restow.sim.world import Settings as WorldSettings
+from restow.sim.world import World, default_rules
+from tests.sim.simulated_cluster import SimulatedCluster, node, pod, running_scheduler
+
+DEFINITIONS = custom_resource_definitions()
+"""Made once: thousands of runs begin with them."""
+
+
+@asynccontextmanager
+async def world(*, nodes: int = 3, cpu: str = "4", seed: int = 1, **settings: Any) -> AsyncIterator[SimulatedCluster]:
+    """A cluster of equal nodes n1, n2, ... with our kinds and everything that acts on it apart from a scheduler."""
+    clock = VirtualClock()
+    api = MemoryApi(clock, random.Random(seed))
+    how = WorldSettings(**settings)
+    acting = World(api, clock, random.Random(seed + 1), rules=default_rules(how), settings=how)
+    made = SimulatedCluster(api, acting, clock)
+    for definition in DEFINITIONS:
+        await made.create(kinds.CUSTOM_RESOURCE_DEFINITION, definition)
+    for number in range(1, nodes + 1):
+        await made.create(kinds.NODE, node(f"n{number}", cpu=cpu))
+    async with acting:
+        yield made
+    assert acting.failures == 0
+
+
+@asynccontextmanager
+async def stage(
+    *plugins: Plugin,
+    around: Callable[[Api], Api] = lambda api: api,
+    nodes: int = 3,
+    cpu: str = "4",
+    seed: int = 1,
+    settings: SchedulerSettings | None = None,
+    **world_settings: Any,
+) -> AsyncIterator[SimulatedCluster]:
+    """The world with the scheduler in it."""
+    async with (
+        world(nodes=nodes, cpu=cpu, seed=seed, **world_settings) as it,
+        running_scheduler(around(it.api), it.clock, *plugins, seed=seed, settings=settings),
+    ):
+        yield it
+
+
+def member(name: str, gang: str, cpu: str = "1", **fields: Any) -> Document:
+    return pod(name, cpu, annotations={"scheduling.k8s.io/group-name": gang}, **fields)
+
+
+def group(name: str, least: int, **spec: Any) -> Document:
+    return {"metadata": {"name": name, "namespace": "default"}, "spec": {"minMember": least, **spec}}
+
+
+async def places(it: SimulatedCluster) -> dict[str, str | None]:
+    """Which node every pod is on."""
+    return {one.metadata.name: one.spec.node_name for one in await it.pods()}
+
+
+async def events(it: SimulatedCluster, reason: str, about: str | None = None) -> list[tuple[str, str]]:
+    """(object, message) of the Events with this reason, of one kind of object or of all, oldest first."""
+    found = (await it.client.list(kinds.EVENT.whole)).items
+    told = [one for one in found if one["reason"] == reason and about in (None, one["involvedObject"]["kind"])]
+    return [(one["involvedObject"]["name"], one["message"]) for one in told]
+
+
+async def condition(it: SimulatedCluster, name: str, type: str = "PodScheduled") -> tuple[str, str | None, str | None]:
+    one: Pod = await it.client.get(kinds.POD, name, "default")
+    found = next(each for each in one.status.conditions or () if each.type == type)
+    return found.status, found.reason, found.message
+
+
+async def over_committed(client: Client) -> list[str]:
+    """The nodes that have more on them than they offer."""
+    pods = (await client.list(kinds.POD)).items
+    found = []
+    for one in (await client.list(kinds.NODE)).items:
+        left = parse_amounts(one.status.allocatable)
+        for each in pods:
+            if each.spec.node_name == one.metadata.name and each.status.phase not in ("Succeeded", "Failed"):
+                for name, amount in {**pod_requests(each), PODS: 1}.items():
+                    left[name] -= amount
+        if any(amount < 0 for amount in left.values()):
+            found.append(one.metadata.name)
+    return found
+
+
+async def check_room(it: SimulatedCluster) -> None:
+    """No node has more on it than it offers, and no kubelet had to refuse a pod."""
+    assert await over_committed(it.client) == []
+    refused = [one.metadata.name for one in await it.pods() if (one.status.reason or "").startswith("OutOf")]
+    assert not refused, refused
+
+
+class PutBack:
+    """A wall clock that somebody puts back."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self.by = 0.0
+
+    def now(self) -> float:
+        return self._clock.now() - self.by
+
+
+class Answering:
+    """An Api that has the same answer to all requests of a kind, while it has one."""
+
+    def __init__(self, api: Api, about: Callable[[Request], bool], answer: ApiError | None) -> None:
+        self.answer = answer
+        self.asked = 0
+        """How often it gave that answer."""
+        self.watch = api.watch
+        self._api = api
+        self._about = about
+
+    async def call(self, request: Request) -> Response:
+        if self.answer is not None and self._about(request):
+            self.asked += 1
+            raise self.answer
+        return await self._api.call(request)
+
+
+class Audited:
+    """An Api that notes bindings after which their node has more on it than it offers."""
+
+    def __init__(self, api: Api) -> None:
+        self.faults: list[str] = []
+        self.watch = api.watch
+        self._api = api
+
+    async def call(self, request: Request) -> Response:
+        response = await self._api.call(request)
+        if request.subresource == "binding":
+            node: str = msgspec.json.decode(request.body)["target"]["name"]
+            if node in await over_committed(Client(self._api)):
+                self.faults.append(f"{request.name} on {node}")
+        return response
+
+
+def trouble(rng: random.Random, *, most: float = 0.15, timely: bool = False) -> FaultPlan:
+    """Every fault, each as often as chance has it. `timely`: nothing is shown late, or wrongly, for a scheduler could
+    not know then what others do behind its back."""
+    often = [rng.uniform(0, most) for _ in range(8)]
+    late: dict[str, Any] = (
+        {} if timely else {"dropped": often[0] / 2, "repeated": often[1], "late": often[2], "stale": often[3]}
+    )
+    return FaultPlan(
+        conflict=often[4], busy=often[5] / 2, refused=often[6], unknown=often[7], slow=0.1, delay=2.0, **late
+    )

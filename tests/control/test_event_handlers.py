@@ -1,0 +1,71 @@
+"""What the scheduler learns, and what it does about objects that it cannot make anything of."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from restow.model import kinds
+from restow.model.kinds import Kind
+from restow.model.objects import Document, Node
+from restow.model.snapshot import Snapshot
+from tests.control.reservations.reservation_cluster import reservation, seats
+from tests.control.scheduler_cluster import places, stage
+from tests.sim.simulated_cluster import job, node, on_virtual_time, pass_time, pod, template, workload
+
+
+@pytest.mark.parametrize("error", [RuntimeError, KeyError, RecursionError])
+def test_one_object_that_cannot_be_read_stops_nobody_and_is_told_once(
+    error: type[Exception], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    apply_node = Snapshot.apply_node
+
+    def trips(snapshot: Snapshot, one: Node) -> None:
+        if one.metadata.name == "odd":
+            raise error("what is that?")
+        apply_node(snapshot, one)
+
+    monkeypatch.setattr(Snapshot, "apply_node", trips)
+
+    @on_virtual_time
+    async def story() -> None:
+        async with stage(nodes=0) as it:
+            await it.create(kinds.NODE, node("odd"))
+            await pass_time(1)
+            for number in range(3):
+                await it.patch(kinds.NODE, "odd", {"metadata": {"labels": {"again": str(number)}}})
+            await it.create(kinds.NODE, node("even"))
+            await it.create(kinds.POD, pod("a"))
+            await pass_time(5)
+            assert await places(it) == {"a": "even"}
+
+    story()
+    told = [one for one in caplog.records if one.message == "object cannot be read"]
+    assert [one.__dict__["object"] for one in told] == ["odd"]
+
+
+APP = {"apiVersion": "example.com/v1", "kind": "App", "name": "shop", "uid": "uid-shop", "controller": True}
+
+
+@pytest.mark.parametrize(
+    ("kind", "made"),
+    [
+        (kinds.DEPLOYMENT, workload("w", 1, pods=template("1"))),
+        (kinds.REPLICA_SET, workload("w", 1, pods=template("1"))),
+        (kinds.STATEFUL_SET, workload("w", 1, pods=template("1"), serviceName="w")),
+        (kinds.DAEMON_SET, workload("w", None, pods=template("1"))),
+        (kinds.JOB, job("w", run=600)),
+    ],
+    ids=lambda one: one.kind if isinstance(one, Kind) else "",
+)
+@on_virtual_time
+async def test_whoever_owns_what_owns_a_pod_is_its_owner(kind: Kind[Any], made: Document) -> None:
+    async with stage(nodes=1) as it:
+        app = {"kind": "App", "name": "shop"}
+        await it.create(kinds.RESERVATION, reservation(replicas=1, cpu="1", owners=[{"controller": app}]))
+        await pass_time(3)
+        await it.create(kind, {**made, "metadata": {**made["metadata"], "ownerReferences": [APP]}})
+        await pass_time(10)
+        [one] = await it.pods()
+        assert (await seats(it))[0] == ("n1", one.metadata.name)

@@ -1,0 +1,109 @@
+"""What may still wait, or go wrong, between a node and its Bind: Permit and PreBind."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+import pytest
+
+from restow.control.scheduler import SchedulerSettings
+from restow.model import kinds
+from restow.scheduling.framework import SUCCESS, Cycle, PreBindPlugin, Verdict, error, unschedulable, wait
+from restow.scheduling.writes import Write
+from tests.control.interfering_api import Keeper
+from tests.control.scheduler_cluster import condition, events, places, stage
+from tests.sim.simulated_cluster import is_pod_ready, on_virtual_time, pass_time, pod
+
+
+@on_virtual_time
+async def test_permit_waits_until_the_plugin_agrees() -> None:
+    keeper = Keeper()
+    keeper.permits = [wait("not yet"), wait("not yet"), SUCCESS]
+    async with stage(keeper) as it:
+        await it.create(kinds.POD, pod("a"))
+        await pass_time(15)
+        assert all(map(is_pod_ready, await it.pods()))
+        assert keeper.journal == ["reserve", "pre-bind", "post-bind"]
+
+
+@pytest.mark.parametrize(
+    ("permits", "message"),
+    [
+        pytest.param([wait("not yet")], "Keeper did not permit it in time", id="not within its limit"),
+        pytest.param([wait("not yet"), unschedulable("no")], "no", id="not at all"),
+    ],
+)
+def test_permit_refuses(permits: list[Verdict], message: str) -> None:
+    @on_virtual_time
+    async def run() -> None:
+        keeper = Keeper()
+        keeper.permits = permits
+        async with stage(keeper) as it:
+            await it.create(kinds.POD, pod("a"))
+            await pass_time(14)
+            assert keeper.journal[:2] == ["reserve", "unreserve"]
+            assert (await events(it, "FailedScheduling"))[0] == ("a", message)
+            assert (await condition(it, "a"))[1] == "Unschedulable"
+
+    run()
+
+
+@pytest.mark.parametrize("at", ["permits", "settles"])
+def test_a_pod_that_goes_away_while_it_waits_gives_back_what_it_took(at: str) -> None:
+    @on_virtual_time
+    async def run() -> None:
+        keeper = Keeper()
+        setattr(keeper, at, [wait("not yet")] * 100)
+        keeper.patience = 600.0
+        async with stage(keeper) as it:
+            await it.create(kinds.POD, pod("a"))
+            await pass_time(5)
+            await it.delete(kinds.POD, "a", grace_seconds=0)
+            await pass_time(5)
+            assert keeper.journal[-1] == "unreserve"
+            assert await events(it, "FailedScheduling") == []
+
+    run()
+
+
+@on_virtual_time
+async def test_what_pre_bind_waits_for_never_comes() -> None:
+    one, two = Keeper("One"), Keeper("Two")
+    two.journal = one.journal
+    two.settles = [wait("a moment"), error("it will never settle")]
+    async with stage(one, two) as it:
+        await it.create(kinds.POD, pod("a"))
+        await pass_time(12)
+        assert one.journal[:6] == ["reserve", "reserve", "pre-bind", "pre-bind", "unreserve", "unreserve"]
+        await pass_time(12)
+        assert all(map(is_pod_ready, await it.pods()))
+        assert await events(it, "FailedScheduling") == [("a", "Two: it will never settle")]
+
+
+class Slow(PreBindPlugin):
+    """Never done with pods whose name says so."""
+
+    name: ClassVar[str] = "Slow"
+
+    def pre_bind(self, cycle: Cycle, node: str) -> Sequence[Write]:
+        return ()
+
+    def settled(self, cycle: Cycle, node: str) -> Verdict:
+        return wait("patience") if cycle.pod.metadata.name.startswith("slow") else SUCCESS
+
+
+@on_virtual_time
+async def test_pods_that_wait_for_others_hold_up_nobody() -> None:
+    async with stage(
+        Slow(), settings=SchedulerSettings(max_binding_pods=2, binding_writers=1, pre_bind_timeout=60.0)
+    ) as it:
+        for number in range(4):
+            await it.create(kinds.POD, pod(f"slow{number}"))
+        await pass_time(5)
+        for number in range(4):
+            await it.create(kinds.POD, pod(f"quick{number}"))
+        await pass_time(5)
+        assert {name for name, where in (await places(it)).items() if where} == {f"quick{one}" for one in range(4)}
+        await pass_time(65)
+        assert (await condition(it, "slow0"))[2] == "Slow: not settled within 60 seconds, patience"

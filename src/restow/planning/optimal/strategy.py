@@ -132,7 +132,7 @@ def _searched(
         heard = tell_again if turn else tell
         found = search(problem, SearchBudget(seconds_left, steps, spare), rng, heard, start=best.solution)
         first = first if turn else found
-        steps = None if steps is None else max(steps - found.steps, 0)
+        steps = None if steps is None else max(steps - found.steps_taken, 0)
         outcome = realised(found.solution, first.bound)
         if is_better(reading.problem, outcome.solution, best.solution):
             best = outcome

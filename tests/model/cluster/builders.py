@@ -127,8 +127,8 @@ def queue(name: str, *locked: str, version: int | str = "", state: str | None = 
 
 def of_queue(pod: Pod, name: str | None) -> Pod:
     """The same pod in a queue."""
-    told = {**(pod.metadata.annotations or {}), QUEUE_ANNOTATION: name} if name else pod.metadata.annotations
-    return replace(pod, metadata=replace(pod.metadata, annotations=told))
+    annotations = {**(pod.metadata.annotations or {}), QUEUE_ANNOTATION: name} if name else pod.metadata.annotations
+    return replace(pod, metadata=replace(pod.metadata, annotations=annotations))
 
 
 def affinity(**sides: Any) -> Affinity:
@@ -149,7 +149,7 @@ def reservation(
     version: int | str = "",
     **fields: Any,
 ) -> Reservation:
-    """A reservation with one task "t"; `placements` gives the node of each index, `taken` the UID of its consumer.
+    """A reservation with one task "t"; `placements` gives the node of each index, `consumed` the UID of its consumer.
     `fields` are the keywords of `spec`: of the pods that it is for."""
     return Reservation(
         metadata=ObjectMeta(

@@ -60,14 +60,16 @@ def why_not_moved_from_named(name: str) -> str:
     return f"it requests reservation {name} by name, so its successor could use no other seat"
 
 
-def usable_reservations(pod: Pod, index: ReservationIndex, names: frozenset[str], now: float) -> Iterator[Reservation]:
+def usable_reservations(
+    pod: Pod, index: ReservationIndex, scheduler_names: frozenset[str], now: float
+) -> Iterator[Reservation]:
     """The reservations that a pod without a request by name may try, in order: those of its owner that are usable now.
 
     Only the scheduler of a reservation assigns its seats: two schedulers could assign one seat to two pods.
     """
     other_labels: list[Reservation] = []  # made for migrations of pods with other labels
     for reservation, seat in index.with_free_seat(pod):
-        if not is_for_scheduler(reservation, names):
+        if not is_for_scheduler(reservation, scheduler_names):
             continue
         migrating = migrating_pod(reservation)
         if _is_expired(reservation, now) or (migrating and not index.has_migrating_pod_left(seat, migrating)):
@@ -83,11 +85,13 @@ def usable_reservations(pod: Pod, index: ReservationIndex, names: frozenset[str]
     yield from other_labels
 
 
-def why_none_usable(pods: Sequence[Pod], index: ReservationIndex, names: frozenset[str], now: float) -> Mismatch | None:
+def why_none_usable(
+    pods: Sequence[Pod], index: ReservationIndex, scheduler_names: frozenset[str], now: float
+) -> Mismatch | None:
     """Why pods have no seat to try: why the first reservation of their owner that has not ended is no match; None if
     there is none.
 
-    Reservations that say nothing to a user here are passed over: those made for migrations are for successors, those of
+    Reservations that say nothing to a user here are skipped: those made for migrations are for successors, those of
     other schedulers are for other pods, and those that a plan makes room for are only to be waited for.
     """
     for pod in pods:
@@ -95,26 +99,23 @@ def why_none_usable(pods: Sequence[Pod], index: ReservationIndex, names: frozens
             if (
                 migrating_pod(reservation) is None
                 and not _is_room_being_made(reservation)
-                and is_for_scheduler(reservation, names)
+                and is_for_scheduler(reservation, scheduler_names)
             ):
                 mismatch = why_unusable(
-                    reservation.metadata.namespace or "", reservation.metadata.name, index, names, now
+                    reservation.metadata.namespace or "", reservation.metadata.name, index, scheduler_names, now
                 )
                 return mismatch or why_template_exceeded(reservation, pods, index)
     return None
 
 
 def why_unusable(
-    namespace: str, name: str, index: ReservationIndex, names: frozenset[str], now: float
+    namespace: str, name: str, index: ReservationIndex, scheduler_names: frozenset[str], now: float
 ) -> Mismatch | None:
     """Why no pod may use a reservation that is requested by name; None if it is usable."""
-    reservation = index.get(namespace, name)
-    why = _why_unavailable(reservation, index, names, now)
-    return (
-        Mismatch(MismatchReason.NOT_AVAILABLE, f"reservation {namespace}/{name} is not available: {why}")
-        if why
-        else None
-    )
+    why = _why_unavailable(index.get(namespace, name), index, scheduler_names, now)
+    if not why:
+        return None
+    return Mismatch(MismatchReason.NOT_AVAILABLE, f"reservation {namespace}/{name} is not available: {why}")
 
 
 def why_owner_mismatch(reservation: Reservation, pod: Pod, index: ReservationIndex) -> Mismatch | None:
@@ -194,11 +195,11 @@ def why_template_exceeded(reservation: Reservation, pods: Sequence[Pod], index: 
 
 
 def _why_unavailable(
-    reservation: Reservation | None, index: ReservationIndex, names: frozenset[str], now: float
+    reservation: Reservation | None, index: ReservationIndex, scheduler_names: frozenset[str], now: float
 ) -> str:
     if reservation is None:
         return "it does not exist"
-    if not is_for_scheduler(reservation, names):
+    if not is_for_scheduler(reservation, scheduler_names):
         theirs = named_schedulers(reservation)
         return f"it is for pods of {'scheduler' if len(theirs) == 1 else 'schedulers'} {' and '.join(theirs)}"
     state = reservation.status.state

@@ -103,7 +103,7 @@ class ScoresLabelNumber(ScorePlugin):
 
 
 class AnswersAsTold(FilterPlugin):
-    """Answers PreFilter with a given verdict, and refuses the nodes it is told to."""
+    """Answers PreFilter with a given verdict, and refuses given nodes."""
 
     name: ClassVar[str] = "Says"
 
@@ -112,7 +112,7 @@ class AnswersAsTold(FilterPlugin):
         self.verdict = verdict
         self.refuses = frozenset(refuses)
         self.name = name  # type: ignore[misc]
-        self.reason = f"{name} said no"
+        self.reason = f"{name} refuses"
         self.asked: list[str] = []
 
     def pre_filter(self, cycle: Cycle) -> Verdict:
@@ -129,7 +129,7 @@ class AnswersAsTold(FilterPlugin):
 
 
 class RecordsCalls(ReservePlugin, PermitPlugin):
-    """Writes down what it is asked, and answers as told."""
+    """Records its calls, and gives fixed answers."""
 
     name: ClassVar[str] = "Keeps"
 

@@ -92,7 +92,7 @@ def test_first_unschedulable_pre_filter_is_reported() -> None:
 def test_node_counts_for_the_first_plugin_that_refuses_it() -> None:
     first, second = AnswersAsTold(refuses=["n0"], name="First"), AnswersAsTold(refuses=["n0", "n1"], name="Second")
     result = refused(place(Engine([first, second]), cluster(*nodes(2))))
-    assert result.message == "0/2 nodes are available: 1 First said no, 1 Second said no."
+    assert result.message == "0/2 nodes are available: 1 First refuses, 1 Second refuses."
     assert result.plugins == {"First", "Second"}
 
 
@@ -106,7 +106,7 @@ class ExcludesByName(AnswersAsTold, NodeNameFilter):
 def test_node_excluded_by_name_is_counted_before_the_filters_run() -> None:
     first, second = AnswersAsTold(refuses=["n0", "n1"], name="First"), ExcludesByName(refuses=["n1"], name="Second")
     result = refused(place(Engine([first, second]), cluster(*nodes(2))))
-    assert result.message == "0/2 nodes are available: 1 First said no, 1 Second said no."
+    assert result.message == "0/2 nodes are available: 1 First refuses, 1 Second refuses."
 
 
 def test_each_reason_of_a_plugin_is_counted() -> None:
@@ -119,8 +119,8 @@ def test_each_reason_of_a_plugin_is_counted() -> None:
 
 
 def test_cluster_without_nodes_is_named_in_the_refusal() -> None:
-    told = "0/0 nodes are available: no nodes available to schedule pods."
-    assert refused(place(Engine([RoomFit()]), cluster())).message == told
+    message = "0/0 nodes are available: no nodes available to schedule pods."
+    assert refused(place(Engine([RoomFit()]), cluster())).message == message
 
 
 @pytest.mark.parametrize(
@@ -196,7 +196,7 @@ def test_post_filter_gets_every_refusal_and_its_reason_is_shown_last() -> None:
     tries = PostFilterAsTold(unschedulable("preemption would not help"))
     result = refused(place(Engine([AnswersAsTold(refuses=["n0"]), tries]), cluster(*nodes(1))))
     assert list(tries.seen) == ["Says"]
-    assert result.message == "0/1 nodes are available: 1 Says said no. preemption would not help"
+    assert result.message == "0/1 nodes are available: 1 Says refuses. preemption would not help"
 
 
 @pytest.mark.parametrize(
@@ -296,7 +296,7 @@ def test_diagnosis_of_some_rows_counts_only_these() -> None:
         pytest.param(RoomFit(), "n0", "", id="nothing"),
         pytest.param(RoomFit(), "full", "Insufficient cpu, Too many pods", id="a filter"),
         pytest.param(RoomFit(), "nowhere", "there is no such node", id="no such node"),
-        pytest.param(AnswersAsTold(unresolvable("hopeless")), "n0", "hopeless", id="said before any node was asked"),
+        pytest.param(AnswersAsTold(unresolvable("hopeless")), "n0", "hopeless", id="a PreFilter refuses all nodes"),
     ],
 )
 def test_why_node_refuses_names_the_reason(plugin: RoomFit | AnswersAsTold, where: str, reason: str) -> None:

@@ -52,6 +52,6 @@ def test_fit_error_message_counts_and_sorts_the_reasons(
 
 def test_node_counts_for_each_reason_of_the_plugin_that_refused_it() -> None:
     cpu, memory = np.array([True, True, False]), np.array([False, True, False])
-    nobody = np.zeros(3, np.bool_)
-    refused = {"Fit": [Refusal("Insufficient cpu", cpu), Refusal("Insufficient memory", memory), Refusal("x", nobody)]}
+    no_row = np.zeros(3, np.bool_)
+    refused = {"Fit": [Refusal("Insufficient cpu", cpu), Refusal("Insufficient memory", memory), Refusal("x", no_row)]}
     assert count_reasons(refused) == {"Insufficient cpu": 2, "Insufficient memory": 1}

@@ -49,7 +49,7 @@ ROLES: dict[str, Any] = {"min_task_member": {"chief": 1, "worker": 2}}
             gang("g", 3, **ROLES),
             [task("t1", "g", role="worker"), task("t2", "g", role="worker")],
             "lacks pods of a role that it needs",
-            id="no chief, and nobody else runs",
+            id="no chief, and no other pod runs",
         ),
         pytest.param(
             gang("g", 3, **ROLES),
@@ -68,16 +68,16 @@ ROLES: dict[str, Any] = {"min_task_member": {"chief": 1, "worker": 2}}
 def test_successor_of_a_gang_member_is_scheduled_or_told_why_not(
     group: PodGroup | None, others: list[Pod], why: str | None
 ) -> None:
-    told = f"pod group default/g {why}" if why else None
+    why_incomplete = f"pod group default/g {why}" if why else None
     turnout = GangReadiness.of([MOVER, *others])
     assert why_successor_unschedulable(MOVER, group, turnout) == (
-        told and f"{told}: its successor would not be scheduled"
+        why_incomplete and f"{why_incomplete}: its successor would not be scheduled"
     )
     pending = [one for one in others if not (one.spec.node_name or one.spec.scheduling_gates)]
     running = [one for one in others if one not in pending]
     successor = task("new", "g", role="worker")
     fixture = SessionFixture(*nodes(1), running=running, groups=[group] if group else []).run(successor, *pending)
-    assert fixture.refused.get("new") == told
+    assert fixture.refused.get("new") == why_incomplete
 
 
 def test_pod_without_a_gang_is_always_ready() -> None:

@@ -32,8 +32,8 @@ def test_gang_pods_beyond_the_minimum_wait_with_the_gang() -> None:
         "a": "waiting for room that other pods are leaving on node n0",
         "b": "pod group default/g is waiting for room that other pods are leaving",
     }
-    [told] = present(fixture.statuses["g"].conditions)
-    assert told.message == "waiting for room that other pods are leaving"
+    [condition] = present(fixture.statuses["g"].conditions)
+    assert condition.message == "waiting for room that other pods are leaving"
 
 
 def test_room_of_terminating_pods_is_kept_for_the_first_job_that_needs_it() -> None:
@@ -104,7 +104,7 @@ def test_single_pod_keeps_no_room_of_running_pods() -> None:
     [
         pytest.param(100, {"small": "n0"}, id="over in time"),
         pytest.param(101, {}, id="over too late"),
-        pytest.param(None, {}, id="nobody knows"),
+        pytest.param(None, {}, id="the end is not known"),
     ],
 )
 def test_pod_that_ends_in_time_may_use_kept_room(seconds: int | None, placed: dict[str, str]) -> None:

@@ -45,14 +45,14 @@ def member(name: str, group: str) -> Any:
 )
 def test_pod_goes_to_nodes_that_are_not_locked_for_other_queues(one: Any, where: str) -> None:
     of_gang = replace(pod_group("g", 1), spec=replace(pod_group("g", 1).spec, queue="q"))
-    stage = SessionCluster(*named_nodes("n1", "n2"), pod("r", on="n2"), queue("q", "n1"), of_gang)
-    assert stage.session(one).nodes == {"p": where}
+    cluster_of_session = SessionCluster(*named_nodes("n1", "n2"), pod("r", on="n2"), queue("q", "n1"), of_gang)
+    assert cluster_of_session.session(one).nodes == {"p": where}
 
 
 def test_pod_on_a_node_stays_when_the_node_is_locked() -> None:
-    stage = SessionCluster(*named_nodes("n1"), pod("r", on="n1"), queue("q", "n1"))
-    assert [one.key for one in stage.snapshot.occupants("n1")] == ["uid-r"]
-    assert stage.session(pod("p")).refused_pods == {"p": f"0/1 nodes are available: 1 {LOCKED}."}
+    cluster_of_session = SessionCluster(*named_nodes("n1"), pod("r", on="n1"), queue("q", "n1"))
+    assert [one.key for one in cluster_of_session.snapshot.occupants("n1")] == ["uid-r"]
+    assert cluster_of_session.session(pod("p")).refused_pods == {"p": f"0/1 nodes are available: 1 {LOCKED}."}
 
 
 # --- seats ------------------------------------------------------------------------------------------------------------
@@ -63,16 +63,16 @@ def test_pod_on_a_node_stays_when_the_node_is_locked() -> None:
     [pytest.param("q", ["n1"], id="of the queue"), pytest.param("r", ["n2"], id="of another"), (None, ["n2"])],
 )
 def test_reservation_goes_where_pods_of_its_queue_may(whose: str | None, held: list[str]) -> None:
-    stage = SessionCluster(*named_nodes("n1", "n2"), pod("x", on="n2"), queue("q", "n1"), queue("r"))
-    assert stage.session(web_reservation("seat", queue=whose)).held == {"seat": held}
+    cluster_of_session = SessionCluster(*named_nodes("n1", "n2"), pod("x", on="n2"), queue("q", "n1"), queue("r"))
+    assert cluster_of_session.session(web_reservation("seat", queue=whose)).held == {"seat": held}
 
 
 def test_seat_of_a_migration_keeps_off_nodes_locked_for_other_queues() -> None:
-    stage = SessionCluster(*named_nodes("n1", "n2"), web_pod("m", on="n2"), queue("q", "n1"))
-    told = stage.session(
+    cluster_of_session = SessionCluster(*named_nodes("n1", "n2"), web_pod("m", on="n2"), queue("q", "n1"))
+    outcome = cluster_of_session.session(
         web_reservation("pinned", migrating="uid-m", tasks=[task(requests={"cpu": "4"})])
     ).refused_reservations
-    assert told["pinned"] == f"0/2 nodes are available: 1 Insufficient cpu, 1 {LOCKED}."
+    assert outcome["pinned"] == f"0/2 nodes are available: 1 Insufficient cpu, 1 {LOCKED}."
 
 
 def test_move_inside_a_full_queue_is_not_refused_by_its_capability() -> None:
@@ -91,13 +91,17 @@ def test_move_inside_a_full_queue_is_not_refused_by_its_capability() -> None:
 def test_seat_on_a_node_locked_since_refuses_pods_of_other_queues(
     pods_queue: str | None, outcome: dict[str, str]
 ) -> None:
-    stage = SessionCluster(*named_nodes("n1"), web_reservation("seat", at={0: "n1"}), queue("q", "n1"), queue("r"))
-    assert stage.session(of_queue(web_pod("p"), pods_queue)).seats == outcome
+    cluster_of_session = SessionCluster(
+        *named_nodes("n1"), web_reservation("seat", at={0: "n1"}), queue("q", "n1"), queue("r")
+    )
+    assert cluster_of_session.session(of_queue(web_pod("p"), pods_queue)).seats == outcome
 
 
 def test_seat_on_a_locked_node_is_no_way_in_for_other_queues() -> None:
-    stage = SessionCluster(*named_nodes("n1"), queue("q", "n1"), web_reservation("seat", at={0: "n1"}, queue="q"))
-    found = stage.session(web_pod("p"))
+    cluster_of_session = SessionCluster(
+        *named_nodes("n1"), queue("q", "n1"), web_reservation("seat", at={0: "n1"}, queue="q")
+    )
+    found = cluster_of_session.session(web_pod("p"))
     assert found.seats == {}
     assert LOCKED in found.refused_pods["p"]
 
@@ -118,10 +122,10 @@ def shown(locked: dict[str, str], version: int) -> list[Any]:
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.tuples(locks, pods_of), min_size=1, max_size=3))
 def test_no_pod_of_another_queue_is_placed_on_a_locked_node(rounds: list[Any]) -> None:
-    stage = SessionCluster(*named_nodes(*NODES, labels={"zone": "a"}))
+    cluster_of_session = SessionCluster(*named_nodes(*NODES, labels={"zone": "a"}))
     for number, (locked, asked) in enumerate(rounds, 1):
         for one in shown(locked, number):
-            stage.show(one)
+            cluster_of_session.show(one)
         pods, seats = [], []
         for place, (whose, cpu, as_seat) in enumerate(asked):
             name = f"p{number}-{place}"
@@ -129,13 +133,13 @@ def test_no_pod_of_another_queue_is_placed_on_a_locked_node(rounds: list[Any]) -
                 seats.append(web_reservation(name, task(requests={"cpu": cpu}), queue=whose))
             else:
                 pods.append(of_queue(pod(name, {"cpu": cpu}), whose))
-        before, mark = all_values(stage.snapshot), stage.snapshot.mark()
-        stage.session(*pods, *seats)
-        stage.snapshot.undo_to(mark)
-        assert all_values(stage.snapshot) == before
-        for decision in stage.session(*pods, *seats).decisions:
+        before, mark = all_values(cluster_of_session.snapshot), cluster_of_session.snapshot.mark()
+        cluster_of_session.session(*pods, *seats)
+        cluster_of_session.snapshot.undo_to(mark)
+        assert all_values(cluster_of_session.snapshot) == before
+        for decision in cluster_of_session.session(*pods, *seats).decisions:
             if isinstance(decision, Assign):
-                assert locked.get(decision.node) in (None, stage.pod_groups.queue_of(decision.pod))
+                assert locked.get(decision.node) in (None, cluster_of_session.pod_groups.queue_of(decision.pod))
             elif isinstance(decision, HoldSeats):
                 whose = decision.reservation.spec.queue
                 assert all(locked.get(one.node_name) in (None, whose) for one in decision.placements)

@@ -30,7 +30,7 @@ X = SelectorSpec(match_labels={"app": "x"})
 
 
 def outcome(asking: Pod, *, promised: Sequence[str], running: Sequence[Pod] = ()) -> str:
-    """Where a pod goes, or what it is told, while room on nodes is kept for more important ones."""
+    """The node of a pod, or its refusal, while room on nodes is kept for more important pods."""
     there = [node(name, labels={HOST: name}) for name in ("n1", "n2", "n3")]
     snapshot = cluster(*there, pods=running)
     waiting = [
@@ -72,17 +72,19 @@ NO_SPREAD = "3 node(s) didn't match pod topology spread constraints"
 @pytest.mark.parametrize(
     ("asking", "promised", "there", "result"),
     [
-        pytest.param(near(), ["n1"], [], NO_AFFINITY, id="nobody is near yet"),
-        pytest.param(near(), ["n1"], ["n2"], "n2", id="the one who is there counts"),
-        pytest.param(near(labels={"app": "x"}), ["n1"], [], "n1", id="who may be the first may also be the second"),
+        pytest.param(near(), ["n1"], [], NO_AFFINITY, id="no pod is near yet"),
+        pytest.param(near(), ["n1"], ["n2"], "n2", id="the running pod counts"),
+        pytest.param(
+            near(labels={"app": "x"}), ["n1"], [], "n1", id="a pod that may be the first may also be the second"
+        ),
         pytest.param(spread(1), ["n1"], ["n2", "n3"], "n1", id="the only place that is good without the other"),
         pytest.param(spread(1), ["n1", "n1"], ["n2", "n3"], NO_SPREAD, id="no place is good either way"),
-        pytest.param(spread(1), ["n1"], ["n2"], "n3", id="a place that nobody else is promised"),
-        pytest.param(away(), ["n1"], ["n2"], "n3", id="who is promised a place is in the way"),
+        pytest.param(spread(1), ["n1"], ["n2"], "n3", id="a node without nominated pods"),
+        pytest.param(away(), ["n1"], ["n2"], "n3", id="nominated pods count for anti-affinity"),
     ],
 )
 def test_placed_node_suits_the_pod_with_and_without_nominated_pods(
     asking: Pod, promised: list[str], there: list[str], result: str
 ) -> None:
-    said = outcome(asking, promised=promised, running=running(*there))
-    assert said == result or said == f"0/3 nodes are available: {result}."
+    result_of_pod = outcome(asking, promised=promised, running=running(*there))
+    assert result_of_pod == result or result_of_pod == f"0/3 nodes are available: {result}."

@@ -32,7 +32,7 @@ GONE = ClusterEvent(EventResource.QUEUE, ActionType.DELETED, old=queue("q", "n1"
 
 
 @pytest.mark.parametrize(
-    ("news", "pod", "woken"),
+    ("event", "pod", "requeued"),
     [
         pytest.param(GONE, THEIRS, True, id="a queue with locks is deleted"),
         pytest.param(
@@ -42,7 +42,7 @@ GONE = ClusterEvent(EventResource.QUEUE, ActionType.DELETED, old=queue("q", "n1"
             id="one without locks is deleted",
         ),
         pytest.param(MOVED, THEIRS, True, id="a lock moves: the old node is free"),
-        pytest.param(MORE, THEIRS, False, id="a node is locked for somebody else"),
+        pytest.param(MORE, THEIRS, False, id="a node is locked for another queue"),
         pytest.param(MORE, OURS, True, id="a node is locked for the pod's own queue"),
         pytest.param(MORE, MEMBER, True, id="a node is locked for what may be the gang's queue"),
         pytest.param(SAME, THEIRS, False, id="the locks are the same"),
@@ -60,12 +60,12 @@ GONE = ClusterEvent(EventResource.QUEUE, ActionType.DELETED, old=queue("q", "n1"
         ),
     ],
 )
-def test_queue_event_requeues_pods_that_node_locks_refused(news: ClusterEvent, pod: Pod, woken: bool) -> None:
-    assert QueueingHints().is_worth_requeuing(pod, [LOCKED], news) is woken
+def test_queue_event_requeues_pods_that_node_locks_refused(event: ClusterEvent, pod: Pod, requeued: bool) -> None:
+    assert QueueingHints().is_worth_requeuing(pod, [LOCKED], event) is requeued
 
 
 @pytest.mark.parametrize(
-    ("news", "woken"),
+    ("event", "requeued"),
     [
         pytest.param(changed(queue("q"), queue("q", capability={"cpu": "9"})), True, id="limits change"),
         pytest.param(changed(queue("q", state="Closed"), queue("q", state="Open")), True, id="it opens"),
@@ -75,5 +75,5 @@ def test_queue_event_requeues_pods_that_node_locks_refused(news: ClusterEvent, p
         pytest.param(ClusterEvent(EventResource.QUEUE, ActionType.ADDED, new=queue("q")), True, id="it is created"),
     ],
 )
-def test_queue_event_requeues_pods_that_a_queue_refused(news: ClusterEvent, woken: bool) -> None:
-    assert QueueingHints().is_worth_requeuing(OURS, [QUEUE], news) is woken
+def test_queue_event_requeues_pods_that_a_queue_refused(event: ClusterEvent, requeued: bool) -> None:
+    assert QueueingHints().is_worth_requeuing(OURS, [QUEUE], event) is requeued

@@ -24,8 +24,8 @@ def guaranteed(name: str, rejected: str | None = None, **fields: Any) -> Queue:
         percentage=GuaranteePercentage(value=percentage) if percentage is not None else None,
     )
     one = queue(name, guarantee=written, **fields)
-    told = [Condition(type="Rejected", status=rejected)] if rejected else None
-    return replace(one, status=replace(one.status, conditions=told))
+    conditions = [Condition(type="Rejected", status=rejected)] if rejected else None
+    return replace(one, status=replace(one.status, conditions=conditions))
 
 
 def of(name: str, count: int, cpu: str = "1", **fields: Any) -> list[Pod]:
@@ -139,8 +139,8 @@ def test_closed_queue_admits_nothing_whatever_its_guarantee() -> None:
 @pytest.mark.parametrize("parent", ["eng", "root", "", None])
 def test_queue_with_a_parent_is_refused_by_name(parent: str | None) -> None:
     refused = SessionFixture(*EIGHT, queues=[queue("o", parent=parent)]).run(*of("o", 1)).refused
-    told = "queue o has the parent eng: Restow does not support spec.parent of queues"
-    assert refused == ({"o0": told} if parent == "eng" else {})
+    message = "queue o has the parent eng: Restow does not support spec.parent of queues"
+    assert refused == ({"o0": message} if parent == "eng" else {})
 
 
 # --- whatever happens -------------------------------------------------------------------------------------------------

@@ -115,7 +115,7 @@ def test_queue_share_counts_running_pods() -> None:
             [queue("q", capability={"memory": "-1"}, deserved={"cpu": "x"})],
             "queue q has limits that cannot be read: spec.capability.memory: quantity '-1': must not be negative; "
             "spec.deserved.cpu: quantity 'x': it must start with a number",
-            id="with limits that nobody understands",
+            id="with unreadable limits",
         ),
     ],
 )

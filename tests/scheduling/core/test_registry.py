@@ -114,7 +114,7 @@ def test_actions_without_enqueue_admit_all_jobs() -> None:
         pytest.param({"plugin": 1}, ["plugin: unknown"], id="an unknown field"),
         pytest.param({"actions": "enqueue, dance"}, ["actions: no action is called 'dance'"], id="an unknown action"),
         pytest.param({"actions": ["allocate", "allocate"]}, ["actions[1]: allocate is listed twice"], id="twice"),
-        pytest.param({"schedulerNames": []}, ["schedulerNames: at least one"], id="nobody's scheduler"),
+        pytest.param({"schedulerNames": []}, ["schedulerNames: at least one"], id="no scheduler name"),
         pytest.param(plugins({"name": "Nope"}), ["tiers[0].plugins[0].name: no plugin is called 'Nope'"], id="no such"),
         pytest.param(
             plugins({"name": "NodeName", "weight": 0}, {"name": "NodeName"}),
@@ -136,9 +136,9 @@ def test_mistakes_in_the_scheduler_section_are_reported_with_their_paths(
 ) -> None:
     with pytest.raises(WireError) as raised:
         read_profile(section, OTHERS)
-    told = [str(problem) for problem in raised.value.problems]
-    assert len(told) == len(problems)
-    assert all(expected in said for expected, said in zip(problems, told, strict=True))
+    messages = [str(problem) for problem in raised.value.problems]
+    assert len(messages) == len(problems)
+    assert all(expected in message for expected, message in zip(problems, messages, strict=True))
 
 
 def test_installed_plugin_is_found_by_its_entry_point() -> None:

@@ -92,7 +92,7 @@ def name_of(session: int, index: int, own: int) -> str:
 def outcome(engine: Engine, seed: int) -> list[tuple[str, str]]:
     """What happens to every pod of several sessions, between which pods end and nodes change."""
     random, profile, pod_groups = Random(seed), read_profile({}), PodGroupCache()
-    snapshot, told = cluster(*nodes_of(random)), []
+    snapshot, results = cluster(*nodes_of(random)), []
     requests = [
         {"cpu": f"{random.randint(1, 20)}00m", "memory": f"{random.randint(1, 30)}00Mi"} for _ in range(CLASSES)
     ]
@@ -104,12 +104,12 @@ def outcome(engine: Engine, seed: int) -> list[tuple[str, str]]:
             for index, own in enumerate(chosen)
         ]
         decisions = Session(snapshot, engine, pod_groups, PendingWork(waiting), now=0.0).run(profile.actions)
-        told += [(one.pod.metadata.name, one.node) for one in decisions if isinstance(one, Assign)]
-        told += [(one.pod.metadata.name, one.message) for one in decisions if isinstance(one, RefusePod)]
-        for name, _ in random.sample(told, 5):
+        results += [(one.pod.metadata.name, one.node) for one in decisions if isinstance(one, Assign)]
+        results += [(one.pod.metadata.name, one.message) for one in decisions if isinstance(one, RefusePod)]
+        for name, _ in random.sample(results, 5):
             snapshot.remove_pod(pod(name))
         snapshot.apply_node(node("n00", {"cpu": str(random.randint(1, 20)), "memory": "9Gi", "pods": "9"}))
-    return told
+    return results
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -86,7 +86,7 @@ def test_postponed_pod_keeps_its_position() -> None:
         pytest.param(lambda queue: queue.requeue_postponed("uid-p"), True, id="ready"),
         pytest.param(lambda queue: queue.requeue_failed("uid-p", 0.0), False, id="an error is waited out"),
         pytest.param(
-            lambda queue: queue.requeue_refused("uid-p", ["NodeResourcesFit"], 0.0), False, id="refused, no news"
+            lambda queue: queue.requeue_refused("uid-p", ["NodeResourcesFit"], 0.0), False, id="refused, no event"
         ),
         pytest.param(
             lambda queue: queue.requeue_refused("uid-p", [], 0.0), False, id="refused for no particular reason"
@@ -129,7 +129,7 @@ def test_pod_past_its_back_off_is_active_at_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("plugins", "news", "woken"),
+    ("plugins", "event", "requeued"),
     [
         pytest.param(["NodeResourcesFit"], POD_LEFT, True, id="room became free"),
         pytest.param(["TaintToleration"], POD_LEFT, False, id="a taint does not leave with a pod"),
@@ -140,48 +140,48 @@ def test_pod_past_its_back_off_is_active_at_once() -> None:
             ["SchedulingGates"],
             ClusterEvent(EventResource.WILDCARD),
             True,
-            id="news that cannot be told apart wake all",
+            id="a wildcard event requeues all",
         ),
     ],
 )
 def test_event_requeues_pods_that_a_concerned_plugin_refused(
-    plugins: list[str], news: ClusterEvent, woken: bool
+    plugins: list[str], event: ClusterEvent, requeued: bool
 ) -> None:
     queue = refused_at(0.0, *plugins)
-    assert queue.handle_event(news, 60.0) == (["uid-p"] if woken else [])
+    assert queue.handle_event(event, 60.0) == (["uid-p"] if requeued else [])
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "woken"),
+    ("old", "new", "requeued"),
     [
         pytest.param(node("n", version=1), node("n", version=2), False, id="a heartbeat"),
         pytest.param(node("n"), node("n", {"cpu": "9"}), True, id="a larger node"),
         pytest.param(node("n", unschedulable=True), node("n"), True, id="no longer cordoned"),
     ],
 )
-def test_node_update_requeues_only_if_scheduling_reads_the_change(old: Node, new: Node, woken: bool) -> None:
+def test_node_update_requeues_only_if_scheduling_reads_the_change(old: Node, new: Node, requeued: bool) -> None:
     assert (
         bool(refused_at(0.0).handle_event(ClusterEvent(EventResource.NODE, ActionType.UPDATED, old, new), 60.0))
-        is woken
+        is requeued
     )
 
 
-@pytest.mark.parametrize(("name", "woken"), [("g", True), ("other", False)])
-def test_gang_is_requeued_by_events_of_its_own_pods(name: str, woken: bool) -> None:
+@pytest.mark.parametrize(("name", "requeued"), [("g", True), ("other", False)])
+def test_gang_is_requeued_by_events_of_its_own_pods(name: str, requeued: bool) -> None:
     member = replace(pod("p"), metadata=replace(pod("p").metadata, annotations={"scheduling.k8s.io/group-name": "g"}))
     group = PodGroup(metadata=ObjectMeta(name=name, namespace="default"))
     assert (
         QueueingHints().is_worth_requeuing(
             member, ["Gang"], ClusterEvent(EventResource.POD_GROUP, ActionType.UPDATED, group, group)
         )
-        is woken
+        is requeued
     )
 
 
 def test_queueing_hint_decides_and_one_that_raises_requeues() -> None:
     rules = {
-        "Picky": [ClusterEventWithHint(EventResource.NODE, ActionType.ANY, lambda pod, news: False)],
-        "Broken": [ClusterEventWithHint(EventResource.NODE, ActionType.ANY, lambda pod, news: 1 / 0 > 0)],
+        "Picky": [ClusterEventWithHint(EventResource.NODE, ActionType.ANY, lambda pod, event: False)],
+        "Broken": [ClusterEventWithHint(EventResource.NODE, ActionType.ANY, lambda pod, event: 1 / 0 > 0)],
     }
     assert not QueueingHints(rules).is_worth_requeuing(pod("p"), ["Picky"], NODE_CAME)
     assert QueueingHints(rules).is_worth_requeuing(pod("p"), ["Broken"], NODE_CAME)
@@ -310,16 +310,16 @@ class Curfew(PreEnqueuePlugin):
 
 
 def test_gating_verdict_is_reported_once() -> None:
-    told = []
+    reported = []
 
     def report_gated(pod: Pod, verdict: Verdict) -> None:
-        told.append((pod.metadata.name, verdict.plugin, verdict.reasons))
+        reported.append((pod.metadata.name, verdict.plugin, verdict.reasons))
 
     queue = SchedulingQueue(pre_enqueue=[Curfew()], report_gated=report_gated)
     queue.add(pod("p"), 0.0)
     for number in range(3):
         queue.handle_event(POD_LEFT, float(number))
-    assert told == [("p", "Curfew", ("it is late",))]
+    assert reported == [("p", "Curfew", ("it is late",))]
 
 
 def test_refusal_after_untracked_events_is_tried_again() -> None:
@@ -333,10 +333,12 @@ def test_refusal_after_untracked_events_is_tried_again() -> None:
 
 
 def test_pre_enqueue_that_raises_gates_the_pod_until_an_event() -> None:
-    told = []
-    queue = SchedulingQueue(pre_enqueue=[BreaksOnce()], report_gated=lambda pod, verdict: told.append(verdict.reasons))
+    reported = []
+    queue = SchedulingQueue(
+        pre_enqueue=[BreaksOnce()], report_gated=lambda pod, verdict: reported.append(verdict.reasons)
+    )
     queue.add(pod("p"), 0.0)
-    assert told == [("RuntimeError: oh",)]
+    assert reported == [("RuntimeError: oh",)]
     queue.handle_event(POD_LEFT, 1.0)
     assert popped(queue, 1.0) == ["p"]
 
@@ -350,11 +352,11 @@ def test_rest_of_a_gang_is_taken_out_of_turn() -> None:
 
 
 class NoWakeupIsLost(RuleBasedStateMachine):
-    """Whoever waits for news has missed none since its last attempt began."""
+    """A pod that waits for events has missed none since its last attempt began."""
 
     uids = st.sampled_from([f"uid-{name}" for name in "abc"])
     plugins = st.sets(st.sampled_from(["NodeResourcesFit", "TaintToleration", "SchedulingGates"]), min_size=1)
-    news = st.sampled_from([POD_LEFT, NODE_CAME, CLASS_CAME])
+    event = st.sampled_from([POD_LEFT, NODE_CAME, CLASS_CAME])
 
     def __init__(self) -> None:
         super().__init__()
@@ -383,11 +385,11 @@ class NoWakeupIsLost(RuleBasedStateMachine):
     def fail(self, uid: str) -> None:
         self.queue.requeue_failed(uid, self.now)
 
-    @rule(news=news)
-    def tell(self, news: ClusterEvent) -> None:
-        self.queue.handle_event(news, self.now)
+    @rule(event=event)
+    def tell(self, event: ClusterEvent) -> None:
+        self.queue.handle_event(event, self.now)
         for heard in self.since.values():
-            heard.append(news)
+            heard.append(event)
 
     @rule(uid=uids)
     def take(self, uid: str) -> None:
@@ -412,7 +414,7 @@ class NoWakeupIsLost(RuleBasedStateMachine):
         for one in self.queue.pods(QueueState.UNSCHEDULABLE):
             uid = one.metadata.uid
             assert not any(
-                QueueingHints().is_worth_requeuing(one, self.refused_by[uid], news) for news in self.since[uid]
+                QueueingHints().is_worth_requeuing(one, self.refused_by[uid], event) for event in self.since[uid]
             )
 
     @precondition(lambda self: len(self.queue) > 0)

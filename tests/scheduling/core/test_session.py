@@ -104,12 +104,12 @@ def test_gang_that_does_not_fit_takes_nothing_and_counts_the_pods_that_fit() -> 
     fixture = SessionFixture(*nodes(1), groups=[gang("g", 3)])
     before = ledgers(fixture.snapshot)
     fixture.run(*(task(f"t{n}", "g", {"cpu": "2"}) for n in range(3)))
-    told = "2 of the 3 pods that pod group default/g needs fit; 0/1 nodes are available: 1 Insufficient cpu."
-    assert fixture.refused == dict.fromkeys(["t0", "t1", "t2"], told)
+    message = "2 of the 3 pods that pod group default/g needs fit; 0/1 nodes are available: 1 Insufficient cpu."
+    assert fixture.refused == dict.fromkeys(["t0", "t1", "t2"], message)
     assert (fixture.placed, ledgers(fixture.snapshot)) == ({}, before)
     (condition,) = present(fixture.statuses["g"].conditions)
     assert (condition.type, condition.status, condition.reason) == ("Unschedulable", "True", "NotEnoughResources")
-    assert condition.message == told
+    assert condition.message == message
 
 
 def test_gang_of_one_that_does_not_fit_shows_the_refusal_alone() -> None:
@@ -142,7 +142,7 @@ def test_started_gang_gets_more_pods() -> None:
 @pytest.mark.parametrize(
     ("groups", "message"),
     [
-        pytest.param([], "pod group default/g does not exist", id="nobody made it"),
+        pytest.param([], "pod group default/g does not exist", id="the PodGroup does not exist"),
         pytest.param([gang("g", 3)], "pod group default/g needs 3 pods, 1 exist", id="pods are missing"),
     ],
 )
@@ -152,8 +152,8 @@ def test_gang_with_too_few_pods_waits(groups: list[PodGroup], message: str) -> N
 
 def test_gang_refusal_counts_missing_members_and_members_that_cannot_be_placed() -> None:
     fixture = SessionFixture(*nodes(1), running=[task("t0", "g", on="n0", phase="Failed")], groups=[gang("g", 2)])
-    told = "pod group default/g needs 2 pods, 2 exist and 1 of them can be placed"
-    assert fixture.run(task("t1", "g")).refused == {"t1": told}
+    message = "pod group default/g needs 2 pods, 2 exist and 1 of them can be placed"
+    assert fixture.run(task("t1", "g")).refused == {"t1": message}
 
 
 def test_gang_starts_with_the_minimum_of_every_role() -> None:
@@ -282,7 +282,7 @@ class Bursts(AnswersAsTold):
 
     def filter(self, cycle: Cycle, rows: Which) -> Mask:
         if not cycle.snapshot.pods.known:
-            raise RuntimeError("nobody is there")
+            raise RuntimeError("nothing is there")
         return super().filter(cycle, rows)
 
 
@@ -290,7 +290,7 @@ def test_plugin_that_raises_about_a_broken_gang_leaves_other_pods_placed() -> No
     old = pod("old", {"cpu": "4"}, on="n0", leaving=True)
     fixture = SessionFixture(*nodes(1), running=[old], groups=[gang("g", 1)], plugins=[Bursts()])
     fixture.run(task("big", "g", {"cpu": "4"}, priority=1), task("small", requests={}))
-    assert (fixture.placed, fixture.refused) == ({"small": "n0"}, {"big": "Says: RuntimeError: nobody is there"})
+    assert (fixture.placed, fixture.refused) == ({"small": "n0"}, {"big": "Says: RuntimeError: nothing is there"})
 
 
 def test_failed_reserve_of_one_member_discards_the_gang() -> None:

@@ -210,12 +210,12 @@ def test_room_of_a_seat_is_lent_to_its_pod_only() -> None:
     engine, snapshot = Engine([looks]), cluster(node("n0", {"cpu": "1", "pods": "1"}))
     snapshot.apply_reservation(reservation("r", {0: "n0"}))
     fitting, other = Fitting(snapshot), cycle(snapshot, pod("other"))
-    taker = cycle(snapshot, pod("taker", labels={"app": "web"}))
+    consumer = cycle(snapshot, pod("taker", labels={"app": "web"}))
     assert isinstance(engine.place(other), Unplaced) and not fitting.of(other.pod_class.shape).any()
     looks.seen.clear()
     seat = present(snapshot.reservations.seat(SeatName("default", "r", "t", 0)))
     with Statement(snapshot, engine, 0.0) as statement:
-        assert statement.occupy(taker, seat) is SUCCESS
+        assert statement.occupy(consumer, seat) is SUCCESS
         assert (looks.seen, free_amounts(snapshot, "n0").get("cpu", 0)) == ([1000], 0)
         assert isinstance(engine.place(other), Unplaced) and not fitting.of(other.pod_class.shape).any()
 

@@ -44,9 +44,9 @@ def speaks_of(world: World, term: PodAffinityTerm, owner: Pod, other: Pod) -> bo
     if term.label_selector is None:
         return False
     own, labels = _labels(owner), _labels(other)
-    said = _keys(term.label_selector)
-    alike = [key for key in term.match_label_keys or () if key in own and key not in said]
-    different = [key for key in term.mismatch_label_keys or () if key in own and key not in said]
+    selected_keys = _keys(term.label_selector)
+    alike = [key for key in term.match_label_keys or () if key in own and key not in selected_keys]
+    different = [key for key in term.mismatch_label_keys or () if key in own and key not in selected_keys]
     return (
         label_selector(term.label_selector).matches(labels)
         and all(labels.get(key) == own[key] for key in alike)

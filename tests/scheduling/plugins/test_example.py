@@ -53,9 +53,9 @@ def test_node_grade_refuses_pods_on_refused_grades() -> None:
 @pytest.mark.usefixtures("example")
 def test_node_grade_reports_all_wrong_arguments_with_their_path() -> None:
     wrong = {"name": "NodeGrade", "arguments": {"worth": {"gold": 101}, "refused": "scrap", "colour": "red"}}
-    with pytest.raises(WireError) as told:
+    with pytest.raises(WireError) as raised:
         read_profile({"tiers": [{"plugins": [wrong]}]}, scheduling_plugins())
-    assert [str(problem).split(": ")[1] for problem in told.value.problems] == ["colour", "worth", "refused"]
+    assert [str(problem).split(": ")[1] for problem in raised.value.problems] == ["colour", "worth", "refused"]
 
 
 def test_node_grade_is_unknown_without_its_package() -> None:

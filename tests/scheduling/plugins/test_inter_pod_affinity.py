@@ -1,4 +1,4 @@
-"""InterPodAffinity: who may be near whom, told on three nodes: n1 and n2 in zone a, n3 in zone b, n4 in none."""
+"""InterPodAffinity: which pods may be near which, on four nodes: n1 and n2 in zone a, n3 in zone b, n4 in none."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def only(reason: str, *nodes: str) -> dict[str, str]:
 EAST = {"namespace": "east"}
 
 CASES: list[Any] = [
-    pytest.param([], db(), {}, id="nobody asks for anything"),
+    pytest.param([], db(), {}, id="no pod has a term"),
     pytest.param([web(on="n1")], db(affinity=needs(term())), only(AFFINITY, "n3", "n4"), id="needs web in its zone"),
     pytest.param(
         [web(on="n1")], db(affinity=needs(term("host"))), only(AFFINITY, "n2", "n3", "n4"), id="needs web on its host"
@@ -137,7 +137,7 @@ CASES: list[Any] = [
         id="a leaving pod is still near",
     ),
     pytest.param([web(on="n1", phase="Succeeded")], db(affinity=avoids(term())), {}, id="a pod that is over is not"),
-    pytest.param([web(on="n4")], db(affinity=avoids(term())), {}, id="nobody is near a node without the key"),
+    pytest.param([web(on="n4")], db(affinity=avoids(term())), {}, id="no pod is near a node without the key"),
     pytest.param(
         [web(on="n1", affinity=avoids(term(selector=selects(app="db"))))],
         db(),
@@ -280,7 +280,7 @@ def scores(snapshot: Snapshot, incoming: Pod, **arguments: Any) -> list[int] | N
 @pytest.mark.parametrize(
     ("pods", "incoming", "expected"),
     [
-        pytest.param([web(on="n1")], db(), None, id="nobody prefers anything"),
+        pytest.param([web(on="n1")], db(), None, id="no pod has a preference"),
         pytest.param([web(on="n1")], db(affinity=likes(5, term())), [100, 100, 0, 0], id="likes zones with web"),
         pytest.param(
             [web(on="n1")], db(affinity=likes(-5, term("host"))), [0, 100, 100, 100], id="dislikes hosts with web"
@@ -336,7 +336,7 @@ def test_hard_pod_affinity_weight_is_an_argument() -> None:
     [
         pytest.param({"hardPodAffinityWeight": 101}, id="a weight beyond 100"),
         pytest.param({"hardPodAffinityWeight": "1"}, id="a weight that is a string"),
-        pytest.param({"hardPodAffinity": 1}, id="an argument nobody knows"),
+        pytest.param({"hardPodAffinity": 1}, id="an unknown argument"),
     ],
 )
 def test_wrong_affinity_arguments_are_refused(arguments: dict[str, Any]) -> None:

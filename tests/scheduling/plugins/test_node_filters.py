@@ -202,7 +202,7 @@ SMALL = {"cpu": "2", "memory": "4Gi", "pods": "2", "example.com/gpu": "1"}
             {"cpu": "2", "memory": "5Gi"}, [{"cpu": "1"}], ["Insufficient cpu", "Insufficient memory!"], id="two"
         ),
         pytest.param({}, [{}, {}], ["Too many pods"], id="too many pods"),
-        pytest.param({}, [{"cpu": "3"}], [], id="who asks for nothing fits on an over-committed node"),
+        pytest.param({}, [{"cpu": "3"}], [], id="a pod without requests fits on an over-committed node"),
         pytest.param({"cpu": "0"}, [{"cpu": "3"}], [], id="zero is nothing"),
         pytest.param({"example.com/gpu": "1"}, [{"example.com/gpu": "1"}], ["Insufficient example.com/gpu"], id="gpu"),
         pytest.param({"example.com/fpga": "1"}, [], ["Insufficient example.com/fpga!"], id="a kind no node has"),
@@ -330,15 +330,15 @@ BAD_TERM = {"matchFields": [{"key": "metadata.name", "operator": "Exists"}]}
 def test_wrong_filter_arguments_are_all_reported_with_their_paths(
     plugin: type[Plugin], arguments: dict[str, Any], paths: list[str]
 ) -> None:
-    with pytest.raises(ArgumentError) as told:
+    with pytest.raises(ArgumentError) as raised:
         plugin(arguments)
-    assert [problem.split(": ")[0] for problem in told.value.problems] == paths
+    assert [problem.split(": ")[0] for problem in raised.value.problems] == paths
 
 
 def test_points_of_a_capacity_ratio_shape_are_checked() -> None:
     points = [{"utilization": 50, "score": 11}, {"utilization": 50, "score": 1}, {"utilization": 101, "score": -1}]
     strategy = {"type": "RequestedToCapacityRatio", "requestedToCapacityRatio": {"shape": points}}
-    with pytest.raises(ArgumentError) as told:
+    with pytest.raises(ArgumentError) as raised:
         NodeResourcesFit({"scoringStrategy": strategy})
-    found = [problem.split("shape")[1].split(":")[0] for problem in told.value.problems]
+    found = [problem.split("shape")[1].split(":")[0] for problem in raised.value.problems]
     assert found == ["[0].score", "[1].utilization", "[2].utilization", "[2].score"]

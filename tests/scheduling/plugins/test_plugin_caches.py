@@ -68,7 +68,7 @@ def nodes(draw: st.DrawFn) -> Node:
     )
 
 
-DEEDS = st.one_of(
+CHANGES = st.one_of(
     st.tuples(st.just("node"), nodes()),
     st.tuples(st.just("gone"), nodes()),
     st.tuples(st.just("pod"), st.builds(lambda number, name: pod(f"p{number}", on=name), st.integers(0, 3), NAME)),
@@ -83,7 +83,7 @@ def carry_out(snapshot: Snapshot, what: str, value: Node | Pod) -> None:
         (snapshot.apply_node if what == "node" else snapshot.remove_node)(value)
 
 
-def said(plugin: Plugin, cycle: Cycle) -> list[object]:
+def answers_of(plugin: Plugin, cycle: Cycle) -> list[object]:
     """Everything it says of nodes that exist."""
     rows = np.flatnonzero(cycle.snapshot.nodes.present[: cycle.snapshot.rows.size])
     answers: list[object] = []
@@ -95,17 +95,17 @@ def said(plugin: Plugin, cycle: Cycle) -> list[object]:
 
 
 @settings(max_examples=100, deadline=None)
-@given(st.lists(st.tuples(DEEDS, st.booleans()), min_size=1, max_size=10))
+@given(st.lists(st.tuples(CHANGES, st.booleans()), min_size=1, max_size=10))
 def test_plugin_with_caches_answers_like_a_new_one(steps: list[tuple[tuple[str, Node | Pod], bool]]) -> None:
     snapshot, kept = Snapshot(), [make() for make in MADE]
     for (what, value), tried in steps:
         mark = snapshot.mark()
         carry_out(snapshot, what, value)
         for plugin in kept:
-            said(plugin, Cycle(ASKED, snapshot, 0.0))
+            answers_of(plugin, Cycle(ASKED, snapshot, 0.0))
         if tried:
             snapshot.undo_to(mark)
         else:
             snapshot.keep(mark)
         cycle = Cycle(ASKED, snapshot, 0.0)
-        assert [said(plugin, cycle) for plugin in kept] == [said(make(), cycle) for make in MADE]
+        assert [answers_of(plugin, cycle) for plugin in kept] == [answers_of(make(), cycle) for make in MADE]

@@ -33,7 +33,7 @@ FOR_Q, FOR_R = "node(s) were locked for queue q!", "node(s) were locked for queu
     ("one", "refused"),
     [
         pytest.param(of_queue(pod("p"), "q"), {"n2": FOR_R}, id="its own and unlocked ones are left"),
-        pytest.param(pod("p"), {"n1": FOR_Q, "n2": FOR_R}, id="whose queue has no locks: only unlocked ones"),
+        pytest.param(pod("p"), {"n1": FOR_Q, "n2": FOR_R}, id="a queue without locks: only unlocked nodes"),
         pytest.param(of_queue(pod("p", owner=DAEMONS), "s"), {}, id="of a DaemonSet: all"),
     ],
 )
@@ -47,8 +47,8 @@ def test_queue_node_lock_leaves_the_nodes_of_the_pods_own_queue_and_unlocked_nod
 
 def test_node_that_two_queues_show_as_locked_is_refused_to_both() -> None:
     snapshot = cluster(queue("q", "n1"), queue("r", "n1"))
-    told = reasons(QueueNodeLock(), Cycle(of_queue(pod("p"), "q"), snapshot, 0.0))
-    assert told["n1"] == ["node(s) were locked for queues q and r!"]
+    by_node = reasons(QueueNodeLock(), Cycle(of_queue(pod("p"), "q"), snapshot, 0.0))
+    assert by_node["n1"] == ["node(s) were locked for queues q and r!"]
 
 
 def test_queue_node_lock_refuses_no_node_while_no_queue_has_locks() -> None:

@@ -1,4 +1,4 @@
-"""PodTopologySpread, told on n1 and n2 in zone a, n3 in zone b, n4 tainted in zone c, and n5 in none."""
+"""PodTopologySpread, on n1 and n2 in zone a, n3 in zone b, n4 tainted in zone c, and n5 in none."""
 
 from __future__ import annotations
 
@@ -77,7 +77,10 @@ CASES: list[Any] = [
     pytest.param(webs("n1", leaving=True), web(spread()), skewed(), id="leaving pods do not count"),
     pytest.param(webs("n1", namespace="east"), web(spread()), skewed(), id="pods of other namespaces do not count"),
     pytest.param(
-        webs("n1"), pod("db", topology_spread_constraints=[spread()]), skewed(), id="who is not selected adds nothing"
+        webs("n1"),
+        pod("db", topology_spread_constraints=[spread()]),
+        skewed(),
+        id="a pod that is not selected adds nothing",
     ),
     pytest.param(
         webs("n1", "n2"),
@@ -86,9 +89,9 @@ CASES: list[Any] = [
         id="but keeps away from zones that are too full already",
     ),
     pytest.param(
-        webs("n1"), web(spread(label_selector=SelectorSpec())), skewed(), id="an empty selector counts nobody"
+        webs("n1"), web(spread(label_selector=SelectorSpec())), skewed(), id="an empty selector counts no pod"
     ),
-    pytest.param(webs("n1"), web(spread(label_selector=None)), skewed(), id="an absent selector counts nobody"),
+    pytest.param(webs("n1"), web(spread(label_selector=None)), skewed(), id="an absent selector counts no pod"),
     pytest.param(
         webs("n1", "n3", "n4"),
         web(spread(min_domains=4)),
@@ -212,7 +215,7 @@ def scores(snapshot: Snapshot, incoming: Pod, *nodes: str) -> list[int] | None:
     ("pods", "incoming", "expected"),
     [
         pytest.param([], web(spread()), None, id="hard constraints do not score"),
-        pytest.param([], web(softly()), [100, 100, 100, 100, 0], id="nobody is there; a node in no zone is worst"),
+        pytest.param([], web(softly()), [100, 100, 100, 100, 0], id="no pod is there; a node in no zone is worst"),
         pytest.param(webs("n1"), web(softly()), [0, 0, 100, 100, 0], id="zones without pods are best"),
         pytest.param(
             # ln(3 zones + 2) = 1.609: 4 pods rate 6.44 -> 6, 1 pod 1.609 -> 2, none 0

@@ -295,7 +295,7 @@ REFUSED: dict[str, tuple[Pod, list[StorageObject], str]] = {
         [MADE, claim("c", of="made", selected="n1"), claim("d", of="made", selected="n2")],
         f"3 {NO_VOLUME}",
     ),
-    "nobody has space": (using("c"), [MADE, driver(), claim("c", of="made")], f"3 {NO_SPACE}"),
+    "no node has space": (using("c"), [MADE, driver(), claim("c", of="made")], f"3 {NO_SPACE}"),
     "some have no space and others may not have it made": (
         using("c"),
         [storage_class("made", DRIVER, topologies=[{"zone": ["b"]}]), driver(), claim("c", of="made")],

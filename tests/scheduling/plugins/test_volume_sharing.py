@@ -119,7 +119,7 @@ def test_disk_in_use_on_every_node_is_resolvable() -> None:
 ONE_POD = claim("c", access_modes=["ReadWriteOncePod"])
 IN_USE = f"2 {CLAIM_IN_USE}."
 ONCE: dict[str, tuple[list[StorageObject], list[Pod], list[str] | str]] = {
-    "nobody uses it": ([ONE_POD], [], EVERYWHERE),
+    "no pod uses it": ([ONE_POD], [], EVERYWHERE),
     "a pod on any node uses it": ([ONE_POD], [using("c", name="q", on="n2")], IN_USE),
     "a pod that is leaving uses it": ([ONE_POD], [using("c", name="q", on="n1", leaving=True)], IN_USE),
     "a pod that is over used it": ([ONE_POD], [using("c", name="q", on="n1", phase="Succeeded")], EVERYWHERE),
@@ -248,7 +248,7 @@ LIMITS: dict[str, tuple[Pod, list[StorageObject], list[Pod], list[str] | str]] =
         [using("e", name="q", on="n1")],
         FULL,
     ),
-    "an attached volume that nobody uses counts": (
+    "an attached volume that no pod uses counts": (
         using("a"),
         [*THREE, *limited(1), attachment("n1", "pv-b")],
         [],

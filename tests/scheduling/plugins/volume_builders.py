@@ -97,7 +97,7 @@ def claim(
     phase: str | None = None,
     **fields: Any,
 ) -> PersistentVolumeClaim:
-    """A claim; bound if it is given a volume `to` bind to, unless told otherwise. `fields` as of `volume`."""
+    """A claim; bound if it is given a volume `to` bind to, unless `bound` is false. `fields` as of `volume`."""
     metadata, members = _divided(fields)
     annotations = {SELECTED_NODE: selected} if selected else {}
     if to and bound:

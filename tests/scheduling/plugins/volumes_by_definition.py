@@ -143,8 +143,8 @@ def _cannot_make(world: World, claim: PersistentVolumeClaim, node: Node) -> str 
 
 
 def _largest(capacity: CSIStorageCapacity) -> int:
-    said = capacity.maximum_volume_size or capacity.capacity
-    return Quantity.parse(said).value if said is not None else -1
+    largest = capacity.maximum_volume_size or capacity.capacity
+    return Quantity.parse(largest).value if largest is not None else -1
 
 
 # --- sharing, zones, limits -------------------------------------------------------------------------------------------

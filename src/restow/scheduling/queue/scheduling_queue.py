@@ -92,6 +92,7 @@ class SchedulingQueue:
         elif entry.state is QueueState.GATED or (changed and entry.state is QueueState.UNSCHEDULABLE):
             self._enqueue(entry, now)
         elif entry.state is QueueState.ACTIVE:
+            # Its priority may be another now. The new row has a newer ticket, so the old one in the heap is stale.
             self._admission.set_position(entry)
             self._active.put(entry)
 
@@ -146,7 +147,7 @@ class SchedulingQueue:
 
     def requeue_refused(self, uid: str, plugins: Iterable[str], now: float) -> None:
         """An attempt ended without a node. The pod waits for events that may help with these plugins."""
-        missed = self._in_flight.events_since(uid)
+        missed = self._in_flight.events_since(uid)  # before the attempt ends: its events are dropped then
         entry = self._end_attempt(uid)
         if entry is None:
             return
@@ -181,7 +182,7 @@ class SchedulingQueue:
     def handle_event(self, event: ClusterEvent, now: float) -> list[str]:
         """Something happened in the cluster; returns the UIDs of unschedulable pods that are tried again for it."""
         self._in_flight.record(event)
-        helped = self._unschedulable.helped_by(event)
+        helped = self._unschedulable.helped_by(event)  # a list: enqueuing changes what is waiting
         requeued = [entry.uid for entry in helped if entry.state is QueueState.UNSCHEDULABLE]
         for entry in helped:
             entry.is_requeued = True
@@ -195,7 +196,7 @@ class SchedulingQueue:
             if entry is None:
                 continue
             if entry.state is QueueState.IN_FLIGHT:
-                entry.is_updated = True
+                entry.is_updated = True  # if this attempt fails, the pod is tried again at once
             elif entry.state in (QueueState.UNSCHEDULABLE, QueueState.BACKOFF) and self._admission.admit(entry):
                 self._leave_state(entry)
                 self._active.put(entry)

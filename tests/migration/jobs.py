@@ -47,7 +47,7 @@ def job(
     return convert({"metadata": metadata, "spec": {"podRef": reference, **spec}, "status": status}, PodMigrationJob)
 
 
-def scene(
+def cluster_context(
     pods: Iterable[Pod], owners: Iterable[Owner] = (), budgets: Iterable[PodDisruptionBudget] = (), **more: Any
 ) -> ClusterContext:
     workloads, known = Workloads(), Budgets()

@@ -17,7 +17,7 @@ from restow.migration.limits import EvictionWindow, MigrationLimits, max_unavail
 from restow.model.objects import PersistentVolumeClaim, PodMigrationJob
 from restow.model.selectors import parse_label_selector
 from tests.eviction.objects import deployment, pdb, pod, replica_set
-from tests.migration.jobs import NOW, job, scene
+from tests.migration.jobs import NOW, cluster_context, job
 
 
 def judged(jobs: list[PodMigrationJob], around: ClusterContext, **limits: Any) -> dict[str, ArbitrationVerdict]:
@@ -34,7 +34,7 @@ def told(jobs: list[PodMigrationJob], around: ClusterContext, **limits: Any) -> 
 def web(count: int, replicas: int | None = None, **more: Any) -> ClusterContext:
     """A Deployment with so many ready pods web-1, web-2, …, each on a node of its own."""
     pods = [pod(f"web-{number}", nodeName=f"n{number}") for number in range(1, count + 1)]
-    return scene(pods, [deployment(replicas=replicas or count), replica_set()], **more)
+    return cluster_context(pods, [deployment(replicas=replicas or count), replica_set()], **more)
 
 
 def moves(count: int) -> list[PodMigrationJob]:
@@ -56,7 +56,7 @@ def test_globally() -> None:
 
 def test_per_node() -> None:
     pods = [pod("web-1"), pod("web-2"), pod("web-3", nodeName="n2")]
-    assert told(moves(3), scene(pods), per_node=1, **NO_LADDER) == {
+    assert told(moves(3), cluster_context(pods), per_node=1, **NO_LADDER) == {
         "move-1": "",
         "move-2": "waits for maxMigratingPerNode: 1 pod on node n1 is migrating, at most 1 may",
         "move-3": "",
@@ -65,13 +65,13 @@ def test_per_node() -> None:
 
 def test_a_pod_that_has_left_its_node_is_not_counted_there() -> None:
     under_way = job("old", pod="gone", phase="Running", evicted=NOW - 5)
-    assert told([under_way, *moves(1)], scene([pod("web-1")]), per_node=1, **NO_LADDER) == {"move-1": ""}
+    assert told([under_way, *moves(1)], cluster_context([pod("web-1")]), per_node=1, **NO_LADDER) == {"move-1": ""}
 
 
 def test_per_namespace() -> None:
     other = pod("web-2", namespace="elsewhere")
     jobs = [job("a"), job("b", pod="web-3"), job("c", pod="web-2", namespace="elsewhere")]
-    assert told(jobs, scene([pod("web-1"), pod("web-3"), other]), per_namespace=1, **NO_LADDER) == {
+    assert told(jobs, cluster_context([pod("web-1"), pod("web-3"), other]), per_namespace=1, **NO_LADDER) == {
         "a": "",
         "b": "waits for maxMigratingPerNamespace: 1 pod of namespace shop is migrating, at most 1 may",
         "c": "",
@@ -120,7 +120,7 @@ def test_unready_missing_and_leaving_pods_are_unavailable() -> None:
         pod("web-4", phase="Pending", ready=False),
         pod("web-5", phase="Unknown", ready=True),
     ]
-    around = scene(pods, [deployment(replicas=6), replica_set()])
+    around = cluster_context(pods, [deployment(replicas=6), replica_set()])
     assert told(moves(1), around, unavailable_per_workload=5) == {
         "move-1": "waits for maxUnavailablePerWorkload: "
         "5 of 6 pods of Deployment shop/web are unavailable, at most 5 may be"
@@ -130,7 +130,7 @@ def test_unready_missing_and_leaving_pods_are_unavailable() -> None:
 
 def test_a_broken_pod_does_not_block_its_own_move() -> None:
     pods = [pod("web-1", ready=False), pod("web-2"), pod("web-3")]
-    assert told(moves(2), scene(pods, [deployment(), replica_set()]), per_workload=2) == {
+    assert told(moves(2), cluster_context(pods, [deployment(), replica_set()]), per_workload=2) == {
         "move-1": "",
         "move-2": "waits for maxUnavailablePerWorkload: "
         "1 of 3 pods of Deployment shop/web are unavailable, at most 1 may be",
@@ -236,7 +236,7 @@ def test_jobs_that_do_not_wait_are_not_judged(left_out: PodMigrationJob) -> None
 
 
 def test_a_protected_pod_is_refused_with_the_reason() -> None:
-    around = scene([pod("web-1", owner="DaemonSet agent")])
+    around = cluster_context([pod("web-1", owner="DaemonSet agent")])
     found = judged(moves(1), around)["move-1"]
     assert isinstance(found, JobRefused)
     assert found.message == "pod shop/web-1 cannot be moved: DaemonSet agent would put it back on the same node"
@@ -286,7 +286,7 @@ def test_no_limit_is_exceeded_by_admitting_and_the_order_of_jobs_does_not_matter
             jobs.append(job(name, pod=name, phase="Running" if rng.random() < 0.1 else ""))
         if budgeted:
             budgets.append(pdb(f"w{number}", app=f"w{number}", allowed=allowed))
-    around, arguments = scene(pods, budgets=budgets), MigrationArguments(limits=limits)
+    around, arguments = cluster_context(pods, budgets=budgets), MigrationArguments(limits=limits)
     verdicts = arbitrate(jobs, around, arguments)
     shuffled = list(jobs)
     rng.shuffle(shuffled)
@@ -333,7 +333,7 @@ def test_five_thousand_jobs_take_well_under_a_second() -> None:
     ]
     budgets = [pdb(f"w{number}", app=f"w{number}", allowed=3) for number in range(0, 500, 2)]
     jobs = [job(one.metadata.name, pod=one.metadata.name) for one in pods]
-    around = scene(pods, budgets=budgets)
+    around = cluster_context(pods, budgets=budgets)
     start = time.process_time()
     found = arbitrate(
         jobs, around, MigrationArguments(limits=MigrationLimits(per_node=None, workload_window=FIVE_MINUTES))
@@ -352,11 +352,11 @@ def test_the_claims_of_its_namespace_and_the_labels_of_its_node_are_looked_at() 
         {"metadata": {"name": "data"}, "spec": {"accessModes": ["ReadWriteOncePod"]}}, PersistentVolumeClaim
     )
     [found] = arbitrate(
-        [job()], scene([pod("web-1", volumes=[disk])], claims={"shop": {"data": claim}}), MigrationArguments()
+        [job()], cluster_context([pod("web-1", volumes=[disk])], claims={"shop": {"data": claim}}), MigrationArguments()
     )
     assert isinstance(found, JobRefused) and "ReadWriteOncePod" in found.message
     fast = MigrationArguments(protections=Protections(node_selector=parse_label_selector("disk=fast")))
-    [found] = arbitrate([job()], scene([pod("web-1")], node_labels={"n1": {"disk": "fast"}}), fast)
+    [found] = arbitrate([job()], cluster_context([pod("web-1")], node_labels={"n1": {"disk": "fast"}}), fast)
     assert isinstance(found, JobAdmitted)
 
 
@@ -364,6 +364,6 @@ def test_the_claims_of_its_namespace_and_the_labels_of_its_node_are_looked_at() 
     ("value", "verdict"), [(50, JobRefused), (101, JobAdmitted)], ids=["below the pod's", "above it"]
 )
 def test_a_threshold_may_be_the_name_of_a_priority_class(value: int, verdict: type) -> None:
-    around = scene([pod("web-1", priority=100)], priority_classes={"mid": value})
+    around = cluster_context([pod("web-1", priority=100)], priority_classes={"mid": value})
     [found] = arbitrate(moves(1), around, MigrationArguments(protections=Protections(priority_threshold_name="mid")))
     assert isinstance(found, verdict)

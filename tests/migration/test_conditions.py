@@ -122,13 +122,13 @@ def test_a_pause_is_told_and_its_end_too() -> None:
     assert shown(over, "Paused") == (
         "False",
         None,
-        "the job goes on; it was paused for 20 s in all",
+        "the job continues; it was paused for 20 s in total",
         format_time(NOW + 20),
     )
     assert (over.status, over.reason, over.message) == (
         "Paused",
         None,
-        "the job goes on; it was paused for 20 s in all",
+        "the job continues; it was paused for 20 s in total",
     )
     assert resumed_status(over, now=NOW + 30) == over and resumed_status(NEW, now=NOW) == NEW
     assert paused_seconds(paused_status(over, now=NOW + 100), NOW + 105) == 25 and paused_seconds(over, NOW + 999) == 20

@@ -45,7 +45,7 @@ CONFIGURED = MigrationArguments(
                 "ttl": -1.0,
                 "problem": "spec.ttl: -1s is negative; "
                 "spec.deleteOptions.preconditions.uid: new is not old, the UID of the pod; "
-                "spec.deleteOptions.preconditions.resourceVersion: a pod has others before it is evicted; leave it out",
+                "spec.deleteOptions.preconditions.resourceVersion: it changes before the pod is evicted; leave it out",
             },
             id="what cannot be",
         ),

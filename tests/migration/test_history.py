@@ -5,7 +5,7 @@ from msgspec.structs import replace
 from restow.migration.history import MigrationHistory, evicted_at
 from restow.model.objects import ObjectReference, Pod, PodMigrationJob
 from tests.eviction.objects import deployment, pod, replica_set
-from tests.migration.jobs import NOW, job, scene
+from tests.migration.jobs import NOW, cluster_context, job
 
 MOVED = {"restow.sh/moved-at": "2027-01-15T08:00:00Z"}
 OWNERS = [deployment(), replica_set()]
@@ -19,7 +19,7 @@ def moved(name: str, successor: str, **more: str) -> PodMigrationJob:
 
 
 def history(jobs: list[PodMigrationJob], *pods: object) -> MigrationHistory:
-    around = scene(pods, OWNERS)  # type: ignore[arg-type]
+    around = cluster_context(pods, OWNERS)  # type: ignore[arg-type]
     return MigrationHistory(jobs, around.pods, around.workloads)
 
 

@@ -15,7 +15,7 @@ from restow.migration.limits import EvictionWindow, MigrationLimits
 from restow.model.objects import PodMigrationJob
 from restow.model.times import format_time
 from tests.eviction.objects import deployment, pdb, pod, replica_set
-from tests.migration.jobs import NOW, job, scene
+from tests.migration.jobs import NOW, cluster_context, job
 from tests.migration.test_arbitration import judged, moves, told, web
 
 A_MINUTE = EvictionWindow(60.0, 1)
@@ -38,7 +38,7 @@ def leaving(phase: str = "Running") -> ClusterContext:
     """A Deployment of five pods, of which web-2 is on its way out."""
     pods = [pod(f"web-{number}", nodeName=f"n{number}") for number in (1, 3, 4, 5)]
     pods.append(pod("web-2", nodeName="n2", deletionTimestamp=format_time(NOW), phase=phase))
-    return scene(pods, [deployment(replicas=5), replica_set()])
+    return cluster_context(pods, [deployment(replicas=5), replica_set()])
 
 
 @pytest.mark.parametrize("ago", [20, 61])
@@ -100,7 +100,7 @@ def test_whoever_is_under_way_is_unavailable_though_it_is_ready() -> None:
 
 @pytest.mark.parametrize(("ready", "admitted"), [(True, False), (False, True)], ids=["ready", "broken"])
 def test_a_broken_pod_may_go_where_its_budget_has_enough_without_it(ready: bool, admitted: bool) -> None:
-    around = scene([pod("web-1", ready=ready)], budgets=[pdb(allowed=0)])
+    around = cluster_context([pod("web-1", ready=ready)], budgets=[pdb(allowed=0)])
     assert (told(moves(1), around)["move-1"] == "") is admitted
 
 
@@ -110,7 +110,7 @@ def test_a_job_under_way_is_charged_to_the_budget_before_its_pod_is_evicted() ->
 
 
 def test_a_pod_of_nobody_is_limited_by_nobodys_replicas() -> None:
-    around = scene([pod("web-1", owner=""), pod("web-2", owner="")])
+    around = cluster_context([pod("web-1", owner=""), pod("web-2", owner="")])
     bold = MigrationArguments(
         protections=Protections(evict_all_bare_pods=True), limits=MigrationLimits(per_node=1, workload_window=A_MINUTE)
     )
@@ -136,7 +136,7 @@ def test_before_its_eviction_a_pod_is_asked_who_else_is_missing(
 ) -> None:
     names = [f"web-{number}" for number in range(1, 6)]
     pods = {name: pod(name, ready=name not in broken) for name in names}
-    around = scene(pods.values(), [deployment(replicas=5), replica_set()])
+    around = cluster_context(pods.values(), [deployment(replicas=5), replica_set()])
     jobs = [job(name, pod=name, phase="Running") for name in names]  # who was admitted and stays is not missing
     one = migration_candidate(jobs[0], pods["web-1"], around)
     found = unavailability_limit_reached(one, around, MigrationLimits(), lambda other: other.metadata.name in leaving)
@@ -148,7 +148,7 @@ def test_before_its_eviction_a_pod_is_asked_who_else_is_missing(
 )
 def test_a_pod_that_is_over_takes_nothing_of_its_workload(limits: dict[str, Any]) -> None:
     over = [pod(f"web-{number}", phase="Succeeded") for number in (1, 2)]
-    around = scene([*over, pod("web-3")], [deployment(replicas=1), replica_set()])
+    around = cluster_context([*over, pod("web-3")], [deployment(replicas=1), replica_set()])
     window = {"workload_window": A_MINUTE}
     assert told([under_way(), *moves(1)], around, **limits, **window) == {"move-1": ""}
     [last] = told(

@@ -67,7 +67,7 @@ def test_how_many_of_ten_may_be_evicted_within_a_window(
         (
             2,
             MigrationLimits(refuse_small_workloads=True, per_workload=2),
-            "all 2 replicas of its workload could be missing at once: maxMigratingPerWorkload allows 2",
+            "all 2 replicas of its workload could be unavailable at once: maxMigratingPerWorkload allows 2",
         ),
         (3, MigrationLimits(refuse_small_workloads=True), None),
     ],

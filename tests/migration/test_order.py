@@ -11,7 +11,7 @@ from restow.migration.arguments import MigrationArguments
 from restow.model.objects import Pod, PodMigrationJob
 from restow.model.times import format_time
 from tests.eviction.objects import pod
-from tests.migration.jobs import NOW, job, scene
+from tests.migration.jobs import NOW, cluster_context, job
 from tests.migration.test_arbitration import NO_LADDER, told, web
 
 QOS = "koordinator.sh/qosClass"
@@ -22,7 +22,7 @@ WORKLOAD = "restow.sh/workload"
 
 
 def ordered(jobs: list[PodMigrationJob], pods: list[Pod]) -> list[str]:
-    return [one.job.metadata.name for one in arbitrate(jobs, scene(pods), MigrationArguments())]
+    return [one.job.metadata.name for one in arbitrate(jobs, cluster_context(pods), MigrationArguments())]
 
 
 def lone(name: str, **more: Any) -> Pod:

@@ -56,14 +56,14 @@ def test_one_that_has_no_seat_left_does_not() -> None:
 
 def test_one_whose_node_would_not_take_it_does_not() -> None:
     of = given()
-    rivals = [reservation(name=name, age=age) for name, age in (("full", 90.0), ("next", 80.0))]
+    others = [reservation(name=name, age=age) for name, age in (("full", 90.0), ("next", 80.0))]
     took = earlier_reservation(
-        seat_facts(facts(of["of"], reservation=of["reservation"])), rivals, lambda one, _: one.metadata.name != "full"
+        seat_facts(facts(of["of"], reservation=of["reservation"])), others, lambda one, _: one.metadata.name != "full"
     )
     assert took == "next"
 
 
 def test_the_first_of_several_is_told() -> None:
     of = given()
-    rivals = [reservation(name=name, age=age) for name, age in (("b", 90.0), ("a", 80.0), ("c", 100.0))]
-    assert earlier_reservation(seat_facts(facts(of["of"], reservation=of["reservation"])), rivals, everybody) == "c"
+    others = [reservation(name=name, age=age) for name, age in (("b", 90.0), ("a", 80.0), ("c", 100.0))]
+    assert earlier_reservation(seat_facts(facts(of["of"], reservation=of["reservation"])), others, everybody) == "c"

@@ -11,7 +11,7 @@ from restow.migration.arbitration import JobAdmitted, arbitrate
 from restow.migration.arguments import MigrationArguments
 from restow.migration.limits import EvictionWindow, MigrationLimits
 from tests.eviction.objects import deployment, pod, replica_set
-from tests.migration.jobs import NOW, job, scene
+from tests.migration.jobs import NOW, cluster_context, job
 
 SECONDS = 30.0
 NOTES = {"restow.sh/workload": "web"}
@@ -46,7 +46,7 @@ def test_no_window_has_more_evictions_than_it_may(most: int, rng: Any) -> None:
             for one in pods
         ]
         here = [one for one in pods if one.metadata.name not in evicted]
-        around = scene(here, [deployment(replicas=12), replica_set()], now=now)
+        around = cluster_context(here, [deployment(replicas=12), replica_set()], now=now)
         admitted |= {
             one.job.metadata.name for one in arbitrate(jobs, around, arguments) if isinstance(one, JobAdmitted)
         }

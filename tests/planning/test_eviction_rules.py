@@ -56,13 +56,15 @@ def test_one_reason_is_given(one: Pod, budgets: list[Any], reason: str) -> None:
 
 def test_no_move_is_offered_to_a_pod_whose_gang_is_not_all_there() -> None:
     one, other = (annotated(ours(name), {"scheduling.k8s.io/group-name": "g"}) for name in "pq")
-    snapshot, roster = cluster([ten("a")], [one, other]), PodGroupCache()
-    mobility = request(snapshot, pod_groups=roster).eviction_rules
-    roster.apply_group(PodGroup(metadata=ObjectMeta(name="g", namespace="default"), spec=PodGroupSpec(min_member=2)))
-    roster.apply_pod(one)
+    snapshot, pod_groups = cluster([ten("a")], [one, other]), PodGroupCache()
+    mobility = request(snapshot, pod_groups=pod_groups).eviction_rules
+    pod_groups.apply_group(
+        PodGroup(metadata=ObjectMeta(name="g", namespace="default"), spec=PodGroupSpec(min_member=2))
+    )
+    pod_groups.apply_pod(one)
     told = "pod group default/g needs 2 pods, 1 exist: its successor would not be scheduled"
     assert [each.reason for each in candidates_on_node(snapshot, "a", mobility).refusals] == [told, told]
-    roster.apply_pod(other)
+    pod_groups.apply_pod(other)
     assert not candidates_on_node(snapshot, "a", mobility).refusals
 
 

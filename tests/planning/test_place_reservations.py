@@ -36,11 +36,11 @@ def member(name: str, cpu: str, gang: str = "train") -> Pod:
 
 
 def made(pods: Iterable[Pod], **nodes: str) -> list[PlaceReservation]:
-    kinship = OwnerChains(UndoLog())
+    owner_chains = OwnerChains(UndoLog())
     train = ObjectMeta(name="train", namespace="default", uid="uid-train")
-    kinship.put_group(PodGroup(metadata=train, spec=PodGroupSpec(queue="ml")))
+    owner_chains.put_group(PodGroup(metadata=train, spec=PodGroupSpec(queue="ml")))
     places = [Place(namespace="default", pod=name.replace("_", "-"), node=node) for name, node in nodes.items()]
-    return place_reservations_of("plan", places, {("default", one.metadata.name): one for one in pods}, kinship)
+    return place_reservations_of("plan", places, {("default", one.metadata.name): one for one in pods}, owner_chains)
 
 
 def move(name: str, source: str, target: str) -> Move:

@@ -27,7 +27,7 @@ def node(cpu: int = 8, memory: int = 32, *, taken: int = 0, own: Mapping[str, in
     return {"cpu": cpu, "memory": memory, "taken": taken, "own": own or {}, **says}
 
 
-def fleet(nodes: Mapping[str, Any]) -> NodeCapacity:
+def node_capacity(nodes: Mapping[str, Any]) -> NodeCapacity:
     """A fleet of named nodes."""
     names = tuple(sorted(nodes))
     offered = _cells([(nodes[name]["cpu"], nodes[name]["memory"]) for name in names])
@@ -42,7 +42,9 @@ def fleet(nodes: Mapping[str, Any]) -> NodeCapacity:
         schedulable=np.array([not nodes[name].get("cordoned") for name in names], np.bool_),
         untainted=np.array([not nodes[name].get("tainted") for name in names], np.bool_),
         usage={queue: _use(queue, [nodes[name]["own"].get(queue, 0) for name in names]) for queue in queues},
-        reserved_nodes={"other": np.array([place for place, name in enumerate(names) if nodes[name].get("held")], np.intp)},
+        reserved_nodes={
+            "other": np.array([place for place, name in enumerate(names) if nodes[name].get("held")], np.intp)
+        },
     )
 
 

@@ -18,7 +18,7 @@ CPU = ClusterCapacity(10, vector(cpu="80"))
 LONG = "q" * 200
 
 
-def promise(name: str, cpu: str, priority: int = 0) -> AcceptedGuarantee:
+def accepted_guarantee(name: str, cpu: str, priority: int = 0) -> AcceptedGuarantee:
     return AcceptedGuarantee(name, priority, vector(cpu=cpu))
 
 
@@ -64,34 +64,34 @@ def test_ceilings_are_shown(
 
 
 @pytest.mark.parametrize(
-    ("promises", "shown"),
+    ("accepted_guarantees", "shown"),
     [
         pytest.param([], {}, id="nobody was promised anything"),
         pytest.param(
-            [promise("a", "24")],
+            [accepted_guarantee("a", "24")],
             {"priorities": "0", "room_0": "2", "room_0_cpu": "16", "left_a": "5", "left_a_cpu": "40"},
             id="a newcomer gets what is left, who has it all that was left to it",
         ),
         pytest.param(
-            [promise("a", "24"), promise("b", "10")],
+            [accepted_guarantee("a", "24"), accepted_guarantee("b", "10")],
             {"room_0_cpu": "6", "left_a_cpu": "30", "left_b_cpu": "16"},
             id="two",
         ),
         pytest.param(
-            [promise("a", "24"), promise("b", "10", 7)],
+            [accepted_guarantee("a", "24"), accepted_guarantee("b", "10", 7)],
             {"priorities": "0,7", "room_0_cpu": "6", "room_7_cpu": "30", "left_a_cpu": "30", "left_b_cpu": "40"},
             id="whoever comes first by priority is not asked about those behind",
         ),
-        pytest.param([promise("a", "60")], {"room_0": "0", "room_0_cpu": "0"}, id="more than the ceiling"),
-        pytest.param([promise(LONG, "24")], {"room_0_cpu": "16"}, id="a name too long for keys of its own"),
+        pytest.param([accepted_guarantee("a", "60")], {"room_0": "0", "room_0_cpu": "0"}, id="more than the ceiling"),
+        pytest.param([accepted_guarantee(LONG, "24")], {"room_0_cpu": "16"}, id="a name too long for keys of its own"),
     ],
 )
 def test_what_is_left_of_the_ceiling_of_all_guarantees(
-    promises: list[AcceptedGuarantee], shown: dict[str, str]
+    accepted_guarantees: list[AcceptedGuarantee], shown: dict[str, str]
 ) -> None:
-    found = admission_parameters(GuaranteeCeilings(), CPU, promises)
+    found = admission_parameters(GuaranteeCeilings(), CPU, accepted_guarantees)
     assert found | shown == found
-    assert ("priorities" in found) == bool(promises) and not any(LONG in key for key in found)
+    assert ("priorities" in found) == bool(accepted_guarantees) and not any(LONG in key for key in found)
 
 
 def test_what_is_too_long_for_a_key_or_what_no_node_has_is_not_shown() -> None:
@@ -105,7 +105,7 @@ def test_what_is_too_long_for_a_key_or_what_no_node_has_is_not_shown() -> None:
 
 def test_what_is_too_much_for_a_config_map_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_MAX_BYTES_OF_ACCEPTED", 10)
-    assert admission_parameters(GuaranteeCeilings(), CPU, [promise("a", "24")]) == admission_parameters(
+    assert admission_parameters(GuaranteeCeilings(), CPU, [accepted_guarantee("a", "24")]) == admission_parameters(
         GuaranteeCeilings(), CPU
     )
 
@@ -133,7 +133,7 @@ def test_what_is_refused_is_what_would_be_rejected(
     priority: int,
 ) -> None:
     cluster = ClusterCapacity(nodes, {"cpu": cpu})
-    promises = [
+    accepted_guarantees = [
         AcceptedGuarantee(f"q{number}", *one) for number, one in enumerate((p, {"cpu": c}) for p, c in accepted)
     ]
     guarantee = {"percentage": {"value": asked}} if isinstance(asked, float) else {"resource": {"cpu": f"{asked}m"}}
@@ -141,7 +141,7 @@ def test_what_is_refused_is_what_would_be_rejected(
     taken = sum(each for one, each in accepted if one >= priority)
     if isinstance(request, GuaranteeRequest):
         rejection = ceiling_rejection("new", request, cluster, ceilings, {"cpu": taken})
-        assert _refusal(admission_parameters(ceilings, cluster, promises), request, priority) == (
+        assert _refusal(admission_parameters(ceilings, cluster, accepted_guarantees), request, priority) == (
             rejection and rejection.reason
         )
 

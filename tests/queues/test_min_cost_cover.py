@@ -46,7 +46,10 @@ def test_a_small_cover_is_the_cheapest_and_proven(problem: tuple[np.ndarray, np.
 @given(problems())
 def test_without_effort_the_cheapest_is_between_bound_and_cost(problem: tuple[np.ndarray, ...]) -> None:
     costs, gives, needs, _ = problem
-    found, least = find_cover(costs, gives, needs, max_items=len(costs), effort=0), cheapest(costs, gives, needs, len(costs))
+    found, least = (
+        find_cover(costs, gives, needs, max_items=len(costs), effort=0),
+        cheapest(costs, gives, needs, len(costs)),
+    )
     assert found.bound <= present(least) <= found.cost if found else least is None
 
 

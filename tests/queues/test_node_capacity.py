@@ -1,4 +1,4 @@
-"""The fleet as read from a snapshot."""
+"""The node_capacity as read from a snapshot."""
 
 from __future__ import annotations
 
@@ -41,23 +41,27 @@ def a_pod(name: str, node: str, cpu: str, *, queue: str = "", owner: str = "Repl
 
 
 def read(nodes: list[Node], pods: list[Pod]) -> NodeCapacity:
-    snapshot, roster = Snapshot(), PodGroupCache()
+    snapshot, pod_groups = Snapshot(), PodGroupCache()
     for node in nodes:
         snapshot.apply_node(node)
     for pod in pods:
         snapshot.apply_pod(pod)
-        roster.apply_pod(pod)
-    return read_node_capacity(snapshot, roster)
+        pod_groups.apply_pod(pod)
+    return read_node_capacity(snapshot, pod_groups)
 
 
-def cpu(fleet: NodeCapacity, cells: Any) -> list[int]:
-    numbers: list[int] = cells[fleet.resources.index("cpu")].tolist()
+def cpu(node_capacity: NodeCapacity, cells: Any) -> list[int]:
+    numbers: list[int] = cells[node_capacity.resources.index("cpu")].tolist()
     return numbers
 
 
 def test_what_nodes_offer_and_what_is_idle_by_name() -> None:
-    fleet = read([a_node("b"), a_node("a")], [a_pod("p", "b", "3")])
-    assert (fleet.names, cpu(fleet, fleet.allocatable), cpu(fleet, fleet.idle)) == (
+    node_capacity = read([a_node("b"), a_node("a")], [a_pod("p", "b", "3")])
+    assert (
+        node_capacity.names,
+        cpu(node_capacity, node_capacity.allocatable),
+        cpu(node_capacity, node_capacity.idle),
+    ) == (
         ("a", "b"),
         [8000, 8000],
         [8000, 5000],
@@ -65,24 +69,29 @@ def test_what_nodes_offer_and_what_is_idle_by_name() -> None:
 
 
 def test_cordoned_nodes_and_those_that_are_not_ready_take_no_pods() -> None:
-    fleet = read([a_node("a"), a_node("b", cordoned=True), a_node("c", ready="Unknown")], [])
-    assert fleet.schedulable.tolist() == [True, False, False]
+    node_capacity = read([a_node("a"), a_node("b", cordoned=True), a_node("c", ready="Unknown")], [])
+    assert node_capacity.schedulable.tolist() == [True, False, False]
 
 
 def test_taints_that_keep_pods_off_are_known() -> None:
     effects = ("", "PreferNoSchedule", "NoSchedule", "NoExecute")
-    fleet = read([a_node(f"n{number}", taint=effect) for number, effect in enumerate(effects)], [])
-    assert fleet.untainted.tolist() == [True, True, False, False]
+    node_capacity = read([a_node(f"n{number}", taint=effect) for number, effect in enumerate(effects)], [])
+    assert node_capacity.untainted.tolist() == [True, True, False, False]
 
 
 def test_what_a_queue_uses_is_known_by_node() -> None:
-    fleet = read([a_node("a"), a_node("b")], [a_pod("p", "b", "3", queue="q1"), a_pod("r", "b", "1", queue="q2")])
-    assert cpu(fleet, fleet.usage_per_node("q1", list(range(len(fleet.resources))))) == [0, 3000]
+    node_capacity = read(
+        [a_node("a"), a_node("b")], [a_pod("p", "b", "3", queue="q1"), a_pod("r", "b", "1", queue="q2")]
+    )
+    assert cpu(node_capacity, node_capacity.usage_per_node("q1", list(range(len(node_capacity.resources))))) == [
+        0,
+        3000,
+    ]
 
 
 def test_pods_of_daemon_sets_stay() -> None:
-    fleet = read([a_node("a")], [a_pod("p", "a", "1", owner="DaemonSet"), a_pod("r", "a", "2")])
-    assert cpu(fleet, fleet.pinned) == [1000]
+    node_capacity = read([a_node("a")], [a_pod("p", "a", "1", owner="DaemonSet"), a_pod("r", "a", "2")])
+    assert cpu(node_capacity, node_capacity.pinned) == [1000]
 
 
 def test_a_node_that_is_gone_is_not_in_the_fleet() -> None:

@@ -11,14 +11,14 @@ from restow.model.objects import Queue
 from restow.queues.guarantee_ceilings import GuaranteeCeilings
 from restow.queues.node_capacity import NodeCapacity
 from restow.queues.node_locks import GuaranteeState, LockOptions, QueueLock, decide_locks, locks_in_status
-from tests.queues.node_capacity_fixture import fleet, node, queue, vector
+from tests.queues.node_capacity_fixture import node, node_capacity, queue, vector
 
 FREE = LockOptions(ceilings=GuaranteeCeilings(all_queues=100, any_queue=100))
 CPU8 = {"resource": {"cpu": "8"}}
 
 
 def locked(nodes: dict[str, Any], *queues: Queue, rules: LockOptions = FREE) -> dict[str, QueueLock]:
-    return decide_locks(fleet(nodes), queues, locks_in_status(queues), rules)
+    return decide_locks(node_capacity(nodes), queues, locks_in_status(queues), rules)
 
 
 def nodes_of(locks: dict[str, QueueLock]) -> dict[str, str]:
@@ -151,11 +151,11 @@ def test_the_proposals_example() -> None:
 
 def test_a_deleted_queue_releases_its_nodes_at_once() -> None:
     queues = [queue("q2", guarantee=CPU8)]
-    assert nodes_of(decide_locks(fleet(FOUR), queues, {"gone": ("a",)}, FREE)) == {"q2": "a"}
+    assert nodes_of(decide_locks(node_capacity(FOUR), queues, {"gone": ("a",)}, FREE)) == {"q2": "a"}
 
 
 @pytest.mark.parametrize(
-    ("nodes", "spec", "standing", "message"),
+    ("nodes", "spec", "state", "message"),
     [
         pytest.param(
             {"a": node(own={"q1": 3}), "b": node()},
@@ -202,9 +202,9 @@ def test_a_deleted_queue_releases_its_nodes_at_once() -> None:
         ),
     ],
 )
-def test_what_is_said(nodes: dict[str, Any], spec: dict[str, Any], standing: GuaranteeState, message: str) -> None:
+def test_what_is_said(nodes: dict[str, Any], spec: dict[str, Any], state: GuaranteeState, message: str) -> None:
     lock = locked(nodes, queue("q1", **spec))["q1"]
-    assert (lock.state, lock.message) == (standing, message)
+    assert (lock.state, lock.message) == (state, message)
 
 
 def test_the_idle_room_of_locked_nodes_is_shown() -> None:
@@ -234,7 +234,7 @@ def test_whatever_happens_locks_are_sound_and_come_to_rest(seed: int) -> None:
     random = Random(seed)
     present: dict[str, tuple[str, ...]] = {}
     for _ in range(4):
-        cluster, queues = fleet(some_nodes(random)), some_queues(random)
+        cluster, queues = node_capacity(some_nodes(random)), some_queues(random)
         for _ in range(4):
             locks = decide_locks(cluster, queues, present, FREE)
             assert decide_locks(cluster, queues[::-1], present, FREE) == locks
@@ -280,5 +280,8 @@ def assert_sound(cluster: NodeCapacity, locks: dict[str, QueueLock]) -> None:
 def test_relocking_changes_nothing_when_nothing_changed() -> None:
     queues = [queue(f"q{number}", guarantee={"resource": {"cpu": str(number + 1)}}) for number in range(6)]
     nodes = {f"n{number}": node(taken=number % 5) for number in range(12)}
-    first = decide_locks(fleet(nodes), queues, {}, FREE)
-    assert decide_locks(fleet(nodes), queues[::-1], {name: lock.nodes for name, lock in first.items()}, FREE) == first
+    first = decide_locks(node_capacity(nodes), queues, {}, FREE)
+    assert (
+        decide_locks(node_capacity(nodes), queues[::-1], {name: lock.nodes for name, lock in first.items()}, FREE)
+        == first
+    )

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from restow.model.cluster import RowIndex
 from restow.model.guarantees import GuaranteeRequest
 from restow.model.objects import GuaranteePolicy
-from restow.queues.node_capacity import ResourceMatrix, NodeCapacity
+from restow.queues.node_capacity import NodeCapacity, ResourceMatrix
 from restow.queues.node_selection import (
     IDLE_WEIGHT,
     NODE_COUNT_WEIGHT,
@@ -23,7 +23,7 @@ from restow.queues.node_selection import (
     NodeCosts,
     select_nodes,
 )
-from tests.queues.node_capacity_fixture import fleet, node, vector
+from tests.queues.node_capacity_fixture import node, node_capacity, vector
 
 
 def amounts(**written: str) -> GuaranteeRequest:
@@ -34,13 +34,13 @@ def number(nodes: int, *dimensions: str) -> GuaranteeRequest:
     return GuaranteeRequest(GuaranteePolicy.BEST_EFFORT, {}, nodes, dimensions)
 
 
-def wish(fleet: NodeCapacity, asked: GuaranteeRequest, present: str = "", most: int = 99) -> LockRequest:
-    places = [fleet.names.index(name) for name in present.split()]
-    return LockRequest("q1", asked, fleet.schedulable.copy(), np.array(places, np.intp), most)
+def wish(node_capacity: NodeCapacity, asked: GuaranteeRequest, present: str = "", most: int = 99) -> LockRequest:
+    places = [node_capacity.names.index(name) for name in present.split()]
+    return LockRequest("q1", asked, node_capacity.schedulable.copy(), np.array(places, np.intp), most)
 
 
 def chosen(nodes: dict[str, Any], asked: GuaranteeRequest, present: str = "", most: int = 99) -> str:
-    cluster = fleet(nodes)
+    cluster = node_capacity(nodes)
     choice = select_nodes(NodeCosts(cluster), wish(cluster, asked, present, most))
     return " ".join(cluster.names[column] for column in choice.nodes) + ("" if choice.is_enough else " not enough")
 
@@ -160,25 +160,25 @@ def test_no_more_nodes_than_allowed() -> None:
     assert [chosen(nodes, amounts(cpu="6"), most=most) for most in (2, 1, 0)] == ["a b", "c", " not enough"]
 
 
-def score(fleet: NodeCapacity, queue: str, asked: GuaranteeRequest, nodes: RowIndex) -> float:
+def score(node_capacity: NodeCapacity, queue: str, asked: GuaranteeRequest, nodes: RowIndex) -> float:
     """The score of a set of nodes, term by term as `choosing` says it."""
-    lines = fleet.resource_rows(tuple(asked.amounts))
-    everything = np.maximum(fleet.allocatable[lines][:, fleet.schedulable].sum(axis=1), 1)
+    lines = node_capacity.resource_rows(tuple(asked.amounts))
+    everything = np.maximum(node_capacity.allocatable[lines][:, node_capacity.schedulable].sum(axis=1), 1)
     request = np.array(list(asked.amounts.values()), np.int64)
 
     def part(cells: ResourceMatrix) -> Any:
         return cells[:, nodes].sum(axis=1) / everything
 
-    too_much = (part(fleet.allocatable[lines]) - request / everything).mean()
-    few = len(nodes) / max(int(fleet.schedulable.sum()), 1)
-    used, idle = part(fleet.usage_per_node(queue, lines)).mean(), part(fleet.idle[lines]).mean()
+    too_much = (part(node_capacity.allocatable[lines]) - request / everything).mean()
+    few = len(nodes) / max(int(node_capacity.schedulable.sum()), 1)
+    used, idle = part(node_capacity.usage_per_node(queue, lines)).mean(), part(node_capacity.idle[lines]).mean()
     return float(
         OVERSHOOT_WEIGHT * (1 - too_much) + USED_WEIGHT * used + NODE_COUNT_WEIGHT * (1 - few) + IDLE_WEIGHT * idle
     )
 
 
 def test_a_perfect_fit_has_a_score() -> None:
-    cluster = fleet({"a": node(), "b": node()})
+    cluster = node_capacity({"a": node(), "b": node()})
     assert score(cluster, "q1", amounts(cpu="8"), np.array([0])) == pytest.approx(0.4 + 0.15 / 2 + 0.1 / 2)
 
 
@@ -188,7 +188,7 @@ def clusters(draw: st.DrawFn) -> tuple[NodeCapacity, GuaranteeRequest]:
     drawn = draw(st.lists(st.tuples(sizes, st.integers(0, 4), st.integers(0, 3)), min_size=2, max_size=7))
     cores, gigabytes = draw(st.integers(1, 30)), draw(st.integers(1, 120))
     nodes = {f"n{place}": node(*size, taken=taken, own={"q1": own}) for place, (size, taken, own) in enumerate(drawn)}
-    return fleet(nodes), amounts(cpu=str(cores), memory=f"{gigabytes}Gi")
+    return node_capacity(nodes), amounts(cpu=str(cores), memory=f"{gigabytes}Gi")
 
 
 def best_score(cluster: NodeCapacity, asked: GuaranteeRequest) -> float | None:

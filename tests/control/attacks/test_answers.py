@@ -18,8 +18,8 @@ from restow.ports import (
     TooManyRequests,
 )
 from tests.control.migrations.migration_cluster import cluster_with_scheduler, pod_stays, running_controller
-from tests.control.reservations.reservation_cluster import phase, reservation
-from tests.control.scheduler_cluster import Answering, events, world
+from tests.control.reservations.reservation_cluster import new_reservation, phase_and_reason
+from tests.control.scheduler_cluster import FixedErrorApi, events_with_reason, unscheduled_cluster
 from tests.sim.simulated_cluster import on_virtual_time, pass_time, running_scheduler
 
 DENIED = 'admission webhook "keep.example.com" denied the request: not today'
@@ -64,25 +64,28 @@ async def test_a_refusal_is_told_and_asked_again_now_and_then(
     about: Callable[[Request], bool], error: ApiError
 ) -> None:
     async with cluster_with_scheduler() as it:
-        api = Answering(it.api, about, error)
+        api = FixedErrorApi(it.api, about, error)
         async with running_controller(api, it.clock):
             old = (await it.start(2))[0]
             await it.move(old)
             await pass_time(100)
             assert await it.told() == ("Running", "FailedEvict", str(error)) and await pod_stays(it, old)
-            assert 1 < api.asked < 40
-            api.answer = None
+            assert 1 < api.times_raised < 40
+            api.error = None
             await pass_time(60)
             assert (await it.told())[0] == "Succeed"
 
 
 @on_virtual_time
 async def test_trouble_that_lasts_is_told() -> None:
-    async with cluster_with_scheduler() as it, running_controller(Answering(it.api, looks_at_a_node, BLIND), it.clock):
+    async with (
+        cluster_with_scheduler() as it,
+        running_controller(FixedErrorApi(it.api, looks_at_a_node, BLIND), it.clock),
+    ):
         old = (await it.start(2))[0]
         await it.move(old)
         await pass_time(60)
-        told = await events(it, "Interrupted", "PodMigrationJob")
+        told = await events_with_reason(it, "Interrupted", "PodMigrationJob")
         assert told and all(message.endswith("s: nodes are forbidden") for _, message in told), told
         assert len(told) < 5 and await pod_stays(it, old)
 
@@ -90,7 +93,10 @@ async def test_trouble_that_lasts_is_told() -> None:
 @pytest.mark.parametrize("reference", [{"name": ".."}, {"namespace": ".."}], ids=str)
 @on_virtual_time
 async def test_what_cannot_be_a_name_is_nobodys(reference: Document) -> None:
-    async with cluster_with_scheduler() as it, running_controller(Answering(it.api, means_no_name, NO_NAME), it.clock):
+    async with (
+        cluster_with_scheduler() as it,
+        running_controller(FixedErrorApi(it.api, means_no_name, NO_NAME), it.clock),
+    ):
         spec = {"podRef": {"namespace": "default", "name": "web", **reference}}
         await it.create(kinds.POD_MIGRATION_JOB, {"metadata": {"name": "move"}, "spec": spec})
         await pass_time(10)
@@ -100,10 +106,13 @@ async def test_what_cannot_be_a_name_is_nobodys(reference: Document) -> None:
 @on_virtual_time
 async def test_what_cannot_be_a_name_is_no_node() -> None:
     """Somebody has written it into the status of a reservation."""
-    async with world(nodes=2) as it, running_scheduler(Answering(it.api, means_no_name, NO_NAME), it.clock):
-        await it.create(kinds.RESERVATION, reservation(replicas=1))
+    async with (
+        unscheduled_cluster(nodes=2) as it,
+        running_scheduler(FixedErrorApi(it.api, means_no_name, NO_NAME), it.clock),
+    ):
+        await it.create(kinds.RESERVATION, new_reservation(replicas=1))
         await pass_time(5)
         forged = {"placements": [{"task": "web", "index": 0, "nodeName": ".."}]}
         await it.client.patch(kinds.RESERVATION, "r", {"status": forged}, "default", subresource="status")
         await pass_time(10)
-        assert await phase(it) == ("Failed", "NodeGone")
+        assert await phase_and_reason(it) == ("Failed", "NodeGone")

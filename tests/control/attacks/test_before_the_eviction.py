@@ -24,7 +24,7 @@ from tests.control.migrations.migration_cluster import (
     pod_stays,
     running_controller,
 )
-from tests.control.scheduler_cluster import group, world
+from tests.control.scheduler_cluster import pod_group, unscheduled_cluster
 from tests.sim.simulated_cluster import (
     default_profile,
     job,
@@ -273,7 +273,7 @@ async def test_a_job_that_may_lose_no_pod_keeps_it(limit: int, phase: str) -> No
 
 
 @pytest.mark.parametrize(
-    ("deed", "why"),
+    ("interference", "why"),
     [
         pytest.param(lambda it: it.delete(kinds.POD_GROUP, "g"), "does not exist", id="is gone"),
         pytest.param(
@@ -282,15 +282,15 @@ async def test_a_job_that_may_lose_no_pod_keeps_it(limit: int, phase: str) -> No
     ],
 )
 @on_virtual_time
-async def test_a_pod_stays_whose_gang(deed: Any, why: str) -> None:
+async def test_a_pod_stays_whose_gang(interference: Any, why: str) -> None:
     async with cluster_with_scheduler() as it, running_controller(it.api, it.clock):
-        await it.create(kinds.POD_GROUP, group("g", 2))
+        await it.create(kinds.POD_GROUP, pod_group("g", 2))
         made = template("500m", app="web", annotations={"scheduling.k8s.io/group-name": "g"})
         await it.create(kinds.DEPLOYMENT, workload("web", 2, pods=made))
         await pass_time(10)
         old = (await it.pods())[0]
         async with held_up(it, old):
-            await deed(it)
+            await interference(it)
         phase, reason, message = await it.told()
         assert (phase, reason) == ("Running", "Gang") and why in (message or ""), message
         await pass_time(600)
@@ -303,7 +303,7 @@ async def test_a_pod_stays_whose_gang(deed: Any, why: str) -> None:
 async def test_of_a_gang_one_moves_after_the_other() -> None:
     """While the first is on its way there are fewer of them than must be, and that is waited for."""
     async with cluster_with_scheduler(nodes=4) as it, running_controller(it.api, it.clock):
-        await it.create(kinds.POD_GROUP, group("g", 2))
+        await it.create(kinds.POD_GROUP, pod_group("g", 2))
         slow = {"sim.restow.sh/stop-seconds": "20", "scheduling.k8s.io/group-name": "g"}
         pods = template("500m", app="web", annotations=slow)
         await it.create(kinds.STATEFUL_SET, workload("web", 2, pods=pods, podManagementPolicy="Parallel"))
@@ -318,7 +318,7 @@ async def test_of_a_gang_one_moves_after_the_other() -> None:
 @on_virtual_time
 async def test_whoever_is_done_still_counts_for_its_gang() -> None:
     async with cluster_with_scheduler() as it, running_controller(it.api, it.clock):
-        await it.create(kinds.POD_GROUP, group("g", 3))
+        await it.create(kinds.POD_GROUP, pod_group("g", 3))
         of_gang = {"scheduling.k8s.io/group-name": "g"}
         await it.create(kinds.DEPLOYMENT, workload("web", 2, pods=template("500m", app="web", annotations=of_gang)))
         first = job("first", run=5)
@@ -357,7 +357,7 @@ async def test_a_time_that_cannot_be_is_no_time_without_end() -> None:
 
 @on_virtual_time
 async def test_nobody_is_evicted_for_room_that_was_taken_while_no_scheduler_runs() -> None:
-    async with world(nodes=2) as base:
+    async with unscheduled_cluster(nodes=2) as base:
         it = MigrationCluster(base.api, base.world, base.clock)
         await it.create(kinds.NAMESPACE, {"metadata": {"name": SYSTEM}})
         async with running_controller(it.api, it.clock), AsyncExitStack() as until_then:

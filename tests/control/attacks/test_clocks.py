@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from restow.model import kinds
 from restow.ports import Forbidden, Request
-from tests.control.reservations.reservation_cluster import phase, reservation
-from tests.control.scheduler_cluster import Answering, PutBack, world
+from tests.control.reservations.reservation_cluster import new_reservation, phase_and_reason
+from tests.control.scheduler_cluster import FixedErrorApi, SetBackClock, unscheduled_cluster
 from tests.sim.simulated_cluster import on_virtual_time, pass_time, running_scheduler
 
 NOT_TODAY = Forbidden.because(403, "Forbidden", "not today")
@@ -17,12 +17,12 @@ def writes_a_status(request: Request) -> bool:
 
 @on_virtual_time
 async def test_seats_that_could_not_be_written_are_looked_for_again_whatever_the_clock_says() -> None:
-    async with world(nodes=2) as it:
-        api, clock = Answering(it.api, writes_a_status, NOT_TODAY), PutBack(it.clock)
+    async with unscheduled_cluster(nodes=2) as it:
+        api, clock = FixedErrorApi(it.api, writes_a_status, NOT_TODAY), SetBackClock(it.clock)
         async with running_scheduler(api, clock):
-            await it.create(kinds.RESERVATION, reservation())
+            await it.create(kinds.RESERVATION, new_reservation())
             await pass_time(20)
-            clock.by = 3600.0
-            api.answer = None
+            clock.set_back_by = 3600.0
+            api.error = None
             await pass_time(30)
-            assert await phase(it) == ("Available", "Reserved")
+            assert await phase_and_reason(it) == ("Available", "Reserved")

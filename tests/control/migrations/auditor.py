@@ -177,10 +177,10 @@ class Auditor:
 
     async def _may_take(self, pod: Pod, reservation: Reservation) -> bool:
         """Whether a pod like this one may take a seat, by owners, by the mark of who moves, and by its size."""
-        kinship = OwnerChains(UndoLog())
+        owner_chains = OwnerChains(UndoLog())
         for owner in (await self._truth.list(kinds.REPLICA_SET)).items:
-            kinship.put(owner.metadata)
-        mine = Owners.of(reservation.spec.owners or ()).matches(pod, kinship)
+            owner_chains.put(owner.metadata)
+        mine = Owners.of(reservation.spec.owners or ()).matches(pod, owner_chains)
         task = (reservation.spec.tasks or [])[0]
         large_enough = vector_fits(pod_requests(pod), template_requests(task.template.spec))
         return mine and migrating_pod(reservation) in (None, pod.metadata.uid) and large_enough

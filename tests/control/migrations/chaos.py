@@ -33,9 +33,9 @@ from tests.control.migrations.migration_cluster import (
     running_controller,
 )
 from tests.control.migrations.test_scarce import mend, spoil
-from tests.control.random_disruptions import Accidents, main
+from tests.control.random_disruptions import RandomDisruptions, run_seeds
 from tests.control.reservations.write_auditor import Auditor as SeatAuditor
-from tests.control.scheduler_cluster import check_room, trouble
+from tests.control.scheduler_cluster import assert_nothing_overcommitted, random_faults
 from tests.sim.simulated_cluster import SimulatedCluster, is_pod_ready, pass_time, template, workload
 
 NODES = ("n1", "n2", "n3", "n4")
@@ -120,7 +120,7 @@ class Leaders:
             one.configure(MigrationConfiguration(migration_arguments(**(self._section | section))))
 
 
-class MoveAccidents(Accidents):
+class MoveAccidents(RandomDisruptions):
     def __init__(
         self, it: MigrationCluster, seats: SeatAuditor, leaders: Leaders, rng: random.Random, *, given: int
     ) -> None:
@@ -140,13 +140,13 @@ class MoveAccidents(Accidents):
             self.redirect,
             self.delete_job,
             self.delete_pod,
-            *[self.cordon] * 2,
-            self.uncordon,
-            self.lose_node,
+            *[self.cordon_node] * 2,
+            self.uncordon_nodes,
+            self.recreate_node,
             self.set_clock,
             it.stop,
             it.go,
-            self.scale,
+            self.scale_workload,
             self.upgrade,
             self.delete_seat,
             self.steal,
@@ -158,7 +158,7 @@ class MoveAccidents(Accidents):
         ]
 
     async def strike(self) -> None:
-        await super().strike()
+        await super().disrupt()
         await self._seats.look()
 
     async def move(self) -> None:
@@ -266,10 +266,10 @@ class MoveAccidents(Accidents):
     async def steal(self) -> None:
         where = self._rng.choice(NODES)
         self._seats.rob(where)
-        await self.rob(where, "1500m")
+        await self.create_foreign_pod(where, "1500m")
 
     async def give_back(self) -> None:
-        for one in await self.thieves():
+        for one in await self.foreign_pods():
             await self._it.delete(kinds.POD, one.metadata.name, grace_seconds=0)
 
     async def calm(self) -> None:
@@ -277,7 +277,7 @@ class MoveAccidents(Accidents):
         await asyncio.gather(*self._later)
         with suppress(ApiError):
             await self._it.go()
-        await self.uncordon()
+        await self.uncordon_nodes()
         await self.give_back()
         for job in (await self._it.client.list(kinds.POD_MIGRATION_JOB)).items:
             await self._it.patch(kinds.POD_MIGRATION_JOB, job.metadata.name, {"spec": {"paused": False}})
@@ -295,7 +295,7 @@ async def run(seed: int) -> Counter[str]:
 
     async with cluster_with_scheduler(nodes=len(NODES), seed=seed, around=audited) as it:
         await _begin(it)
-        leaders = Leaders(it, books[0], section, rng, trouble(rng))
+        leaders = Leaders(it, books[0], section, rng, random_faults(rng))
         accidents = MoveAccidents(it, books[0].seats, leaders, random.Random(seed + 1), given=2 * (seed % 2))
         leading = asyncio.gather(*(leaders.run() for _ in range(at_once)))
         for _ in range(STEPS):
@@ -341,7 +341,7 @@ async def _is_at_rest(it: MigrationCluster) -> None:
     assert all(map(is_pod_ready, pods)), [one.metadata.name for one in pods if not is_pod_ready(one)]
     web = (await it.document(kinds.DEPLOYMENT, "web"))["spec"]["replicas"]
     assert len(pods) == web + 5
-    await check_room(it)
+    await assert_nothing_overcommitted(it)
 
 
 def _is_explained(status: PodMigrationJobStatus) -> bool:
@@ -353,4 +353,4 @@ def _is_explained(status: PodMigrationJobStatus) -> bool:
 
 
 if __name__ == "__main__":
-    main(run, "migration")
+    run_seeds(run, "migration")

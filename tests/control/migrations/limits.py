@@ -331,8 +331,8 @@ class Limits:
             return
         pods = [one for one in self._pods.values() if _covers(budget, one)]
         healthy = sum(is_ready(one) and not is_terminating(one) for one in pods)
-        unheard = sum(self._lost.get(one.metadata.uid) == _time() for one in pods)
-        if healthy + unheard < least:
+        unobserved = sum(self._lost.get(one.metadata.uid) == _time() for one in pods)
+        if healthy + unobserved < least:
             self._blame(f"evict {pod.metadata.name}: {healthy} of {budget.metadata.name} are Ready, {least} have to be")
 
     def _covering(self, pod: Pod) -> list[PodDisruptionBudget]:

@@ -26,7 +26,7 @@ from restow.model.reservations.reservation_annotations import migrating_pod
 from restow.model.reservations.spec import expires_at
 from restow.model.times import format_time
 from restow.ports import Api, ApiError, Clock
-from tests.control.scheduler_cluster import world
+from tests.control.scheduler_cluster import unscheduled_cluster
 from tests.sim.simulated_cluster import (
     SimulatedCluster,
     pass_time,
@@ -225,7 +225,10 @@ async def cluster_with_scheduler(
     *, nodes: int = 3, seed: int = 1, around: Callable[[SimulatedCluster], Api] = lambda it: it.api, **settings: Any
 ) -> AsyncIterator[MigrationCluster]:
     """Everything but the controller, with the scheduler itself."""
-    async with world(nodes=nodes, seed=seed, **settings) as it, running_scheduler(around(it), it.clock, seed=seed):
+    async with (
+        unscheduled_cluster(nodes=nodes, seed=seed, **settings) as it,
+        running_scheduler(around(it), it.clock, seed=seed),
+    ):
         made = MigrationCluster(it.api, it.world, it.clock)
         await made.create(kinds.NAMESPACE, {"metadata": {"name": SYSTEM}})
         yield made
@@ -236,7 +239,7 @@ async def cluster_with_stub_scheduler(
     *, nodes: int = 3, seed: int = 1, **settings: Any
 ) -> AsyncIterator[MigrationCluster]:
     """Everything but the controller, with the stand-in."""
-    async with world(nodes=nodes, seed=seed, **settings) as it:
+    async with unscheduled_cluster(nodes=nodes, seed=seed, **settings) as it:
         made = MigrationCluster(it.api, it.world, it.clock)
         made.seats = StubScheduler(it.api, it.clock)
         await made.create(kinds.NAMESPACE, {"metadata": {"name": SYSTEM}})

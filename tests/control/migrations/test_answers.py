@@ -28,7 +28,7 @@ from tests.control.migrations.migration_cluster import (
     running_controller,
 )
 from tests.control.migrations.test_breaking import about_to_leave
-from tests.control.scheduler_cluster import Answering
+from tests.control.scheduler_cluster import FixedErrorApi
 from tests.sim.simulated_cluster import on_virtual_time, pass_time
 
 QUOTA = Forbidden.because(403, "Forbidden", "exceeded quota")
@@ -65,14 +65,14 @@ async def test_a_no_for_now_is_told_and_asked_again(
     about: Callable[[Request], bool], answer: ApiError, told: tuple[str, str | None]
 ) -> None:
     async with cluster_with_stub_scheduler() as it:
-        api = Answering(it.api, about, answer)
+        api = FixedErrorApi(it.api, about, answer)
         async with running_controller(api, it.clock):
             old = (await it.start())[0]
             await it.move(old)
             await pass_time(10)
             assert (await it.told())[:2] == told and await pod_stays(it, old)
             assert told[1] is None or answer.status.message in ((await it.told())[2] or "")
-            api.answer = None
+            api.error = None
             await pass_time(60)
             assert (await it.told())[0] == "Succeed"
 
@@ -80,7 +80,10 @@ async def test_a_no_for_now_is_told_and_asked_again(
 @pytest.mark.parametrize("answer", [BAD, NO_NAMESPACE], ids=["it is not accepted", "there is nowhere to make it"])
 @on_virtual_time
 async def test_a_reservation_that_will_never_be_ends_the_job(answer: ApiError) -> None:
-    async with cluster_with_stub_scheduler() as it, running_controller(Answering(it.api, reserves, answer), it.clock):
+    async with (
+        cluster_with_stub_scheduler() as it,
+        running_controller(FixedErrorApi(it.api, reserves, answer), it.clock),
+    ):
         old = (await it.start())[0]
         await it.move(old)
         await pass_time(10)
@@ -97,7 +100,7 @@ def really_evicts(request: Request) -> bool:
 async def test_an_eviction_that_is_refused_though_it_was_tried_is_told_and_was_none() -> None:
     async with (
         cluster_with_stub_scheduler() as it,
-        running_controller(Answering(it.api, really_evicts, BUDGET), it.clock),
+        running_controller(FixedErrorApi(it.api, really_evicts, BUDGET), it.clock),
     ):
         old = (await it.start())[0]
         await it.move(old)

@@ -21,7 +21,7 @@ from tests.control.migrations.test_breaking import Slow, about_to_leave
 from tests.control.migrations.test_changes import cordon, delete_node, remove_seat, take_room
 from tests.sim.simulated_cluster import on_virtual_time, pass_time
 
-Deed = Callable[[MigrationCluster, Pod], Awaitable[Any]]
+Interference = Callable[[MigrationCluster, Pod], Awaitable[Any]]
 
 
 class Blind:
@@ -76,7 +76,7 @@ async def refer_elsewhere(it: MigrationCluster, old: Pod) -> None:
 
 
 @pytest.mark.parametrize(
-    ("deed", "told"),
+    ("interfere", "told"),
     [
         pytest.param(stop, ("Running", "Stopped"), id="evictions are stopped"),
         pytest.param(cordon, ("Failed", "Unschedulable"), id="the target is cordoned"),
@@ -92,13 +92,13 @@ async def refer_elsewhere(it: MigrationCluster, old: Pod) -> None:
     ],
 )
 @on_virtual_time
-async def test_nobody_leaves_on_old_news(deed: Deed, told: Any) -> None:
+async def test_nobody_leaves_on_old_news(interfere: Interference, told: Any) -> None:
     async with cluster_with_stub_scheduler(nodes=4) as it:
         api = Blind(it.api)
         async with running_controller(api, it.clock):
             async with about_to_leave(it) as old:
                 api.blind = True
-                await deed(it, old)
+                await interfere(it, old)
             assert await pod_stays(it, old)
             assert told is None or (await it.told())[:2] == told
 
@@ -118,7 +118,7 @@ class SlowAndBlind(Slow):
 
 
 @pytest.mark.parametrize(
-    ("deed", "told"),
+    ("interfere", "told"),
     [
         pytest.param(stop, ("Running", "Stopped"), id="evictions are stopped"),
         pytest.param(cordon, ("Failed", "Unschedulable"), id="the target is cordoned"),
@@ -126,10 +126,12 @@ class SlowAndBlind(Slow):
     ],
 )
 @on_virtual_time
-async def test_who_was_long_writing_down_an_intent_reads_everything_again(deed: Deed, told: tuple[str, str]) -> None:
+async def test_who_was_long_writing_down_an_intent_reads_everything_again(
+    interfere: Interference, told: tuple[str, str]
+) -> None:
     async with cluster_with_stub_scheduler(nodes=4) as it:
         old = (await it.start(2))[0]
-        async with running_controller(SlowAndBlind(it.api, 20, lambda: deed(it, old)), it.clock):
+        async with running_controller(SlowAndBlind(it.api, 20, lambda: interfere(it, old)), it.clock):
             await it.move(old)
             await pass_time(60)
             assert await pod_stays(it, old)
@@ -141,20 +143,22 @@ async def lose_target(it: MigrationCluster) -> None:
 
 
 @pytest.mark.parametrize(
-    ("deed", "plural"),
+    ("interfere", "plural"),
     [
         pytest.param(lose_target, "nodes", id="the target is gone"),
         pytest.param(MigrationCluster.stop, "configmaps", id="evictions are stopped"),
     ],
 )
 @on_virtual_time
-async def test_what_is_read_for_one_job_counts_for_another_before_any_watch_shows_it(deed: Any, plural: str) -> None:
+async def test_what_is_read_for_one_job_counts_for_another_before_any_watch_shows_it(
+    interfere: Any, plural: str
+) -> None:
     async with cluster_with_stub_scheduler(nodes=4) as it:
         first, second, third = await it.start(3)
         it.seats.places = min({"n1", "n2", "n3", "n4"} - {one.spec.node_name for one in (first, second, third)})
 
         async def meanwhile() -> None:
-            await deed(it)
+            await interfere(it)
             await it.move(second, "b")
 
         api = SlowAndBlind(it.api, 3, meanwhile, plural)

@@ -28,7 +28,7 @@ from tests.control.migrations.test_interference import forget_rules
 from tests.sim.simulated_cluster import on_virtual_time, pass_time, pod
 
 NEVER = {"scheduling.koordinator.sh/eviction-cost": str(2**31 - 1)}
-Deed = Callable[[MigrationCluster, Pod], Awaitable[Any]]
+Interference = Callable[[MigrationCluster, Pod], Awaitable[Any]]
 
 
 @asynccontextmanager
@@ -64,7 +64,7 @@ async def redirect(it: MigrationCluster, old: Pod) -> None:
 
 
 @pytest.mark.parametrize(
-    ("deed", "why"),
+    ("interfere", "why"),
     [
         pytest.param(never, "which means never", id="its annotation says never"),
         pytest.param(orphan, "no controller would recreate it", id="nobody owns it any more"),
@@ -73,10 +73,10 @@ async def redirect(it: MigrationCluster, old: Pod) -> None:
     ],
 )
 @on_virtual_time
-async def test_what_forbids_a_move_does_so_until_the_pod_leaves(deed: Deed, why: str) -> None:
+async def test_what_forbids_a_move_does_so_until_the_pod_leaves(interfere: Interference, why: str) -> None:
     async with cluster_with_controller() as it:
         async with about_to_leave(it) as old:
-            await deed(it, old)
+            await interfere(it, old)
         phase, reason, message = await it.told()
         assert (phase, reason) == ("Failed", "ForbiddenMigratePod") and why in (message or ""), message
         assert await it.reservations() == [] and await pod_stays(it, old)

@@ -21,9 +21,9 @@ from restow.ports import Api, ApiError, Request, Response
 from restow.sim.loop import run_virtual
 from restow.sim.write_log import is_write
 from tests.control.migrations.auditor import Auditor
-from tests.control.migrations.deeds import DEEDS, SECTION, SHORT, Deed
+from tests.control.migrations.interferences import INTERFERENCES, SECTION, SHORT, Interference
 from tests.control.migrations.migration_cluster import MigrationCluster, cluster_with_scheduler, running_controller
-from tests.control.scheduler_cluster import check_room
+from tests.control.scheduler_cluster import assert_nothing_overcommitted
 from tests.sim.simulated_cluster import is_pod_ready, pass_time
 
 SAMPLE = os.environ.get("RESTOW_INTERFERENCE", "1")
@@ -31,14 +31,14 @@ pytestmark = pytest.mark.timeout(0 if SAMPLE == "all" else 120)
 
 
 class Interloper:
-    """ports.Api over another one, with a deed done after so many writes that are not Events."""
+    """ports.Api over another one, with a interference done after so many writes that are not Events."""
 
-    def __init__(self, api: Api, after: int | None, deed: Callable[[], Awaitable[object]]) -> None:
+    def __init__(self, api: Api, after: int | None, interference: Callable[[], Awaitable[object]]) -> None:
         self.writes = 0
         self.watch = api.watch
         self._api = api
         self._after = after
-        self._deed = deed
+        self._interference = interference
 
     async def call(self, request: Request) -> Response:
         try:
@@ -48,7 +48,7 @@ class Interloper:
                 self.writes += 1
                 if self.writes == self._after:
                     with suppress(ApiError):
-                        await self._deed()
+                        await self._interference()
 
 
 # --- the story --------------------------------------------------------------------------------------------------------
@@ -68,15 +68,15 @@ async def forget_rules(it: MigrationCluster) -> None:
     await it.patch(kinds.CUSTOM_RESOURCE_DEFINITION, name, {"spec": {"versions": versions}})
 
 
-async def story(deed: Deed | None, after: int | None) -> int:
+async def story(interference: Interference | None, after: int | None) -> int:
     faults: list[str] = []
     async with cluster_with_scheduler(nodes=4) as it:
         await forget_rules(it)
         old = (await it.start(3))[0]
 
         async def interfere() -> None:
-            if deed is not None:
-                await deed(it, old)
+            if interference is not None:
+                await interference(it, old)
 
         api = Interloper(it.api, after, interfere)
         auditor = Auditor(api, it.api, it.clock, faults)
@@ -85,7 +85,7 @@ async def story(deed: Deed | None, after: int | None) -> int:
             await pass_time(600)
         assert faults == []
         await at_rest(it)
-        if deed is None:
+        if interference is None:
             assert (await it.told())[0] == "Succeed"
         return api.writes
 
@@ -110,7 +110,7 @@ async def at_rest(it: MigrationCluster) -> None:
     assert all(map(is_pod_ready, pods)), [
         (one.metadata.name, one.spec.node_name) for one in pods if not is_pod_ready(one)
     ]
-    await check_room(it)
+    await assert_nothing_overcommitted(it)
 
 
 @cache
@@ -119,14 +119,14 @@ def usual() -> int:
     return run_virtual(story(None, None))
 
 
-@pytest.mark.parametrize("name", DEEDS)
+@pytest.mark.parametrize("name", INTERFERENCES)
 def test_after_any_write(name: str) -> None:
     places = range(1, usual() + 1)
     chosen = places if SAMPLE == "all" else random.Random(name).sample(places, int(SAMPLE))
     broken = {}
     for place in chosen:
         try:
-            run_virtual(story(DEEDS[name], place))
+            run_virtual(story(INTERFERENCES[name], place))
         except AssertionError as error:
             broken[place] = str(error)[:1500]
     assert broken == {}

@@ -19,17 +19,17 @@ from tests.sim.simulated_cluster import on_virtual_time, pass_time
 class Meanwhile:
     """An Api on which something happens once, before the first of some writes arrives."""
 
-    def __init__(self, api: Api, verb: str, plural: str, deed: Callable[[], Awaitable[Any]]) -> None:
+    def __init__(self, api: Api, verb: str, plural: str, interfere: Callable[[], Awaitable[Any]]) -> None:
         self.watch = api.watch
         self._api = api
         self._about = verb, plural, None
-        self._deed: Callable[[], Awaitable[Any]] | None = deed
+        self._interfere: Callable[[], Awaitable[Any]] | None = interfere
 
     async def call(self, request: Request) -> Response:
         if (request.verb, request.resource.plural, request.subresource) == self._about:
-            deed, self._deed = self._deed, None
-            if deed is not None:
-                await deed()
+            interfere, self._interfere = self._interfere, None
+            if interfere is not None:
+                await interfere()
         return await self._api.call(request)
 
 

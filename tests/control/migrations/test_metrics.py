@@ -21,7 +21,7 @@ from tests.control.migrations.migration_cluster import (
 )
 from tests.control.migrations.test_answers import BUDGET, really_evicts
 from tests.control.migrations.test_moving import Hasty
-from tests.control.scheduler_cluster import Answering
+from tests.control.scheduler_cluster import FixedErrorApi
 from tests.sim.simulated_cluster import on_virtual_time, pass_time, running_component
 
 LOST = OutcomeUnknown.because(504, "Timeout", "no idea")
@@ -97,14 +97,14 @@ async def test_reservations_whose_job_was_deleted() -> None:
 @on_virtual_time
 async def test_evictions_by_the_answer(answer: ApiError, result: str) -> None:
     async with cluster_with_stub_scheduler() as it:
-        api = Answering(it.api, really_evicts, answer)
+        api = FixedErrorApi(it.api, really_evicts, answer)
         async with counted(it, api) as counts:
             await it.move((await it.start())[0])
             await pass_time(10)
-            assert counts.evictions() == {result: api.asked}
-            api.answer = None
+            assert counts.evictions() == {result: api.times_raised}
+            api.error = None
             await pass_time(60)
-            assert counts.evictions() == {result: api.asked, "evicted": 1}
+            assert counts.evictions() == {result: api.times_raised, "evicted": 1}
 
 
 @on_virtual_time

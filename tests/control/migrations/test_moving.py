@@ -23,7 +23,7 @@ from tests.control.migrations.migration_cluster import (
     pod_stays,
     running_controller,
 )
-from tests.control.scheduler_cluster import events
+from tests.control.scheduler_cluster import events_with_reason
 from tests.sim.simulated_cluster import is_pod_ready, on_virtual_time, pass_time, template, workload
 
 MINE = {"app": "web"}
@@ -290,13 +290,13 @@ async def test_what_is_told_is_told_once_and_everywhere_the_same() -> None:
         await pass_time(60)
         told = f"no seat outside its own node {old.spec.node_name}: {it.seats.refusing}"
         assert await it.told() == ("Running", "Unschedulable", told)
-        assert await events(it, "Unschedulable") == [("move", told)]
+        assert await events_with_reason(it, "Unschedulable") == [("move", told)]
         kinds_of = {one.reason: one.type for one in (await it.client.list(kinds.EVENT)).items}
         assert (kinds_of["Unschedulable"], kinds_of["Admitted"]) == ("Warning", "Normal")
         it.seats.refusing = None
         await pass_time(60)
         assert (await it.told())[0] == "Succeed"
-        assert len(await events(it, "Complete")) == 1
+        assert len(await events_with_reason(it, "Complete")) == 1
 
 
 @on_virtual_time
@@ -325,7 +325,7 @@ async def test_the_pod_is_told_why_it_leaves(mode: str, seat: str) -> None:
         await pass_time(30)
         where = seat.format(node=(await it.job()).status.node_name)
         told = f"evicted from node {old.spec.node_name} by PodMigrationJob move: it moves {where}"
-        assert await events(it, "Migrating") == [(old.metadata.name, told)]
+        assert await events_with_reason(it, "Migrating") == [(old.metadata.name, told)]
         [event] = [one for one in (await it.client.list(kinds.EVENT)).items if one.reason == "Migrating"]
         assert (event.involved_object.kind, event.involved_object.uid) == ("Pod", old.metadata.uid)
         assert event.metadata.namespace == "default"

@@ -26,7 +26,7 @@ from tests.control.migrations.migration_cluster import (
     running_controller,
 )
 from tests.control.migrations.test_answers import evicts
-from tests.control.scheduler_cluster import Answering
+from tests.control.scheduler_cluster import FixedErrorApi
 from tests.sim.simulated_cluster import on_virtual_time, pass_time
 
 SLOWLY: dict[str, Any] = {"evictQPS": 0.05, "evictBurst": 1}
@@ -94,14 +94,14 @@ async def test_an_eviction_that_was_long_in_vain_counts_from_when_it_was_accepte
         first, second, *_ = await it.start(4)
         limits = Limits(it.api, migration_arguments(**section))
         broken = OutcomeUnknown.because(500, "InternalError", "no idea")
-        api = Answering(it.api, lambda request: evicts(request) and "dryRun" not in request.query, broken)
+        api = FixedErrorApi(it.api, lambda request: evicts(request) and "dryRun" not in request.query, broken)
         async with running_controller(api, it.clock, **section):
             await it.move(first, "first")
             await pass_time(10)
             await it.move(second, "second")
             await pass_time(180)
             assert await pod_stays(it, first) and (await it.told("second"))[0] == "Pending"
-            api.answer = None
+            api.error = None
             await pass_time(60)
             assert ((await it.told("first"))[0], (await it.told("second"))[0]) == ("Succeed", "Pending")
             await pass_time(120)

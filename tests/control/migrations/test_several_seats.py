@@ -18,7 +18,7 @@ from tests.control.migrations.migration_cluster import (
     running_controller,
 )
 from tests.control.migrations.test_given_seats import GIVEN, PORT, WEB, give
-from tests.control.scheduler_cluster import group
+from tests.control.scheduler_cluster import pod_group
 from tests.sim.simulated_cluster import on_virtual_time, pass_time, pod, template, workload
 
 SLOW: dict[str, Any] = {"annotations": {"sim.restow.sh/stop-seconds": "100"}, "terminationGracePeriodSeconds": 120}
@@ -329,7 +329,7 @@ async def test_who_came_before_the_eviction_is_no_successor() -> None:
 @on_virtual_time
 async def test_a_seat_may_be_for_the_labels_of_a_gang() -> None:
     async with cluster_with_scheduler(nodes=4) as it, running_controller(it.api, it.clock):
-        made = group("g", 2)
+        made = pod_group("g", 2)
         made["metadata"]["labels"] = {"team": "a"}
         await it.create(kinds.POD_GROUP, made)
         pods = template("500m", app="web", annotations={"scheduling.k8s.io/group-name": "g"})

@@ -14,22 +14,22 @@ from tests.sim.simulated_cluster import on_virtual_time, pass_time
 class Overtaken:
     """An Api in which something is done right before the first of these is deleted."""
 
-    def __init__(self, api: Api, plural: str, deed: Callable[[], Awaitable[Any]]) -> None:
+    def __init__(self, api: Api, plural: str, interfere: Callable[[], Awaitable[Any]]) -> None:
         self.watch = api.watch
         self._api = api
         self._plural = plural
-        self._deed: Callable[[], Awaitable[Any]] | None = deed
+        self._interfere: Callable[[], Awaitable[Any]] | None = interfere
 
     async def call(self, request: Request) -> Response:
-        deed = self._deed
-        if (request.verb, request.resource.plural) == ("delete", self._plural) and deed is not None:
-            self._deed = None
-            await deed()
+        interfere = self._interfere
+        if (request.verb, request.resource.plural) == ("delete", self._plural) and interfere is not None:
+            self._interfere = None
+            await interfere()
         return await self._api.call(request)
 
     @property
     def was_overtaken(self) -> bool:
-        return self._deed is None
+        return self._interfere is None
 
 
 async def take_seat(it: MigrationCluster) -> None:

@@ -24,7 +24,7 @@ from tests.control.migrations.migration_cluster import (
 from tests.sim.simulated_cluster import on_virtual_time, pass_time, pod
 
 PACE: dict[str, Any] = {"evictQPS": 0.25, "evictBurst": 1, "maxConcurrentReconciles": 4}
-Deed = Callable[[MigrationCluster, MigrationController], Awaitable[Any]]
+Interference = Callable[[MigrationCluster, MigrationController], Awaitable[Any]]
 
 
 @asynccontextmanager
@@ -86,7 +86,7 @@ async def seat(it: MigrationCluster) -> tuple[str, str]:
 
 
 @pytest.mark.parametrize(
-    ("deed", "told"),
+    ("interfere", "told"),
     [
         (stop, "Running Stopped: evictions are stopped"),
         (pause, "Running Paused: the job is paused"),
@@ -100,9 +100,9 @@ async def seat(it: MigrationCluster) -> tuple[str, str]:
     ],
 )
 @on_virtual_time
-async def test_nobody_leaves_after_somebody_has_thought_better_of_it(deed: Deed, told: str | None) -> None:
+async def test_nobody_leaves_after_somebody_has_thought_better_of_it(interfere: Interference, told: str | None) -> None:
     async with about_to_evict() as (it, made, old):
-        await deed(it, made)
+        await interfere(it, made)
         await pass_time(3)
         if told is not None:
             phase, reason, message = await it.told("b")

@@ -11,8 +11,8 @@ from restow.model.objects import Document
 from restow.model.reservations.spec import expires_at
 from restow.model.times import format_time
 from tests.control.migrations.migration_cluster import cluster_with_scheduler, running_controller
-from tests.control.scheduler_cluster import check_room
-from tests.control.volume_objects import CLASS
+from tests.control.scheduler_cluster import assert_nothing_overcommitted
+from tests.control.volume_objects import STORAGE_CLASS
 from tests.sim.simulated_cluster import is_pod_ready, job, node, on_virtual_time, pass_time, pod, template, workload
 
 
@@ -34,7 +34,7 @@ async def test_a_pod_moves_into_its_seat(kind: Any) -> None:
         assert notes["restow.sh/reservation"] == f"default/{made.metadata.name}/pod/0"
         assert made.status.state.phase == "Succeeded"
         assert all(map(is_pod_ready, await it.pods()))
-        await check_room(it)
+        await assert_nothing_overcommitted(it)
 
 
 WHY = "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) excluded by name."
@@ -79,13 +79,13 @@ async def test_a_pod_that_fits_nowhere_else_stays_until_it_does() -> None:
         await it.delete(kinds.POD, "filler")
         await pass_time(60)
         assert (await it.told())[0] == "Succeed"
-        await check_room(it)
+        await assert_nothing_overcommitted(it)
 
 
 @on_virtual_time
 async def test_a_pod_with_a_volume_takes_it_along() -> None:
     async with cluster_with_scheduler() as it, running_controller(it.api, it.clock):
-        await it.create(kinds.STORAGE_CLASS, CLASS)
+        await it.create(kinds.STORAGE_CLASS, STORAGE_CLASS)
         claim = {
             "accessModes": ["ReadWriteOnce"],
             "storageClassName": "fast",
@@ -152,7 +152,7 @@ def zonal_disk(zone: str) -> list[tuple[Any, Document]]:
 @on_virtual_time
 async def test_a_volume_for_one_pod_alone_keeps_it() -> None:
     async with cluster_with_scheduler() as it, running_controller(it.api, it.clock):
-        await it.create(kinds.STORAGE_CLASS, CLASS)
+        await it.create(kinds.STORAGE_CLASS, STORAGE_CLASS)
         claim = {
             "accessModes": ["ReadWriteOncePod"],
             "storageClassName": "fast",

@@ -22,7 +22,7 @@ from restow.control.queues.foreign_pods import QUEUE_LABEL
 from restow.migration.conditions import is_evicting, is_job_ended
 from restow.model import kinds
 from restow.model.objects import Node, Pod, Queue
-from restow.model.pods import find_condition, controller_of
+from restow.model.pods import controller_of, find_condition
 from restow.model.queues import locked_nodes
 from restow.model.resources import parse_amounts
 from restow.ports import Api, ApiError, Clock, Request, Response
@@ -123,8 +123,8 @@ class Auditor:
             self.blame(f"a node is locked twice: {shown}")
         if not settled:
             return
-        takers = {node.metadata.name: node for node in nodes if _takes_pods(node)}
-        for some in ({*takers}, {name for name, node in takers.items() if not node.spec.taints}):
+        open_nodes = {node.metadata.name: node for node in nodes if _takes_pods(node)}
+        for some in ({*open_nodes}, {name for name, node in open_nodes.items() if not node.spec.taints}):
             if some and some <= set(every):
                 self.blame(f"the last node is locked: {shown}")
         self._within_ceilings(queues, nodes)

@@ -9,9 +9,15 @@ import pytest
 
 from restow.control.scheduler import SchedulerSettings
 from restow.model import kinds
-from tests.control.reservations.reservation_cluster import Barrier, phase, read, reservation, seats
+from tests.control.reservations.reservation_cluster import (
+    PermitBarrier,
+    new_reservation,
+    phase_and_reason,
+    read_reservation,
+    seats_by_index,
+)
 from tests.control.reservations.write_auditor import Auditor
-from tests.control.scheduler_cluster import places, world
+from tests.control.scheduler_cluster import nodes_by_pod, unscheduled_cluster
 from tests.sim.simulated_cluster import (
     SimulatedCluster,
     node,
@@ -25,18 +31,18 @@ from tests.sim.simulated_cluster import (
 ALL = SchedulerSettings(namespace_share=100)
 PAST = "2020-01-01T00:00:00Z"
 ROOM = {"memory": "16Gi", "pods": "110"}
-Deed = Callable[[SimulatedCluster], Awaitable[Any]]
+Interference = Callable[[SimulatedCluster], Awaitable[Any]]
 
 
-def edit(**spec: Any) -> Deed:
+def edit(**spec: Any) -> Interference:
     return lambda it: it.patch(kinds.RESERVATION, "r", {"spec": spec})
 
 
-def retask(name: str = "web", replicas: int = 2, cpu: str = "1", **spec: Any) -> Deed:
+def retask(name: str = "web", replicas: int = 2, cpu: str = "1", **spec: Any) -> Interference:
     return edit(tasks=[{"name": name, "replicas": replicas, "template": template(cpu)}], **spec)
 
 
-def change_node(**spec: Any) -> Deed:
+def change_node(**spec: Any) -> Interference:
     return lambda it: it.patch(kinds.NODE, "n1", {"spec": spec})
 
 
@@ -46,7 +52,7 @@ async def delete(it: SimulatedCluster) -> None:
 
 async def make_anew(it: SimulatedCluster) -> None:
     await delete(it)
-    await it.create(kinds.RESERVATION, reservation())
+    await it.create(kinds.RESERVATION, new_reservation())
 
 
 async def hand_over(it: SimulatedCluster) -> None:
@@ -90,7 +96,7 @@ async def flip(it: SimulatedCluster) -> None:
     await retask(replicas=2)(it)
 
 
-DEEDS = {
+INTERFERENCES = {
     "more seats than there is room for": (retask(replicas=4, cpu="1500m"), "Unschedulable"),
     "more seats": (retask(replicas=3), "Reserved"),
     "fewer seats": (retask(replicas=1), "Reserved"),
@@ -124,30 +130,30 @@ MOMENTS = ("placed", "on the way", "bound", "marked")
 
 async def _come_to(it: SimulatedCluster, moment: str) -> None:
     """Of two seats one has been placed, is being taken, was taken, or is marked."""
-    await it.create(kinds.RESERVATION, reservation())
+    await it.create(kinds.RESERVATION, new_reservation())
     await pass_time(3)
     if moment == "placed":
         return
     await it.create(kinds.POD, pod("a", "1"))
     await pass_time({"on the way": 1.0, "bound": 0.1, "marked": 3.0}[moment])
-    assert (await places(it))["a"] == (None if moment == "on the way" else "n1")
-    assert ("a" in {name for _, name in (await seats(it)).values()}) is (moment == "marked")
+    assert (await nodes_by_pod(it))["a"] == (None if moment == "on the way" else "n1")
+    assert ("a" in {name for _, name in (await seats_by_index(it)).values()}) is (moment == "marked")
 
 
 @pytest.mark.parametrize("moment", MOMENTS)
-@pytest.mark.parametrize(("deed", "reason"), DEEDS.values(), ids=DEEDS)
+@pytest.mark.parametrize(("interference", "reason"), INTERFERENCES.values(), ids=INTERFERENCES)
 @on_virtual_time
-async def test_it_may_happen_at_any_moment(deed: Deed, reason: str | None, moment: str) -> None:
-    barrier = Barrier()
-    barrier.lifted = moment != "on the way"
-    async with world(nodes=1) as it:
+async def test_it_may_happen_at_any_moment(interference: Interference, reason: str | None, moment: str) -> None:
+    barrier = PermitBarrier()
+    barrier.is_lifted = moment != "on the way"
+    async with unscheduled_cluster(nodes=1) as it:
         auditor = Auditor(it.api, it.clock)
         async with running_scheduler(auditor, it.clock, barrier, settings=ALL):
             await _come_to(it, moment)
             auditor.rob("n1")
-            await deed(it)
+            await interference(it)
             await pass_time(3)
-            barrier.lifted = True
+            barrier.is_lifted = True
             await pass_time(12)
             assert auditor.faults == []
             if reason is not None:
@@ -158,10 +164,10 @@ async def test_it_may_happen_at_any_moment(deed: Deed, reason: str | None, momen
 
 async def _is_told(it: SimulatedCluster, reason: str, moment: str) -> None:
     """There is a reason, in a sentence; if nobody had come by then, this one."""
-    state = (await read(it)).status.state
+    state = (await read_reservation(it)).status.state
     assert state.message, state
     if moment == "placed":
-        assert await phase(it) == (state.phase, reason)
+        assert await phase_and_reason(it) == (state.phase, reason)
 
 
 async def _leaves_nothing(it: SimulatedCluster) -> None:
@@ -176,4 +182,4 @@ async def _leaves_nothing(it: SimulatedCluster) -> None:
     await it.client.patch(kinds.NODE, "n1", {"status": {"allocatable": {"cpu": "4", **ROOM}}}, subresource="status")
     await it.create(kinds.POD, pod("whole", "4", app="other"))
     await pass_time(20)
-    assert await places(it) == {"whole": "n1"}
+    assert await nodes_by_pod(it) == {"whole": "n1"}

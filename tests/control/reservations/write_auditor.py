@@ -342,13 +342,13 @@ class Auditor:
         return await self._pod(uid) is not None
 
     async def _was_meant_for(self, uid: str, life: str) -> bool:
-        kinship, pod = await self._kinship(), await self._pod(uid)
-        return pod is None or any(one.matches(pod, kinship) for one in self._meant_for.get(life, ()))
+        owner_chains, pod = await self._owner_chains(), await self._pod(uid)
+        return pod is None or any(one.matches(pod, owner_chains) for one in self._meant_for.get(life, ()))
 
     async def _pod(self, uid: str) -> Pod | None:
         return next((one for one in await self._all(kinds.POD) if one.metadata.uid == uid), None)
 
-    async def _kinship(self) -> OwnerChains:
+    async def _owner_chains(self) -> OwnerChains:
         known = OwnerChains(UndoLog())
         for owner in await self._all(kinds.REPLICA_SET):
             known.put(owner.metadata)

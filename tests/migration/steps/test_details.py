@@ -128,8 +128,8 @@ def test_the_end_names_the_successor_and_its_node_and_says_what_was_seen() -> No
 
 
 def test_a_successor_that_is_known_only_by_what_was_written_on_it_is_named_in_full() -> None:
-    taker = successor(annotations={"restow.sh/reservation": f"shop/{OURS}/pod/0"})
-    step = next_step(facts(job(EVICTING), pod=None, reservation=None, consumers=(taker,)))
+    consumer = successor(annotations={"restow.sh/reservation": f"shop/{OURS}/pod/0"})
+    step = next_step(facts(job(EVICTING), pod=None, reservation=None, consumers=(consumer,)))
     assert isinstance(step, Done)
     assert step.status.pod_ref == ObjectReference(namespace="shop", name="web-2", uid="new")
 

@@ -101,9 +101,9 @@ ROWS: list[Row] = [
         facts(job(EVICTING, spec={"paused": True}), eviction_unsent=True),
         Wait,
         "Paused",
-        "time stands still",
+        "its time limit with it",
     ),
-    ("paused", facts(job(spec={"paused": True})), Wait, "Paused", "time stands still"),
+    ("paused", facts(job(spec={"paused": True})), Wait, "Paused", "its time limit with it"),
     ("time is up", facts(job(age=301)), Fail, "Timeout", "not done within 5m0s"),
     (
         "time is up, waiting for a budget",

@@ -146,11 +146,11 @@ def test_reserved_usage_is_summed_by_namespace_and_queue(snapshot: Snapshot) -> 
     one = reservation("a", {0: "n1", 1: "n1"})
     snapshot.apply_reservation(replace(one, spec=replace(one.spec, queue="q")))
     snapshot.apply_reservation(reservation("b", {0: "n1"}))
-    holdings = snapshot.reservations.reserved_pods.usage
-    assert holdings.of_namespace("default") == {"cpu": 3000, "pods": 3}
-    assert holdings.by_queue() == {"q": {"cpu": 2000, "pods": 2}, "": {"cpu": 1000, "pods": 1}}
+    usage = snapshot.reservations.reserved_pods.usage
+    assert usage.of_namespace("default") == {"cpu": 3000, "pods": 3}
+    assert usage.by_queue() == {"q": {"cpu": 2000, "pods": 2}, "": {"cpu": 1000, "pods": 1}}
     snapshot.remove_reservation(one)
-    assert (holdings.of_namespace("default"), holdings.of_namespace("other")) == ({"cpu": 1000, "pods": 1}, {})
+    assert (usage.of_namespace("default"), usage.of_namespace("other")) == ({"cpu": 1000, "pods": 1}, {})
 
 
 def test_change_of_queue_moves_reserved_usage(snapshot: Snapshot) -> None:

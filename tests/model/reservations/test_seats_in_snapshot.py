@@ -59,7 +59,7 @@ def test_open_seat_takes_room_until_the_reservation_ends(snapshot: Snapshot, pha
 
 
 @pytest.mark.parametrize(
-    ("taker", "holds"),
+    ("consumer", "holds"),
     [
         pytest.param(pod("p", on="n1", labels=WEB, seat="default/r/t/0"), False, id="an owner's pod in its seat"),
         pytest.param(pod("p", on="n1", labels={"app": "db"}, seat="default/r/t/0"), True, id="not an owner's"),
@@ -80,13 +80,13 @@ def test_open_seat_takes_room_until_the_reservation_ends(snapshot: Snapshot, pha
 )
 @pytest.mark.parametrize("pod_first", [True, False], ids=["pod first", "reservation first"])
 def test_pod_occupies_an_open_seat_only_by_the_rules(
-    snapshot: Snapshot, taker: Pod, holds: bool, pod_first: bool
+    snapshot: Snapshot, consumer: Pod, holds: bool, pod_first: bool
 ) -> None:
     if pod_first:
-        snapshot.apply_pod(taker)
+        snapshot.apply_pod(consumer)
     snapshot.apply_reservation(reservation("r", {0: "n1"}))
     if not pod_first:
-        snapshot.apply_pod(taker)
+        snapshot.apply_pod(consumer)
     assert held(snapshot) == (1000 if holds else 0)
 
 
@@ -262,10 +262,10 @@ UNREADABLE = SelectorSpec(match_expressions=[SelectorRequirement(key="app", oper
     ],
 )
 def test_owner_entry_matches_a_pod(snapshot: Snapshot, owner: ReservationOwner, matches: bool) -> None:
-    taker = pod("p", on="n1", labels=WEB, seat="default/r/t/0", owner=REPLICA_SET)
-    present(taker.metadata.annotations)["scheduling.k8s.io/group-name"] = "gang"
+    consumer = pod("p", on="n1", labels=WEB, seat="default/r/t/0", owner=REPLICA_SET)
+    present(consumer.metadata.annotations)["scheduling.k8s.io/group-name"] = "gang"
     snapshot.apply_reservation(reservation("r", {0: "n1"}, owners=[owner]))
-    snapshot.apply_pod(taker)
+    snapshot.apply_pod(consumer)
     snapshot.apply_owner(ObjectMeta(uid="rs", owner_references=[DEPLOYMENT]))
     snapshot.apply_group(PodGroup(metadata=ObjectMeta(name="gang", namespace="default", labels={"team": "x"})))
     assert held(snapshot) == (0 if matches else 1000)

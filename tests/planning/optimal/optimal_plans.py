@@ -50,11 +50,11 @@ def gang(*pods: Pod, least: int) -> tuple[tuple[Pod, ...], PodGroupCache]:
         status=PodGroupStatus(phase=PodGroupPhase.INQUEUE),
     )
     members = tuple(annotated(pod, {"scheduling.k8s.io/group-name": "ring"}) for pod in pods)
-    roster = PodGroupCache()
-    roster.apply_group(group)
+    pod_groups = PodGroupCache()
+    pod_groups.apply_group(group)
     for member in members:
-        roster.apply_pod(member)
-    return members, roster
+        pod_groups.apply_pod(member)
+    return members, pod_groups
 
 
 class Clock:

@@ -50,10 +50,10 @@ def waiting(draw: st.DrawFn) -> dict[str, Any]:
     """Some pods that wait, and a gang of two or three of them; some keep apart or want to be even."""
     kinds = st.sampled_from(["none", "none", "apart", "even"])
     single = [_pod(draw, f"w{number}", draw(kinds)) for number in range(draw(st.integers(0, 3)))]
-    members, roster = gang(
+    members, pod_groups = gang(
         *(_pod(draw, f"g{number}", draw(kinds)) for number in range(3)), least=draw(st.integers(2, 3))
     )
-    return {"pending": (*single, *members), "pod_groups": roster}
+    return {"pending": (*single, *members), "pod_groups": pod_groups}
 
 
 def _pod(draw: st.DrawFn, name: str, kind: str) -> Pod:

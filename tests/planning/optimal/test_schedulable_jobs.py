@@ -25,7 +25,7 @@ def crowded() -> Snapshot:
     return cluster([ten("a"), ten("b")], [app("a1", "5", on="a"), app("b1", "5", on="b")])
 
 
-def roster(pods: list[Pod], *queues: Queue, **gang: Any) -> PodGroupCache:
+def pod_groups(pods: list[Pod], *queues: Queue, **gang: Any) -> PodGroupCache:
     known = PodGroupCache()
     for each in queues:
         known.queues.apply(each)
@@ -65,16 +65,20 @@ INSISTS = [annotated(waits("p", "1"), {"restow.sh/use-reservation": "none"})]
 @pytest.mark.parametrize(
     ("pods", "known"),
     [
-        pytest.param(PODS, roster(PODS), id="a queue that does not exist"),
-        pytest.param(PODS, roster(PODS, queue("q", state="Closed")), id="a queue that is closed"),
-        pytest.param(PODS, roster(PODS, queue("q", parent="other")), id="a queue with a parent"),
-        pytest.param(PODS, roster(PODS, queue("q", capability={"cpu": "3"})), id="a queue that can take one of two"),
-        pytest.param(OTHERS, roster(OTHERS, GUARANTEED), id="a queue that would take what is guaranteed to others"),
-        pytest.param(GANG, roster(GANG), id="a gang that does not exist"),
-        pytest.param(GANG, roster(GANG, min_member=3), id="a gang that lacks a member"),
-        pytest.param(GANG, roster(GANG, min_member=2, min_task_member={"chief": 1}), id="a gang that lacks its chief"),
-        pytest.param(GANG, roster(GANG, min_member=2, min_resources=NEEDS_MORE), id="a gang that is not let in"),
-        pytest.param(INSISTS, roster(INSISTS), id="a pod that insists on a reservation"),
+        pytest.param(PODS, pod_groups(PODS), id="a queue that does not exist"),
+        pytest.param(PODS, pod_groups(PODS, queue("q", state="Closed")), id="a queue that is closed"),
+        pytest.param(PODS, pod_groups(PODS, queue("q", parent="other")), id="a queue with a parent"),
+        pytest.param(
+            PODS, pod_groups(PODS, queue("q", capability={"cpu": "3"})), id="a queue that can take one of two"
+        ),
+        pytest.param(OTHERS, pod_groups(OTHERS, GUARANTEED), id="a queue that would take what is guaranteed to others"),
+        pytest.param(GANG, pod_groups(GANG), id="a gang that does not exist"),
+        pytest.param(GANG, pod_groups(GANG, min_member=3), id="a gang that lacks a member"),
+        pytest.param(
+            GANG, pod_groups(GANG, min_member=2, min_task_member={"chief": 1}), id="a gang that lacks its chief"
+        ),
+        pytest.param(GANG, pod_groups(GANG, min_member=2, min_resources=NEEDS_MORE), id="a gang that is not let in"),
+        pytest.param(INSISTS, pod_groups(INSISTS), id="a pod that insists on a reservation"),
     ],
 )
 def test_whom_the_scheduler_refuses_a_plan_refuses_in_the_same_words(pods: list[Pod], known: PodGroupCache) -> None:
@@ -86,7 +90,7 @@ def test_whom_the_scheduler_refuses_a_plan_refuses_in_the_same_words(pods: list[
 
 def test_a_queue_takes_no_more_than_it_may_and_the_bound_knows() -> None:
     pods = [named(f"p{number}", "1") for number in range(5)]
-    plan = asked(pods, roster(pods, queue("q", capability={"cpu": "3"})))
+    plan = asked(pods, pod_groups(pods, queue("q", capability={"cpu": "3"})))
     assert (plan.after["placedPods"], plan.bound, plan.moves) == (3, 3.0, ())
 
 
@@ -94,7 +98,7 @@ def test_a_pod_that_has_a_seat_needs_no_room() -> None:
     snapshot = cluster([ten("a")], [app("a1", "8", on="a")])
     snapshot.apply_reservation(reservation("kept", {0: "a"}, requests={"cpu": "2"}))
     web = pod("web", {"cpu": "2"}, labels={"app": "web"}, phase="Pending")
-    plan = asked([web], roster([web]), snapshot)
+    plan = asked([web], pod_groups([web]), snapshot)
     assert (plan.moves, plan.places) == ((), ())
     assert reasons(plan)[""] == "1 of 1 pending pods have the seat of a reservation"
 
@@ -102,7 +106,7 @@ def test_a_pod_that_has_a_seat_needs_no_room() -> None:
 def test_a_gang_that_has_started_is_completed_pod_by_pod() -> None:
     first = replace(member("g0"), spec=replace(member("g0").spec, node_name="a"))
     large = [replace(member(name), spec=waits(name, "5").spec) for name in ("g1", "g2", "g3")]
-    known = roster([first, *large], min_member=4)
+    known = pod_groups([first, *large], min_member=4)
     snapshot = cluster([ten("a"), ten("b")], [first, app("a1", "4", on="a"), app("b1", "5", on="b")])
     assert asked(large, known, snapshot).after["placedPods"] == 2
 
@@ -123,6 +127,6 @@ def test_whoever_gets_room_beside_its_seats_needs_no_moves(pods: list[Pod]) -> N
     snapshot = cluster([ten("a"), ten("b")], [app("a1", "2", on="a"), app("a2", "3", on="a"), app("b1", "6", on="b")])
     held = reservation("kept", {0: "a"}, requests={"cpu": "2"})
     snapshot.apply_reservation(replace(held, spec=replace(held.spec, match_policy="Fits")))
-    plan = asked(pods, roster(pods, **({"min_member": 2} if len(pods) > 1 else {})), snapshot)
+    plan = asked(pods, pod_groups(pods, **({"min_member": 2} if len(pods) > 1 else {})), snapshot)
     assert (plan.moves, plan.places) == ((), ())
     assert f"{len(pods)} of {len(pods)} pending pods have the seat of a reservation" in reasons(plan)[""]

@@ -120,6 +120,6 @@ def test_terms_of_the_same_row_and_column_are_added_up() -> None:
 
 
 def test_a_gang_of_pods_that_differ_is_placed_as_a_whole() -> None:
-    members, roster = gang(waits("g1", "3"), waits("g2", "2"), least=2)
-    plan = planned(tangled(), objective="pending", pending=members, pod_groups=roster)
+    members, pod_groups = gang(waits("g1", "3"), waits("g2", "2"), least=2)
+    plan = planned(tangled(), objective="pending", pending=members, pod_groups=pod_groups)
     assert len(plan.places) == 2

@@ -96,21 +96,21 @@ def test_amounts_that_nothing_divides_are_told_as_they_are() -> None:
 
 
 def test_a_gang_is_placed_as_a_whole() -> None:
-    members, roster = gang(waits("g1", "6"), waits("g2", "6"), least=2)
-    plan = planned(scattered(), objective="pending", pending=members, pod_groups=roster)
+    members, pod_groups = gang(waits("g1", "6"), waits("g2", "6"), least=2)
+    plan = planned(scattered(), objective="pending", pending=members, pod_groups=pod_groups)
     assert sorted(place.pod for place in plan.places) == ["g1", "g2"]
 
 
 def test_a_gang_that_fits_needs_no_solver(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(solver, "highspy", None)
-    members, roster = gang(waits("g1", "5"), waits("g2", "5"), waits("g3", "6"), least=3)
-    plan = planned(scattered(), objective="pending", pending=members, pod_groups=roster)
+    members, pod_groups = gang(waits("g1", "5"), waits("g2", "5"), waits("g3", "6"), least=3)
+    plan = planned(scattered(), objective="pending", pending=members, pod_groups=pod_groups)
     assert (plan.before["placedPods"], len(plan.places), plan.moves) == (3, 3, ())
 
 
 def test_a_gang_that_cannot_be_whole_gets_nothing() -> None:
-    members, roster = gang(waits("g1", "6"), waits("g2", "6"), waits("g3", "6"), least=3)
-    plan = planned(scattered(), objective="pending", pending=members, pod_groups=roster)
+    members, pod_groups = gang(waits("g1", "6"), waits("g2", "6"), waits("g3", "6"), least=3)
+    plan = planned(scattered(), objective="pending", pending=members, pod_groups=pod_groups)
     assert (plan.moves, plan.places) == ((), ())
 
 

@@ -103,9 +103,9 @@ def test_there_are_openings_even_where_the_toil_is_soon_over(monkeypatch: pytest
 
 
 def test_toil_that_is_over_stays_over() -> None:
-    toil = WorkLimit(10, no_deadline)
-    assert [toil.allows(number) for number in (6, 4, 1, 0)] == [True, True, False, False]
-    assert toil.is_over
+    work_limit = WorkLimit(10, no_deadline)
+    assert [work_limit.allows(number) for number in (6, 4, 1, 0)] == [True, True, False, False]
+    assert work_limit.is_over
 
 
 def test_a_bound_holds_however_few_leavers_there_was_time_for() -> None:
@@ -160,8 +160,10 @@ def test_no_bound_is_below_what_single_pods_are_worth(seed: int) -> None:
     assert best is not None
     share = np.random.default_rng(seed).choice([0.0, 0.5])
     prices = np.array([demand.value * share for demand in problem.demands])
-    market = LagrangianBound(problem, enumerate_departures(problem, 1))
-    assert market.bound(DualPrices(0.0, prices, np.zeros(1), np.zeros(2), 0.0)) >= solution_value(problem, best)
+    lagrangian_bound = LagrangianBound(problem, enumerate_departures(problem, 1))
+    assert lagrangian_bound.bound(DualPrices(0.0, prices, np.zeros(1), np.zeros(2), 0.0)) >= solution_value(
+        problem, best
+    )
 
 
 def test_nodes_are_asked_whom_they_could_take_only_until_it_is_late() -> None:

@@ -69,8 +69,8 @@ def test_successor_of_a_gang_member_is_scheduled_or_told_why_not(
     group: PodGroup | None, others: list[Pod], why: str | None
 ) -> None:
     why_incomplete = f"pod group default/g {why}" if why else None
-    turnout = GangReadiness.of([MOVER, *others])
-    assert why_successor_unschedulable(MOVER, group, turnout) == (
+    readiness = GangReadiness.of([MOVER, *others])
+    assert why_successor_unschedulable(MOVER, group, readiness) == (
         why_incomplete and f"{why_incomplete}: its successor would not be scheduled"
     )
     pending = [one for one in others if not (one.spec.node_name or one.spec.scheduling_gates)]

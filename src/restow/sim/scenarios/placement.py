@@ -24,63 +24,63 @@ def utilisation_targets(
     return rng.beta(mean * spread * 2, (1 - mean) * spread * 2, size=size)
 
 
-def eligible_nodes(fleet: ScenarioNodes, workload: Workload) -> Mask:
+def eligible_nodes(nodes: ScenarioNodes, workload: Workload) -> Mask:
     """Nodes that the workload's selector, affinity and tolerations allow."""
-    return fleet.in_pool(workload.pool or "general") & spread_domain_nodes(fleet, workload)
+    return nodes.in_pool(workload.pool or "general") & spread_domain_nodes(nodes, workload)
 
 
-def spread_domain_nodes(fleet: ScenarioNodes, workload: Workload) -> Mask:
+def spread_domain_nodes(nodes: ScenarioNodes, workload: Workload) -> Mask:
     """Nodes that selector and affinity allow, whatever their taints: these count as spread domains."""
-    mask: Mask = np.ones(len(fleet), dtype=np.bool_)
+    mask: Mask = np.ones(len(nodes), dtype=np.bool_)
     if workload.pool:
-        mask &= fleet.in_pool(workload.pool)
+        mask &= nodes.in_pool(workload.pool)
     if workload.ssd:
-        mask &= fleet.ssd
+        mask &= nodes.ssd
     if workload.zones:
-        mask &= np.isin(fleet.zone, workload.zones)
+        mask &= np.isin(nodes.zone, workload.zones)
     return mask
 
 
 def place_workload(
-    fleet: ScenarioNodes, workload: Workload, target: npt.NDArray[np.float64], rng: np.random.Generator
+    nodes: ScenarioNodes, workload: Workload, target: npt.NDArray[np.float64], rng: np.random.Generator
 ) -> list[int]:
-    """The nodes of the workload's replicas, taken from the fleet; fewer than asked when there is no more room."""
-    allowed = eligible_nodes(fleet, workload)
+    """The nodes of the workload's replicas, taken from the nodes; fewer than asked when there is no more room."""
+    allowed = eligible_nodes(nodes, workload)
     if workload.spread:
-        return _place_evenly(fleet, workload, allowed, rng)
-    seats: list[int] = []
-    while len(seats) < workload.replicas:
-        candidates = _candidates(fleet, workload, allowed, target)
+        return _place_evenly(nodes, workload, allowed, rng)
+    chosen_nodes: list[int] = []
+    while len(chosen_nodes) < workload.replicas:
+        candidates = _candidates(nodes, workload, allowed, target)
         if not candidates.size:
             break
-        chosen = rng.permutation(candidates)[: workload.replicas - len(seats)]
-        fleet.take(chosen, workload.request)
-        seats.extend(chosen.tolist())
+        chosen = rng.permutation(candidates)[: workload.replicas - len(chosen_nodes)]
+        nodes.take(chosen, workload.request)
+        chosen_nodes.extend(chosen.tolist())
         if workload.apart:
             break
-    return seats
+    return chosen_nodes
 
 
-def _candidates(fleet: ScenarioNodes, workload: Workload, allowed: Mask, target: npt.NDArray[np.float64]) -> Ints:
-    room = allowed & fleet.fits(workload.request)
-    used = fleet.allocatable[0] - fleet.free[0] + workload.request[0]
-    under = np.flatnonzero(room & (used <= target * fleet.allocatable[0]))
+def _candidates(nodes: ScenarioNodes, workload: Workload, allowed: Mask, target: npt.NDArray[np.float64]) -> Ints:
+    room = allowed & nodes.fits(workload.request)
+    used = nodes.allocatable[0] - nodes.free[0] + workload.request[0]
+    under = np.flatnonzero(room & (used <= target * nodes.allocatable[0]))
     enough = workload.replicas if workload.apart else 1
     return under if under.size >= enough else np.flatnonzero(room)
 
 
-def _place_evenly(fleet: ScenarioNodes, workload: Workload, allowed: Mask, rng: np.random.Generator) -> list[int]:
+def _place_evenly(nodes: ScenarioNodes, workload: Workload, allowed: Mask, rng: np.random.Generator) -> list[int]:
     """One pod per zone and round, so that zones differ by one at most; a zone without room ends the placing."""
-    zones = sorted(set(fleet.zone[spread_domain_nodes(fleet, workload)].tolist()))
-    seats: list[int] = []
-    while len(seats) < workload.replicas and zones:
-        before = len(seats)
-        for zone in zones[: workload.replicas - len(seats)]:
-            room = np.flatnonzero(allowed & fleet.fits(workload.request) & (fleet.zone == zone))
+    zones = sorted(set(nodes.zone[spread_domain_nodes(nodes, workload)].tolist()))
+    chosen_nodes: list[int] = []
+    while len(chosen_nodes) < workload.replicas and zones:
+        before = len(chosen_nodes)
+        for zone in zones[: workload.replicas - len(chosen_nodes)]:
+            room = np.flatnonzero(allowed & nodes.fits(workload.request) & (nodes.zone == zone))
             if room.size:
                 chosen = rng.choice(room, size=1)
-                fleet.take(chosen, workload.request)
-                seats.extend(chosen.tolist())
-        if len(seats) - before < len(zones):
+                nodes.take(chosen, workload.request)
+                chosen_nodes.extend(chosen.tolist())
+        if len(chosen_nodes) - before < len(zones):
             break
-    return seats
+    return chosen_nodes

@@ -42,18 +42,18 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
 def generate_documents(scenario: Scenario) -> list[Document]:
     """Every object of the cluster, owners before what they own."""
     rng = np.random.default_rng(scenario.seed)
-    fleet = ScenarioNodes(scenario.nodes, scenario.zones, scenario.gpu, scenario.batch, rng)
-    writer = DocumentWriter(fleet, scenario.scheduler, scenario.start, rng)
+    nodes = ScenarioNodes(scenario.nodes, scenario.zones, scenario.gpu, scenario.batch, rng)
+    writer = DocumentWriter(nodes, scenario.scheduler, scenario.start, rng)
     writer.add_cluster(scenario.namespaces)
     for index in range(scenario.daemon_sets):
-        _daemons(writer, fleet, index)
-    target = utilisation_targets(len(fleet), scenario.utilisation, scenario.skew, rng)
-    for workload in _workloads(scenario, fleet, rng):
-        seats = place_workload(fleet, workload, target, rng)
-        if seats:
-            writer.add_workload(workload, seats)
+        _daemons(writer, nodes, index)
+    target = utilisation_targets(len(nodes), scenario.utilisation, scenario.skew, rng)
+    for workload in _workloads(scenario, nodes, rng):
+        node_indexes = place_workload(nodes, workload, target, rng)
+        if node_indexes:
+            writer.add_workload(workload, node_indexes)
     for index in range(scenario.pending):
-        writer.add_pending(_unplaceable_workload(fleet, index, rng))
+        writer.add_pending(_unplaceable_workload(nodes, index, rng))
     return writer.documents
 
 
@@ -67,38 +67,38 @@ def generate_snapshot(scenario: Scenario) -> Document:
     }
 
 
-def _workloads(scenario: Scenario, fleet: ScenarioNodes, rng: np.random.Generator) -> list[Workload]:
+def _workloads(scenario: Scenario, nodes: ScenarioNodes, rng: np.random.Generator) -> list[Workload]:
     mix = Mix(
         pinned=scenario.pinned,
         apart=scenario.apart,
         spread=scenario.spread,
         budgets=scenario.budgets,
-        gpu=scenario.gpu / 2 if (fleet.pool == "gpu").any() else 0.0,
-        batch=scenario.batch if (fleet.pool == "batch").any() else 0.0,
+        gpu=scenario.gpu / 2 if (nodes.pool == "gpu").any() else 0.0,
+        batch=scenario.batch if (nodes.pool == "batch").any() else 0.0,
     )
-    ordinary = fleet.allocatable[0, fleet.pool != "gpu"].sum()
+    ordinary = nodes.allocatable[0, nodes.pool != "gpu"].sum()
     mean = float(ordinary) * scenario.utilisation / max(scenario.pods, 1)
-    return list(draw_workloads(scenario.pods, mean, scenario.namespaces, fleet.zones, mix, rng))
+    return list(draw_workloads(scenario.pods, mean, scenario.namespaces, nodes.zones, mix, rng))
 
 
-def _daemons(writer: DocumentWriter, fleet: ScenarioNodes, index: int) -> None:
+def _daemons(writer: DocumentWriter, nodes: ScenarioNodes, index: int) -> None:
     """A small agent on every node that has room for it; it tolerates everything."""
     request = draw_requests(100.0, [1], np.random.default_rng(index))[0]
-    seats = np.flatnonzero(fleet.fits(request))
-    fleet.take(seats, request)
-    writer.add_daemon_set(f"agent-{index}", request, seats.tolist())
+    node_indexes = np.flatnonzero(nodes.fits(request))
+    nodes.take(node_indexes, request)
+    writer.add_daemon_set(f"agent-{index}", request, node_indexes.tolist())
 
 
-def _unplaceable_workload(fleet: ScenarioNodes, index: int, rng: np.random.Generator) -> Workload:
+def _unplaceable_workload(nodes: ScenarioNodes, index: int, rng: np.random.Generator) -> Workload:
     """A pod that no node has room for now, although an emptied one would: a reason to defragment."""
-    gpu_nodes = np.flatnonzero(fleet.pool == "gpu")
+    gpu_nodes = np.flatnonzero(nodes.pool == "gpu")
     if gpu_nodes.size and index % 2 == 0:
-        largest = int(fleet.free[3].max())
-        most = int(fleet.allocatable[3].max())
+        largest = int(nodes.free[3].max())
+        most = int(nodes.allocatable[3].max())
         if largest < most:
             return _single(index, gpu_request(largest + 1), "gpu")
-    general = np.flatnonzero(fleet.pool == "general")
-    free = fleet.free[:, general].max(axis=1) if general.size else np.zeros(4, dtype=np.int64)
+    general = np.flatnonzero(nodes.pool == "general")
+    free = nodes.free[:, general].max(axis=1) if general.size else np.zeros(4, dtype=np.int64)
     request = np.array([int(free[0]) // 100 * 100 + 100, int(free[1]) // 2, 1, 0], dtype=np.int64)
     return _single(index, request, None)
 

@@ -76,7 +76,7 @@ class ScenarioNodes:
         return self._in_pool[pool]
 
     def take(self, nodes: Ints, request: Ints) -> None:
-        """Seat one pod of this request on each of these (distinct) nodes."""
+        """Place one pod of this request on each of these (distinct) nodes."""
         self.free[:, nodes] -= request[:, None]
 
     def fits(self, request: Ints) -> Mask:

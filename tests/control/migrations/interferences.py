@@ -19,27 +19,27 @@ from tests.sim.simulated_cluster import node
 SECTION: dict[str, Any] = {"defaultJobTTL": "90s", "waitingTTL": "2m", "maxConcurrentReconciles": 2}
 """What is configured while they are done."""
 SHORT = ("1s", "20s")
-Deed = Callable[[MigrationCluster, Pod], Awaitable[object]]
+Interference = Callable[[MigrationCluster, Pod], Awaitable[object]]
 
 
 async def seat(it: MigrationCluster) -> Any:
     return (await it.reservations())[0] if await it.reservations() else None
 
 
-def change_seat(**changes: Any) -> Deed:
-    async def deed(it: MigrationCluster, old: Pod) -> None:
+def change_seat(**changes: Any) -> Interference:
+    async def interfere(it: MigrationCluster, old: Pod) -> None:
         found = await seat(it)
         if found is not None:
             await it.patch(kinds.RESERVATION, found.metadata.name, changes)
 
-    return deed
+    return interfere
 
 
-def change_job(**spec: Any) -> Deed:
-    async def deed(it: MigrationCluster, old: Pod) -> None:
+def change_job(**spec: Any) -> Interference:
+    async def interfere(it: MigrationCluster, old: Pod) -> None:
         await it.patch(kinds.POD_MIGRATION_JOB, "move", {"spec": spec})
 
-    return deed
+    return interfere
 
 
 async def delete_seat(it: MigrationCluster, old: Pod) -> None:
@@ -113,17 +113,17 @@ async def delete_node(it: MigrationCluster, old: Pod) -> None:
         await it.delete(kinds.NODE, found.status.placements[0].node_name)
 
 
-def renew_node(cpu: str) -> Deed:
+def renew_node(cpu: str) -> Interference:
     """Another node of the same name; an empty one, for what is on it is not ours to answer for."""
 
-    async def deed(it: MigrationCluster, old: Pod) -> None:
+    async def interfere(it: MigrationCluster, old: Pod) -> None:
         found = await seat(it)
         name = found.status.placements[0].node_name if found is not None and found.status.placements else None
         if name is not None and all(one.spec.node_name != name for one in await it.pods()):
             await it.delete(kinds.NODE, name)
             await it.create(kinds.NODE, node(name, cpu=cpu))
 
-    return deed
+    return interfere
 
 
 async def lead_as_well(it: MigrationCluster, old: Pod) -> None:
@@ -200,10 +200,10 @@ async def hesitate(it: MigrationCluster, old: Pod) -> None:
         await it.patch(kinds.POD_MIGRATION_JOB, "move", {"spec": {"paused": paused}})
 
 
-def for_a_while(kind: Any, name: Callable[[MigrationCluster, Pod], Awaitable[str | None]]) -> Deed:
+def for_a_while(kind: Any, name: Callable[[MigrationCluster, Pod], Awaitable[str | None]]) -> Interference:
     """Deleted, and kept by somebody's finalizer for a while."""
 
-    async def deed(it: MigrationCluster, old: Pod) -> None:
+    async def interfere(it: MigrationCluster, old: Pod) -> None:
         found = await name(it, old)
         if found is None:
             return
@@ -216,7 +216,7 @@ def for_a_while(kind: Any, name: Callable[[MigrationCluster, Pod], Awaitable[str
 
         going_on.append(asyncio.create_task(let_go()))
 
-    return deed
+    return interfere
 
 
 async def name_of_job(it: MigrationCluster, old: Pod) -> str | None:
@@ -232,18 +232,18 @@ async def name_of_seat(it: MigrationCluster, old: Pod) -> str | None:
     return found.metadata.name if found is not None else None
 
 
-def change_status(**status: Any) -> Deed:
-    async def deed(it: MigrationCluster, old: Pod) -> None:
+def change_status(**status: Any) -> Interference:
+    async def interfere(it: MigrationCluster, old: Pod) -> None:
         await it.set_status("move", **status)
 
-    return deed
+    return interfere
 
 
-def change_pod(**metadata: Any) -> Deed:
-    async def deed(it: MigrationCluster, old: Pod) -> None:
+def change_pod(**metadata: Any) -> Interference:
+    async def interfere(it: MigrationCluster, old: Pod) -> None:
         await it.patch(kinds.POD, old.metadata.name, {"metadata": metadata})
 
-    return deed
+    return interfere
 
 
 async def two_budgets(it: MigrationCluster, old: Pod) -> None:
@@ -277,19 +277,19 @@ async def taint(it: MigrationCluster, old: Pod) -> None:
         await it.patch(kinds.NODE, found.status.placements[0].node_name, {"spec": spec})
 
 
-def jump(seconds: float) -> Deed:
+def jump(seconds: float) -> Interference:
     """Everybody's wall clock is set, as somebody does who corrects it by hand."""
 
-    async def deed(it: MigrationCluster, old: Pod) -> None:
+    async def interfere(it: MigrationCluster, old: Pod) -> None:
         loop = asyncio.get_running_loop()
         assert isinstance(loop, VirtualLoop)
         loop.start += seconds
 
-    return deed
+    return interfere
 
 
 STRANGER = [{"controller": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "stranger"}}]
-DEEDS: dict[str, Deed] = {
+INTERFERENCES: dict[str, Interference] = {
     "the seat is deleted": delete_seat,
     "the seat is given to a stranger": change_seat(spec={"owners": STRANGER}),
     "the seat is to end soon": change_seat(spec={"ttl": SHORT[1]}),

@@ -87,7 +87,7 @@ PROBES = [
 ]
 
 
-class SnapshotMachine(RuleBasedStateMachine):
+class SnapshotWrites(RuleBasedStateMachine):
     """Writes change the truth and queue events, delivered in order per kind and in any order between kinds."""
 
     def __init__(self) -> None:
@@ -268,7 +268,9 @@ class SnapshotMachine(RuleBasedStateMachine):
         self.snapshot.keep(self.marks[chosen][0])
         del self.marks[chosen:]
 
-    # --- what must hold -----------------------------------------------------------------------------------------------
+
+class SnapshotMachine(SnapshotWrites):
+    """What must hold after every step."""
 
     @invariant()
     def ledgers_are_what_the_objects_add_up_to(self) -> None:

@@ -2,7 +2,7 @@
 
 A node name keeps its row from the first thing known of it (the node, or a pod or seat that names it) until nothing is
 known of it any more; then the row is used again, the latest freed first. Vectors over nodes have one entry per row
-ever used (`size`), so a row may be vacant; filters answer False there.
+ever used (`size`), so a row may be unused; filters answer False there.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Rows:
         return self._rows.get(name)
 
     def name(self, row: int) -> str | None:
-        """The node name of a row; None for a vacant row."""
+        """The node name of a row; None for an unused row."""
         return self._names[row]
 
     def among(self, names: Iterable[str], which: Which) -> Mask:
@@ -66,7 +66,7 @@ class Rows:
         return sorted(self._rows)
 
     def ensure_row(self, name: str) -> int:
-        """The row of a node name; a name without one gets a vacant or a new row."""
+        """The row of a node name; a name without one gets an unused or a new row."""
         row = self._rows.get(name)
         if row is not None:
             return row
@@ -84,7 +84,7 @@ class Rows:
         return row
 
     def release(self, name: str) -> None:
-        """Make the row of a node name vacant. Its cells must be zero."""
+        """Make the row of a node name unused. Its cells must be zero."""
         row = self._rows.pop(name)
         self._names[row] = None
         self._free.append(row)

@@ -1,10 +1,11 @@
-"""The score: what answers and bounds are in the figure that people read.
+"""The figure that people read for an objective, from values of solutions and from bounds.
 
+Goes in: a problem instance, and solutions. Comes out: figures of a plan.
+
+    objective    figure
     free-nodes   freeNodes
     slots        slots
-    pending      placed.<resource>, the resource that counts first; or placedPods, where pods of several priorities wait
-
-Goes in: what was read, and answers. Comes out: figures of a plan.
+    pending      placed.<scarcest resource>; or placedPods, where pods of several priorities are pending
 """
 
 from __future__ import annotations
@@ -20,45 +21,45 @@ from restow.planning.plan import Measures
 
 
 class ObjectiveFigures:
-    def __init__(self, reading: ProblemInstance, objective: str) -> None:
-        self._problem, self._line = reading.problem, reading.pending
+    def __init__(self, instance: ProblemInstance, objective: str) -> None:
+        self._problem, self._pending = instance.problem, instance.pending
         self._is_pending = objective == "pending"
-        self._counts_pods = self._is_pending and not self._line.unit_amount
+        self._counts_pods = self._is_pending and not self._pending.unit_amount
         if self._is_pending:
-            self.figure = "placedPods" if self._counts_pods else f"placed.{self._line.scarcest}"
+            self.figure = "placedPods" if self._counts_pods else f"placed.{self._pending.scarcest}"
         else:
             self.figure = "slots" if objective == "slots" else "freeNodes"
 
-    def reached_figure(self, shift: Solution) -> int | float:
+    def reached_figure(self, solution: Solution) -> int | float:
         if self._counts_pods:
-            return sum(shift.placements.values())
-        return self._shown(solution_value(self._problem, shift))
+            return sum(solution.placements.values())
+        return self._figure_of_value(solution_value(self._problem, solution))
 
-    def bound_figure(self, worth: float, reached: float) -> int | float | None:
-        """The same for a worth that no answer exceeds; None while none is known. What an answer that is there exceeds
-        is no bound, and nothing is proven by it."""
-        most = self._most(worth)
-        return None if most is None or most < reached else most
+    def bound_figure(self, value_bound: float, reached: float) -> int | float | None:
+        """The figure of an upper bound on the value; None if none is known. A bound below a solution that exists would
+        be an error of the solver: it is not shown, and proves nothing."""
+        bound = self._bound_figure(value_bound)
+        return None if bound is None or bound < reached else bound
 
-    def _most(self, worth: float) -> int | float | None:
+    def _bound_figure(self, value_bound: float) -> int | float | None:
         if self._counts_pods:
-            return self._most_pods
-        return self._shown(int(worth)) if isfinite(worth) else None
+            return self._pod_count_bound
+        return self._figure_of_value(int(value_bound)) if isfinite(value_bound) else None
 
-    def placement_figures(self, shift: Solution) -> Measures:
-        """How many waiting pods have a place, and how much of the resource that counts first."""
+    def placement_figures(self, solution: Solution) -> Measures:
+        """How many pending pods are placed, and how much of the scarcest resource."""
         if not self._is_pending:
             return {}
-        figures: Measures = {"placedPods": sum(shift.placements.values()), "pendingPods": self._line.pod_count}
-        return figures | {self.figure: self.reached_figure(shift)}
+        figures: Measures = {"placedPods": sum(solution.placements.values()), "pendingPods": self._pending.pod_count}
+        return figures | {self.figure: self.reached_figure(solution)}
 
     @cached_property
-    def _most_pods(self) -> int:
+    def _pod_count_bound(self) -> int:
         return pod_count_bound(self._problem)
 
-    def _shown(self, worth: int) -> int | float:
-        """As people count it."""
+    def _figure_of_value(self, value: int) -> int | float:
+        """The number of nodes or slots; for pending pods the amount of the scarcest resource, CPU in cores."""
         if not self._is_pending:
-            return worth
-        total = worth // self._line.unit_value * self._line.unit_amount
-        return total / 1000 if self._line.scarcest == CPU else total
+            return value
+        amount = value // self._pending.unit_value * self._pending.unit_amount
+        return amount / 1000 if self._pending.scarcest == CPU else amount

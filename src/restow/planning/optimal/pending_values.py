@@ -1,8 +1,14 @@
-"""What it is worth to place waiting pods: by priority; within one priority the most of the scarcest resource they ask
-for, extended resources before others, then the most pods; the oldest of those that are alike.
+"""Gives each pending pod a value, so that the solution with the highest total value is the best plan for them.
 
-Goes in: the pods that wait, and what is free. Comes out: groups of pods that are alike, each with its worth: one number
-made so that no number of less important pods outweighs a more important one.
+Goes in: the pending pods, and what is free. Comes out: groups of equal pods, each with its value: one number in which
+the following rules are nested, the first one first.
+
+    1. priority           one pod of a higher priority outweighs all pods of lower priorities together
+    2. scarcest resource  within a priority, the amount of the scarcest resource that is placed; extended resources
+                          before others
+    3. number of pods     then the number of placed pods
+
+Equal pods are placed in the order of their creation.
 """
 
 from __future__ import annotations
@@ -25,12 +31,12 @@ from restow.planning.plan_request import PlanRequest
 from restow.scheduling.jobs import Job
 from restow.scheduling.queue_shares import QueueShares
 
-_LARGEST = 10**6
-"""Units that one pod is worth at most: a solver cannot tell smaller differences from nothing."""
+_MAX_UNITS = 10**6
+"""Units that one pod is worth at most: a solver with floating-point numbers does not see smaller differences."""
 
 
 class PendingGroup(msgspec.Struct, frozen=True, eq=False):
-    """Pods that wait and are alike, the oldest first."""
+    """Equal pending pods, the oldest first."""
 
     pods: tuple[Pod, ...]
     pod_class: PodClass
@@ -40,30 +46,30 @@ class PendingGroup(msgspec.Struct, frozen=True, eq=False):
 
 
 class PendingPods(msgspec.Struct, frozen=True, eq=False):
-    """Everybody who waits."""
-
     groups: tuple[PendingGroup, ...]
     gang_minimums: dict[int, int]
-    """By gang, how many of its pods have to be placed, if any is."""
+    """By gang: how many of its pods have to be placed, if any is."""
     unit: int
-    """The difference in worth that a solver is to tell from nothing."""
+    """The difference in value that the solver has to see."""
     unit_value: int
-    """What the smallest amount of the scarcest resource is worth, at the lowest priority."""
+    """The value of the smallest amount of the scarcest resource, at the lowest priority."""
     scarcest: str
-    """The resource that counts first at the highest priority."""
+    """The scarcest resource, at the highest priority."""
     unit_amount: int
-    """How much of it has that weight; 0 where pods of several priorities wait, so that weights are of different
-    things."""
+    """The amount of it that has that value. 0 where pods of several priorities are pending: then values of different
+    resources are added up, and cannot be turned back into an amount."""
     shares: QueueShares
-    """What queues may still take."""
+    """What the queues may still take."""
     refusals: tuple[Refusal, ...]
     pod_count: int
-    """How many pods wait, those included that are refused."""
+    """How many pods are pending, with those that are refused."""
     seated_count: int
     """How many of them have the seat of a reservation."""
 
 
-class _Group(msgspec.Struct, eq=False):
+class _ClassPods(msgspec.Struct, eq=False):
+    """Equal pods, before they have a value."""
+
     priority: int
     pod_class: PodClass
     gang: int | None
@@ -72,89 +78,98 @@ class _Group(msgspec.Struct, eq=False):
 
 
 def value_pending_pods(snapshot: Snapshot, request: PlanRequest) -> PendingPods:
-    groups: dict[tuple[int, PodClass, int | None, str], _Group] = {}
-    least: dict[int, int] = {}
-    found = schedulable_jobs(snapshot, request)
-    for number, job in enumerate(found.jobs):
-        gang, pods = _members(job, number)
+    groups: dict[tuple[int, PodClass, int | None, str], _ClassPods] = {}
+    gang_minimums: dict[int, int] = {}
+    schedulable = schedulable_jobs(snapshot, request)
+    for number, job in enumerate(schedulable.jobs):
+        gang, pods = _gang_and_pods(job, number)
         if gang is not None:
-            least[gang] = job.min_available
+            gang_minimums[gang] = job.min_available
         for pod in pods:
             key = (job.priority, snapshot.class_of(pod), gang, job.queue)
-            groups.setdefault(key, _Group(*key)).pods.append(pod)
-    return _weighed(snapshot, list(groups.values()), least, found)
+            groups.setdefault(key, _ClassPods(*key)).pods.append(pod)
+    return _with_values(snapshot, list(groups.values()), gang_minimums, schedulable)
 
 
-def _members(job: Job, number: int) -> tuple[int | None, Sequence[Pod]]:
-    """Which gang a job's pods are bound by, if any, and the pods: of a gang with roles only those it starts with. One
-    that has pods on nodes already is completed pod by pod."""
+def _gang_and_pods(job: Job, number: int) -> tuple[int | None, Sequence[Pod]]:
+    """The gang that the pods of a job have to be placed with, if any, and the pods. Of a gang with minimums per role
+    only the pods that it starts with count. A gang that has pods on nodes already is completed pod by pod."""
     if job.placed or not job.is_gang:
         return None, job.pods
     return number, job.pods[: job.min_available] if job.min_by_role else job.pods
 
 
-# --- worth ------------------------------------------------------------------------------------------------------------
+# --- values -----------------------------------------------------------------------------------------------------------
 
 
-def _weighed(snapshot: Snapshot, groups: list[_Group], least: dict[int, int], who: SchedulableJobs) -> PendingPods:
-    found: list[PendingGroup] = []
-    below, weight, scarcest, amount = 0, 1, "", 0
-    for priority in sorted({group.priority for group in groups}):
-        level = [group for group in groups if group.priority == priority]
-        scarcest, column = _scarcest(snapshot, level)
-        asked = [dict(group.pod_class.shape.amounts).get(column, 0) for group in level]
-        step = gcd(*asked) or 1
-        pods = sum(len(group.pods) for group in level)
-        each_step = (pods + 1) * (below + 1)
-        weight, amount = (weight, 0) if below else (each_step, step)
-        for group, each in zip(level, asked, strict=True):
-            worth = each // step * each_step + below + 1
-            found.append(
-                PendingGroup(tuple(sorted(group.pods, key=_age)), group.pod_class, worth, group.gang, group.queue)
-            )
-        below = sum(one.value * len(one.pods) for one in found)
-    most = max((one.value for one in found), default=1)
-    ordered = sorted(found, key=lambda one: (-one.value, _age(one.pods[0])))
+def _with_values(
+    snapshot: Snapshot, classes: list[_ClassPods], gang_minimums: dict[int, int], schedulable: SchedulableJobs
+) -> PendingPods:
+    """The values, from the lowest priority to the highest.
+
+    A pod's value is `steps * step_value + lower_total + 1`, where
+    - `lower_total` is the value of all pods of lower priorities together, so that one pod outweighs them (rule 1);
+    - a step is the greatest common divisor of the requests for the scarcest resource, and `step_value` is more than all
+      pods of the priority count by themselves, so that one step outweighs any number of pods (rule 2);
+    - the rest counts pods (rule 3).
+    """
+    groups: list[PendingGroup] = []
+    lower_total, unit_value, scarcest, unit_amount = 0, 1, "", 0
+    for priority in sorted({each.priority for each in classes}):
+        level = [each for each in classes if each.priority == priority]
+        scarcest, column = _scarcest_resource(snapshot, level)
+        requests = [dict(each.pod_class.shape.amounts).get(column, 0) for each in level]
+        step = gcd(*requests) or 1
+        pod_count = sum(len(each.pods) for each in level)
+        step_value = (pod_count + 1) * (lower_total + 1)
+        unit_value, unit_amount = (unit_value, 0) if lower_total else (step_value, step)
+        for each, amount in zip(level, requests, strict=True):
+            value = amount // step * step_value + lower_total + 1
+            oldest_first = tuple(sorted(each.pods, key=_age))
+            groups.append(PendingGroup(oldest_first, each.pod_class, value, each.gang, each.queue))
+        lower_total = sum(group.value * len(group.pods) for group in groups)
+    highest = max((group.value for group in groups), default=1)
     return PendingPods(
-        groups=tuple(ordered),
-        gang_minimums=least,
-        unit=max(weight, most // _LARGEST),
-        unit_value=weight,
+        groups=tuple(sorted(groups, key=lambda group: (-group.value, _age(group.pods[0])))),
+        gang_minimums=gang_minimums,
+        unit=max(unit_value, highest // _MAX_UNITS),
+        unit_value=unit_value,
         scarcest=scarcest,
-        unit_amount=amount,
-        shares=who.shares,
-        refusals=who.refusals,
-        pod_count=who.pending_count,
-        seated_count=who.seated_count,
+        unit_amount=unit_amount,
+        shares=schedulable.shares,
+        refusals=schedulable.refusals,
+        pod_count=schedulable.pending_count,
+        seated_count=schedulable.seated_count,
     )
 
 
-def _scarcest(snapshot: Snapshot, groups: Iterable[_Group]) -> tuple[str, int]:
-    """The resource of which most is asked for compared with what is free, extended ones before others."""
+def _scarcest_resource(snapshot: Snapshot, classes: Iterable[_ClassPods]) -> tuple[str, int]:
+    """The resource of which most is requested in proportion to what is free, and its column. Extended resources come
+    before others, and the number of pods last."""
     room, present = snapshot.room, np.flatnonzero(snapshot.nodes.present[snapshot.rows.every])
-    asked: dict[int, int] = {}
-    for group in groups:
-        _count(asked, group.pod_class.shape.amounts, len(group.pods))
-    named = {column: room.resources.name(column) for column in asked}
-    others = [column for column in asked if named[column] != PODS]
-    if not others:
+    requested: dict[int, int] = {}
+    for each in classes:
+        _add_amounts(requested, each.pod_class.shape.amounts, len(each.pods))
+    names = {column: room.resources.name(column) for column in requested}
+    columns = [column for column in requested if names[column] != PODS]
+    if not columns:
         return PODS, room.resources.column(PODS)
-    free = {column: sum(np.maximum(free_amounts(snapshot, column)[present], 0).tolist()) for column in others}
+    free = {column: sum(np.maximum(free_amounts(snapshot, column)[present], 0).tolist()) for column in columns}
 
     def scarcity(column: int) -> tuple[bool, float, str]:
-        return is_extended(named[column]), asked[column] / max(free[column], 0.5), named[column]
+        return is_extended(names[column]), requested[column] / max(free[column], 0.5), names[column]
 
-    best = max(others, key=scarcity)
-    return named[best], best
+    scarcest = max(columns, key=scarcity)
+    return names[scarcest], scarcest
 
 
 def free_amounts(snapshot: Snapshot, column: int) -> Ints:
-    """What rows have left of a resource; nothing of one that only waiting pods have heard of."""
+    """What is free of a resource on each row; 0 for a resource that only pending pods name."""
     room = snapshot.room
     return room.free[column] if column < len(room.free) else np.zeros(snapshot.rows.capacity, np.int64)
 
 
-def _count(total: dict[int, int], amounts: Amounts, times: int) -> None:
+def _add_amounts(total: dict[int, int], amounts: Amounts, times: int) -> None:
     for column, amount in amounts:
         total[column] = total.get(column, 0) + times * amount
 

@@ -1,7 +1,8 @@
-"""Queueing: how many of those who wait their queues let through, and what is said about the others.
+"""What queues still allow pending pods to take, and what they say about the pods that they do not allow.
 
-Goes in: a `Line`. Comes out: `quotas` for the search, which knows what a capability limits; `charging` for whoever
-places pods one by one, by the rule of the scheduler, which knows guarantees of others, too; and refusals.
+Goes in: the pending pods with their queues. Comes out: quotas for the search, which knows the limits of each queue by
+itself; `queue_charger` for placing pods one by one by the rule of the scheduler, which also keeps the guarantees of
+other queues; and refusals.
 """
 
 from __future__ import annotations
@@ -22,62 +23,67 @@ from restow.planning.plan import Place, Refusal
 from restow.scheduling.pod_group_cache import requests_of
 
 
-def queue_quotas(line: PendingPods) -> list[QueueQuota]:
-    """What the queues of those who wait may take, where that is limited."""
-    found = []
-    for queue in sorted({one.queue for one in line.groups}) if line.shares.is_limited else ():
-        left = line.shares.left(queue)
-        asked = {which: requests_of(one.pods[0]) for which, one in enumerate(line.groups) if one.queue == queue}
+def queue_quotas(pending: PendingPods) -> list[QueueQuota]:
+    """The quota of each queue of a pending pod that has limits."""
+    quotas = []
+    for queue in sorted({group.queue for group in pending.groups}) if pending.shares.is_limited else ():
+        left = pending.shares.left(queue)
+        requests = {
+            index: requests_of(group.pods[0]) for index, group in enumerate(pending.groups) if group.queue == queue
+        }
         if left:
-            found.append(QueueQuota(_listed(left, left), {which: _listed(each, left) for which, each in asked.items()}))
-    return found
+            by_demand = {index: _array(each, left) for index, each in requests.items()}
+            quotas.append(QueueQuota(_array(left, left), by_demand))
+    return quotas
 
 
-def _listed(vector: Vector, names: Iterable[str]) -> Ints:
-    """As an array; what is too large for one is taken for less, and left to the queue itself."""
+def _array(vector: Vector, names: Iterable[str]) -> Ints:
+    """The amounts as an array. An amount that is too large for one is cut, and checked by `queue_charger` later."""
     return np.array([min(vector.get(name, 0), LIMIT) for name in names], np.int64)
 
 
 @contextmanager
-def queue_charger(line: PendingPods) -> Iterator[Callable[[PendingGroup, Pod], bool]]:
-    """A function that charges a pod to the queue of its group, and says whether the queue could take it. In the end
-    queues are as they were."""
+def queue_charger(pending: PendingPods) -> Iterator[Callable[[PendingGroup, Pod], bool]]:
+    """A function that charges a pod to the queue of its group, and returns whether the queue could take it. At the end
+    all charges are undone."""
     charged: list[tuple[str, Vector]] = []
 
     def charge(group: PendingGroup, pod: Pod) -> bool:
-        if queue_refusal(line, group, pod) is not None:
+        if queue_refusal(pending, group, pod) is not None:
             return False
         charged.append((group.queue, requests_of(pod)))
-        line.shares.charge(*charged[-1])
+        pending.shares.charge(*charged[-1])
         return True
 
     try:
         yield charge
     finally:
-        for queue, asked in charged:
-            line.shares.discharge(queue, asked)
+        for queue, requests in charged:
+            pending.shares.discharge(queue, requests)
 
 
-def queue_refusal(line: PendingPods, group: PendingGroup, pod: Pod) -> str | None:
+def queue_refusal(pending: PendingPods, group: PendingGroup, pod: Pod) -> str | None:
     """Why the queue of a pod cannot take it; None if it can."""
-    return line.shares.why_exceeded(group.queue, requests_of(pod)) if line.shares.is_limited else None
+    return pending.shares.why_exceeded(group.queue, requests_of(pod)) if pending.shares.is_limited else None
 
 
-def unplaced_refusals(line: PendingPods, places: Iterable[Place]) -> Iterator[Refusal]:
-    """What queues say to pods that still wait, once the places are taken, and a sentence about all of them."""
-    taken = {(place.namespace, place.pod) for place in places}
-    every = [(one, pod) for one in line.groups for pod in one.pods]
-    placed = [namespaced_name(pod) in taken for _, pod in every]
-    with queue_charger(line) as charge:
-        for (group, pod), has_place in zip(every, placed, strict=True):
-            if has_place:
+def unplaced_refusals(pending: PendingPods, places: Iterable[Place]) -> Iterator[Refusal]:
+    """What queues say to pods without a place, once the others have theirs, and sentences about all pending pods."""
+    with_place = {(place.namespace, place.pod) for place in places}
+    pods = [(group, pod) for group in pending.groups for pod in group.pods]
+    is_placed = [namespaced_name(pod) in with_place for _, pod in pods]
+    with queue_charger(pending) as charge:
+        for (group, pod), placed in zip(pods, is_placed, strict=True):
+            if placed:
                 charge(group, pod)
-        for (group, pod), has_place in zip(every, placed, strict=True):
-            why = None if has_place else queue_refusal(line, group, pod)
-            if why is not None:
-                yield pod_refusal(pod, why)
-    if line.seated_count:
-        yield general_refusal(f"{line.seated_count} of {line.pod_count} pending pods have the seat of a reservation")
-    left = line.pod_count - line.seated_count - len(taken)
+        for (group, pod), placed in zip(pods, is_placed, strict=True):
+            reason = None if placed else queue_refusal(pending, group, pod)
+            if reason is not None:
+                yield pod_refusal(pod, reason)
+    total = pending.pod_count
+    if pending.seated_count:
+        yield general_refusal(f"{pending.seated_count} of {total} pending pods have the seat of a reservation")
+    left = total - pending.seated_count - len(with_place)
     if left:
-        yield general_refusal(f"{left} of {line.pod_count} pending pods are not placed")
+        count = f"none of {total} pending pods can" if left == total > 1 else f"{left} of {total} pending pods cannot"
+        yield general_refusal(f"{count} be placed by moving others")

@@ -1,8 +1,8 @@
-"""Who waits for room: by the scheduler's own rules, so that a plan is for those whom the scheduler would place.
+"""The pending jobs that the scheduler would place if nodes had room: only for these a plan makes room.
 
-Goes in: the pending pods, their gangs and queues. Comes out: the jobs that only lack room, and everybody else with the
-sentence that the scheduler has for them: gangs that are not let in or not all there, queues that may not take them, a
-reservation that they insist on. Whoever has the seat of a reservation needs no other room.
+Goes in: the pending pods with their gangs and queues. Comes out: the jobs that only lack room; and a refusal for each
+other pod, in the words of the scheduler: its gang is not admitted or not complete, its queue may not take it, or it
+requests a reservation by name. Pods that have the seat of a reservation need no room.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ class SchedulableJobs(msgspec.Struct, frozen=True, eq=False):
     jobs: Sequence[Job]
     """In the scheduler's order."""
     shares: QueueShares
-    """What their queues may still take."""
+    """What the queues may still take."""
     refusals: tuple[Refusal, ...]
     pending_count: int
-    """How many pods are pending, whatever becomes of them."""
+    """How many pods are pending, with those that are refused."""
     seated_count: int
-    """How many of them have a seat."""
+    """How many of them have the seat of a reservation."""
 
 
 def schedulable_jobs(snapshot: Snapshot, request: PlanRequest) -> SchedulableJobs:
-    """Ask the scheduler, which looks at everything but the room on nodes. The snapshot is left as it was."""
-    roster, mark = request.pod_groups or PodGroupCache(), snapshot.mark()
+    """Run the scheduler's actions that come before the search for nodes. The snapshot is left as it was."""
+    pod_groups, mark = request.pod_groups or PodGroupCache(), snapshot.mark()
     session = Session(
         snapshot,
         request.engine,
-        roster,
+        pod_groups,
         PendingWork(request.pending),
         now=request.now,
         scheduler_names=request.scheduler_names,
@@ -54,16 +54,18 @@ def schedulable_jobs(snapshot: Snapshot, request: PlanRequest) -> SchedulableJob
         for action in request.actions:
             if action not in (allocate, backfill):
                 backlog = action(session, backlog)
-        for job in backlog.jobs:  # jobs that need room beside their seats get it when it is their turn
+        # Jobs that need room beside their seats get it when it is their turn.
+        for job in backlog.jobs:
             if job in backlog.seat_seekers:
                 take_seats_in_turn(session, job)
         backlog = backlog.of_unplaced()
     finally:
-        seated = [one.pod for one in session.decided if isinstance(one, Assign)]
+        # The session has assumed the seated pods: undo that in the cache and in the snapshot.
+        seated = [decision.pod for decision in session.decided if isinstance(decision, Assign)]
         for pod in seated:
-            roster.forget(pod)
+            pod_groups.forget(pod)
         snapshot.undo_to(mark)
-    refusals = [*_said(session.decided)]
+    refusals = [*_refusals(session.decided)]
     jobs: list[Job] = []
     for job in backlog.jobs:
         failure = why_job_inadmissible(session, job)
@@ -71,11 +73,11 @@ def schedulable_jobs(snapshot: Snapshot, request: PlanRequest) -> SchedulableJob
             jobs.append(job)
         else:
             refusals += [pod_refusal(pod, failure.message) for pod in job.pods]
-    gated = sum(1 for one in request.pending_refusals if one.pod)
+    gated = sum(1 for refusal in request.pending_refusals if refusal.pod)
     return SchedulableJobs(
         jobs, session.shares, (*refusals, *request.pending_refusals), len(request.pending) + gated, len(seated)
     )
 
 
-def _said(decisions: Sequence[Decision]) -> Iterator[Refusal]:
-    return (pod_refusal(one.pod, one.message) for one in decisions if isinstance(one, RefusePod))
+def _refusals(decisions: Sequence[Decision]) -> Iterator[Refusal]:
+    return (pod_refusal(decision.pod, decision.message) for decision in decisions if isinstance(decision, RefusePod))

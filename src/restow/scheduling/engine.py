@@ -26,7 +26,7 @@ import numpy as np
 from restow.model.cluster import Mask, RowIndex
 from restow.model.cluster.resource_columns import Amounts
 from restow.model.reservations.seat_name import SeatName
-from restow.scheduling.accelerated import ResourceFilter
+from restow.scheduling.accelerated import ClassFilter, ResourceFilter
 from restow.scheduling.explain import count_reasons, fit_error_message, join_reasons, unexplained_refusal
 from restow.scheduling.framework import (
     SUCCESS,
@@ -67,6 +67,9 @@ class Engine:
         self._reserves = [plugin for plugin in plugins if isinstance(plugin, ReservePlugin)]
         self._permits = [plugin for plugin in plugins if isinstance(plugin, PermitPlugin)]
         filters = [plugin for plugin in plugins if isinstance(plugin, FilterPlugin)]
+        cluster_filters = [plugin for plugin in filters if plugin.reach is Reach.CLUSTER]
+        self.per_pod_filters = frozenset(one.name for one in cluster_filters if not isinstance(one, ClassFilter))
+        """The plugins that may refuse one pod of a class and accept another."""
         self._rankings = Rankings(filters, self.scores)
 
     # --- the scheduling cycle -----------------------------------------------------------------------------------------

@@ -12,9 +12,8 @@ from __future__ import annotations
 from restow.model.cluster import Mask, PodClass
 from restow.model.reservations.reservation_annotations import migrating_pod
 from restow.model.snapshot import Snapshot
-from restow.scheduling.accelerated import ClassFilter
 from restow.scheduling.engine import Engine
-from restow.scheduling.framework import Cycle, FilterPlugin, Reach
+from restow.scheduling.framework import Cycle
 from restow.scheduling.jobs import Job
 from restow.scheduling.kept_room import KeptRoom
 from restow.scheduling.nominated_pods import recheck_without_nominated_pods
@@ -26,7 +25,6 @@ class NodeSearch:
         self._engine = engine
         self._snapshot = snapshot
         self._kept_room = kept_room
-        self._per_pod_filters = _per_pod_filters(engine)
         self._refused: dict[PodClass, tuple[tuple[int, int], Unplaced]] = {}
         self._static: dict[PodClass, Mask] = {}
 
@@ -71,16 +69,8 @@ class NodeSearch:
     def _refuses_whole_class(self, result: Unplaced) -> bool:
         """Whether a refusal holds for all pods of the class: a nominated pod has room of its own in prospect, and a
         plugin that looks at each pod for itself may accept the next one."""
-        return not result.nominated and result.plugins.isdisjoint(self._per_pod_filters)
+        return not result.nominated and result.plugins.isdisjoint(self._engine.per_pod_filters)
 
     def _generation(self) -> tuple[int, int]:
         """Changes with everything that changes on nodes."""
         return self._snapshot.room.changes.generation, self._snapshot.nodes.changes.generation
-
-
-def _per_pod_filters(engine: Engine) -> frozenset[str]:
-    """The plugins that may refuse one pod of a class and accept another."""
-    filters = [plugin for plugin in engine.plugins if isinstance(plugin, FilterPlugin)]
-    return frozenset(
-        plugin.name for plugin in filters if plugin.reach is Reach.CLUSTER and not isinstance(plugin, ClassFilter)
-    )

@@ -1,9 +1,9 @@
-"""Trimming: an answer that is worth as much, without moves that gain nothing.
+"""Removes moves from a solution that do not contribute to its value.
 
-    pruned     whoever may go back without anything else changing, goes back
-    trimmed    and whoever may go back if waiting pods change places on the two nodes concerned
+Goes in: a problem and a solution. Comes out: a solution with no more moves and no lower value.
 
-Goes in: a problem and an answer to it. Comes out: an answer with no more moves that is worth no less.
+    undo_useless_moves   pods that can as well stay on their nodes, while nothing else changes, stay
+    minimise_moves       so do pods that can stay if pending pods are placed differently on the two nodes of the move
 """
 
 from __future__ import annotations
@@ -14,173 +14,191 @@ from restow.planning.optimal.packing_problem import Ints, PackingProblem, Soluti
 from restow.planning.optimal.remaining_demand import RemainingDemand
 
 
-def undo_useless_moves(problem: PackingProblem, shift: Solution) -> Solution:
-    """The same answer without moves that gain nothing: whoever may as well stay, stays."""
-    trimmer = _MoveReducer(problem, shift)
-    trimmer.prune()
-    return trimmer.shift
+def undo_useless_moves(problem: PackingProblem, solution: Solution) -> Solution:
+    """The same placements without moves that can be undone one by one."""
+    reducer = _MoveReducer(problem, solution)
+    reducer.undo_useless_moves()
+    return reducer.solution
 
 
-def minimise_moves(problem: PackingProblem, shift: Solution) -> Solution:
-    """An answer that is worth as much, from which no single move can be left out."""
-    trimmer = _MoveReducer(problem, shift)
-    trimmer.prune()
-    while not problem.counts_empty_nodes and trimmer.exchange():
-        trimmer.prune()
-    return trimmer.shift
+def minimise_moves(problem: PackingProblem, solution: Solution) -> Solution:
+    """A solution of the same value from which no single move can be removed."""
+    reducer = _MoveReducer(problem, solution)
+    reducer.undo_useless_moves()
+    while not problem.counts_empty_nodes and reducer.undo_move_and_place_anew():
+        reducer.undo_useless_moves()
+    return reducer.solution
 
 
 class _MoveReducer:
-    def __init__(self, problem: PackingProblem, shift: Solution) -> None:
+    def __init__(self, problem: PackingProblem, solution: Solution) -> None:
         self._problem = problem
-        self._left = free_after(problem, shift)
-        self._net = {cell: number for cell, number in shift.pod_changes.items() if number}
-        self._puts: dict[int, dict[int, int]] = {}
-        for (which, node), number in sorted(shift.placements.items()):
-            self._puts.setdefault(node, {})[which] = number
-        self._guests = movable_pod_counts(problem, shift)
-        self._supply = RemainingDemand(problem, shift)
-        self._by_worth = sorted(
-            (which for which, demand in enumerate(problem.demands) if demand.gang is None),
-            key=lambda which: (-problem.demands[which].value, which),
+        self._free = free_after(problem, solution)
+        self._pod_changes = {cell: number for cell, number in solution.pod_changes.items() if number}
+        self._placements: dict[int, dict[int, int]] = {}
+        """By node and demand."""
+        for (demand, node), number in sorted(solution.placements.items()):
+            self._placements.setdefault(node, {})[demand] = number
+        self._pod_counts = movable_pod_counts(problem, solution)
+        self._remaining = RemainingDemand(problem, solution)
+        demands = problem.demands
+        self._single_by_value = sorted(
+            (index for index, demand in enumerate(demands) if demand.gang is None),
+            key=lambda index: (-demands[index].value, index),
         )
 
     @property
-    def shift(self) -> Solution:
-        puts = {(which, node): number for node, some in self._puts.items() for which, number in some.items() if number}
-        return Solution(dict(self._net), puts)
+    def solution(self) -> Solution:
+        placements = {
+            (demand, node): number
+            for node, here in self._placements.items()
+            for demand, number in here.items()
+            if number
+        }
+        return Solution(dict(self._pod_changes), placements)
 
-    def prune(self) -> None:
-        """Let everybody stay for whom there is room where it was, unless that node is to be empty."""
+    def undo_useless_moves(self) -> None:
+        """Undo moves of pods that still fit on their old node, unless that node is empty now and is to stay so."""
         changed = True
         while changed:
             changed = False
-            for which, sources, targets in self._movers():
+            for class_index, sources, targets in self._moved_classes():
                 for source in sources:
-                    if self._net.get((which, source), 0) < 0 and self._may_stay(which, source, targets[-1]):
-                        self._go_back(which, source, targets[-1])
+                    is_source = self._pod_changes.get((class_index, source), 0) < 0
+                    if is_source and self._may_stay(class_index, source, targets[-1]):
+                        self._undo_move(class_index, source, targets[-1])
                         changed = True
                         break
 
-    def exchange(self) -> bool:
-        """Let one pod stay where it was, if what its node loses by that its target gains; False if there is none."""
-        for which, sources, targets in self._movers():
-            losses = [(self._with(which, source, 1), source) for source in sources]
-            gains = [(self._with(which, target, -1), target) for target in targets]
-            loss, source = max((one for one in losses if one[0] is not None), default=(None, 0))
-            gain, target = max((one for one in gains if one[0] is not None), default=(None, 0))
-            if loss is not None and gain is not None and loss + gain >= 0 and self._exchanged(which, source, target):
+    def undo_move_and_place_anew(self) -> bool:
+        """Undo one move, if its source loses no more value by that than its target gains; False if there is none."""
+        for class_index, sources, targets in self._moved_classes():
+            losses = [(self._value_change(class_index, source, 1), source) for source in sources]
+            gains = [(self._value_change(class_index, target, -1), target) for target in targets]
+            loss, source = max((each for each in losses if each[0] is not None), default=(None, 0))
+            gain, target = max((each for each in gains if each[0] is not None), default=(None, 0))
+            # The two nodes were looked at one by one; together they may compete for the same pending pods.
+            if (
+                loss is not None
+                and gain is not None
+                and loss + gain >= 0
+                and self._try_undo_and_place(class_index, source, target)
+            ):
                 return True
         return False
 
     # ------------------------------------------------------------------------------------------------------------------
 
-    def _movers(self) -> Iterator[tuple[int, list[int], list[int]]]:
-        """By class, the nodes that its pods left and those they came to."""
+    def _moved_classes(self) -> Iterator[tuple[int, list[int], list[int]]]:
+        """By class: the nodes that its pods left, and those that they came to."""
         by_class: dict[int, tuple[list[int], list[int]]] = {}
-        for (which, node), number in sorted(self._net.items()):
-            by_class.setdefault(which, ([], []))[number > 0].append(node)
-        for which, (sources, targets) in by_class.items():
-            yield which, sources, targets
+        for (class_index, node), number in sorted(self._pod_changes.items()):
+            by_class.setdefault(class_index, ([], []))[number > 0].append(node)
+        for class_index, (sources, targets) in by_class.items():
+            yield class_index, sources, targets
 
-    def _may_stay(self, which: int, source: int, target: int) -> bool:
-        if not self._is_sound(source, self._left[source] - self._problem.class_sizes[which]):
+    def _may_stay(self, class_index: int, source: int, target: int) -> bool:
+        if not self._is_feasible(source, self._free[source] - self._problem.class_sizes[class_index]):
             return False
-        empties = self._problem.counts_empty_nodes
-        return not (empties and self._is_free(source, 0)) or self._is_free(target, 1)
+        counts_empty_nodes = self._problem.counts_empty_nodes
+        # An empty node may be given up only for another one: the target, if this pod is its only one.
+        return not (counts_empty_nodes and self._is_empty(source, 0)) or self._is_empty(target, 1)
 
-    def _is_sound(self, node: int, left: Ints) -> bool:
-        """Whether a node may be left with so much room: nobody who came asks for anything that is over-committed."""
-        over = left < 0
+    def _is_feasible(self, node: int, free: Ints) -> bool:
+        """Whether a node may have these free amounts: no pod that came requests a resource that is over-committed."""
+        over = free < 0
         if not over.any():
             return True
-        came = [
-            self._problem.class_sizes[which]
-            for (which, where), number in self._net.items()
+        arrived = [
+            self._problem.class_sizes[class_index]
+            for (class_index, where), number in self._pod_changes.items()
             if where == node and number > 0
         ]
-        came += [self._problem.demands[which].size for which, number in self._puts.get(node, {}).items() if number]
-        return not any((size[over] > 0).any() for size in came)
+        placed = self._placements.get(node, {}).items()
+        arrived += [self._problem.demands[demand].size for demand, number in placed if number]
+        return not any((size[over] > 0).any() for size in arrived)
 
-    def _is_free(self, node: int, more: int) -> bool:
-        """Whether a node is, or with so many fewer pods would be, one of those that are empty."""
-        return not self._problem.cannot_empty[node] and bool(self._guests[node] == more)
+    def _is_empty(self, node: int, without: int) -> bool:
+        """Whether a node counts as empty, or would without so many of its pods."""
+        return not self._problem.cannot_empty[node] and bool(self._pod_counts[node] == without)
 
-    def _go_back(self, which: int, source: int, target: int) -> None:
+    def _undo_move(self, class_index: int, source: int, target: int) -> None:
         for node, sign in ((source, 1), (target, -1)):
-            cell = which, node
-            self._net[cell] = self._net.get(cell, 0) + sign
-            if not self._net[cell]:
-                del self._net[cell]
-            self._left[node] -= sign * self._problem.class_sizes[which]
-            self._guests[node] += sign
+            cell = class_index, node
+            self._pod_changes[cell] = self._pod_changes.get(cell, 0) + sign
+            if not self._pod_changes[cell]:
+                del self._pod_changes[cell]
+            self._free[node] -= sign * self._problem.class_sizes[class_index]
+            self._pod_counts[node] += sign
 
-    def _exchanged(self, which: int, source: int, target: int) -> bool:
-        """Let a pod stay and fill both nodes again, unless that is worth less: nothing changes then."""
-        before = {node: self._cleared(node) for node in (source, target)}
-        self._go_back(which, source, target)
+    def _try_undo_and_place(self, class_index: int, source: int, target: int) -> bool:
+        """Undo a move and place pending pods anew on both nodes; if the value is lower then, nothing changes."""
+        before = {node: self._unplace(node) for node in (source, target)}
+        self._undo_move(class_index, source, target)
         for node in before:
-            self._fill(node)
-        if sum(map(self._worth, before)) >= sum(self._worth_of(puts) for puts in before.values()):
+            self._place_most_valuable(node)
+        if sum(map(self._node_value, before)) >= sum(self._value_of(placed) for placed in before.values()):
             return True
         for node in before:
-            self._cleared(node)
-        self._go_back(which, target, source)
-        for node, puts in before.items():
-            self._put_all(node, puts)
+            self._unplace(node)
+        self._undo_move(class_index, target, source)
+        for node, placed in before.items():
+            self._place_all(node, placed)
         return False
 
-    def _with(self, which: int, node: int, sign: int) -> int | None:
-        """How much more a node would be worth with one pod of a class more, or less; None if it has no room for it."""
-        before, size = self._cleared(node), self._problem.class_sizes[which]
-        self._left[node] -= sign * size
-        more = None
-        if self._is_sound(node, self._left[node]):
-            self._fill(node)
-            more = self._worth(node) - self._worth_of(before)
-            self._cleared(node)
-        self._left[node] += sign * size
-        self._put_all(node, before)
-        return more
+    def _value_change(self, class_index: int, node: int, sign: int) -> int | None:
+        """The change in the value of a node with one more pod of a class (sign 1), or with one less (sign -1). None if
+        the pod does not fit."""
+        before, size = self._unplace(node), self._problem.class_sizes[class_index]
+        self._free[node] -= sign * size
+        change = None
+        if self._is_feasible(node, self._free[node]):
+            self._place_most_valuable(node)
+            change = self._node_value(node) - self._value_of(before)
+            self._unplace(node)
+        self._free[node] += sign * size
+        self._place_all(node, before)
+        return change
 
-    # --- waiting pods on one node, those of gangs apart ---------------------------------------------------------------
+    # --- pending pods without a gang on one node --------------------------------------------------------------------
 
-    def _fill(self, node: int) -> None:
-        """Place waiting pods, most worth first."""
-        here = self._puts.get(node, {})
-        for which in self._by_worth:
-            demand = self._problem.demands[which]
-            most = self._supply.max_placeable(which) if demand.allowed_nodes[node] else 0
-            if most > 0:
-                asked = demand.size > 0
-                fits = int((self._left[node][asked] // demand.size[asked]).min())
-                self._put(node, which, max(min(fits, most, demand.max_per_node - here.get(which, 0)), 0))
+    def _place_most_valuable(self, node: int) -> None:
+        here = self._placements.get(node, {})
+        for index in self._single_by_value:
+            demand = self._problem.demands[index]
+            pending = self._remaining.max_placeable(index) if demand.allowed_nodes[node] else 0
+            if pending > 0:
+                requested = demand.size > 0
+                fitting = int((self._free[node][requested] // demand.size[requested]).min())
+                self._place(node, index, max(min(fitting, pending, demand.max_per_node - here.get(index, 0)), 0))
 
-    def _cleared(self, node: int) -> dict[int, int]:
-        """Whoever was placed waits again: who that was."""
+    def _unplace(self, node: int) -> dict[int, int]:
+        """Remove the placed pods without a gang; returns them."""
         demands = self._problem.demands
-        gone = {which: number for which, number in self._puts.get(node, {}).items() if demands[which].gang is None}
-        for which, number in gone.items():
-            self._put(node, which, -number)
-        return gone
+        placed = {
+            demand: number for demand, number in self._placements.get(node, {}).items() if demands[demand].gang is None
+        }
+        for demand, number in placed.items():
+            self._place(node, demand, -number)
+        return placed
 
-    def _put_all(self, node: int, puts: Mapping[int, int]) -> None:
-        for which, number in puts.items():
-            self._put(node, which, number)
+    def _place_all(self, node: int, placed: Mapping[int, int]) -> None:
+        for demand, number in placed.items():
+            self._place(node, demand, number)
 
-    def _put(self, node: int, which: int, number: int) -> None:
+    def _place(self, node: int, demand: int, number: int) -> None:
         if number:
-            here = self._puts.setdefault(node, {})
-            here[which] = here.get(which, 0) + number
-            if not here[which]:
-                del here[which]
-            self._supply.subtract([(which, number)])
-            self._left[node] -= number * self._problem.demands[which].size
-            self._guests[node] += number
+            here = self._placements.setdefault(node, {})
+            here[demand] = here.get(demand, 0) + number
+            if not here[demand]:
+                del here[demand]
+            self._remaining.subtract([(demand, number)])
+            self._free[node] -= number * self._problem.demands[demand].size
+            self._pod_counts[node] += number
 
-    def _worth(self, node: int) -> int:
-        here, demands = self._puts.get(node, {}), self._problem.demands
-        return self._worth_of({which: number for which, number in here.items() if demands[which].gang is None})
+    def _node_value(self, node: int) -> int:
+        here, demands = self._placements.get(node, {}), self._problem.demands
+        return self._value_of({demand: number for demand, number in here.items() if demands[demand].gang is None})
 
-    def _worth_of(self, puts: Mapping[int, int]) -> int:
-        return sum(self._problem.demands[which].value * number for which, number in puts.items())
+    def _value_of(self, placed: Mapping[int, int]) -> int:
+        return sum(self._problem.demands[demand].value * number for demand, number in placed.items())

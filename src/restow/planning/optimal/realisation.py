@@ -1,8 +1,9 @@
-"""From an answer to moves and places: what becomes of it when every filter of the scheduler has its say.
+"""Realises a solution: turns numbers of pods into moves of single pods and places, checked by every filter.
 
-Goes in: a `Reading` and an answer in numbers. Comes out: an `Outcome`: which pods really move, in waves, which waiting
-pods are placed, and what was refused on the way, so that the search can avoid it. What does not work is left out,
-together with every move that gains nothing without it.
+Goes in: a problem instance and a solution. Comes out: a `Realisation`: the moves in waves, the pending pods with
+places, and what was refused on the way, so that the search can avoid it. The packing problem knows affinity and spread
+only as far as they concern one pod; the scheduler's filters decide here. What they refuse is left out, together with
+every move that gains nothing without it.
 """
 
 from __future__ import annotations
@@ -28,190 +29,223 @@ from restow.planning.plan import Move, Place, Refusal
 from restow.planning.plan_request import PlanRequest
 from restow.scheduling.framework import Cycle
 
-_ROUNDS, _REFILLS = 6, 2
+_ROUNDS = 6
+"""How often what is left is tried again, at most."""
+_REFILL_ROUNDS = 2
+"""In how many of them free room is filled again with pending pods."""
 
 
 class Realisation(msgspec.Struct, frozen=True, eq=False):
     moves: tuple[Move, ...] = ()
     places: tuple[Place, ...] = ()
     solution: Solution = UNCHANGED
-    """What is really different afterwards."""
+    """The solution that these moves and places are."""
     refused_moves: frozenset[Cell] = frozenset()
-    """(class, node) that did not work."""
-    refused_places: frozenset[Cell] = frozenset()
-    """(demand, node) that did not work."""
+    """(class, node): moves to this node were not possible."""
+    refused_placements: frozenset[Cell] = frozenset()
+    """(demand, node): placements on this node were not possible."""
     dropped: tuple[Refusal, ...] = ()
 
 
 def realise_solution(
     snapshot: Snapshot,
     request: PlanRequest,
-    reading: ProblemInstance,
-    shift: Solution,
+    instance: ProblemInstance,
+    solution: Solution,
     *,
-    late: DeadlineCheck = no_deadline,
+    is_late: DeadlineCheck = no_deadline,
 ) -> Realisation:
-    """Carry an answer out, leaving out what does not work, until everything that is left does and gains something; or,
-    when it is late, the best of what works so far."""
-    tried, dropped = Realisation(), list[Refusal]()
-    bad_moves, bad_places = set[Cell](), set[Cell]()
+    """Realise a solution without what is refused, until all that is left is possible and gains something; or, when it
+    is late, the best of what is possible so far."""
+    realised, dropped = Realisation(), list[Refusal]()
+    refused_moves, refused_placements = set[Cell](), set[Cell]()
     for turn in range(_ROUNDS):
-        tried = _try(snapshot, request, reading, shift, late)
-        bad_moves |= tried.refused_moves
-        bad_places |= tried.refused_places
-        dropped += tried.dropped
-        shift = _settled(reading.problem, tried.solution, bad_places, again=turn < _REFILLS)
-        if shift.pod_changes == tried.solution.pod_changes and (
-            not reading.pending.groups or shift.placements == tried.solution.placements
-        ):
+        # 1. Order the moves and place the pending pods, by all filters.
+        realised = _realise_once(snapshot, request, instance, solution, is_late)
+        refused_moves |= realised.refused_moves
+        refused_placements |= realised.refused_placements
+        dropped += realised.dropped
+        # 2. Drop what gains nothing without the refused parts. If nothing was dropped, this is the result.
+        solution = _without_useless_parts(
+            instance.problem, realised.solution, refused_placements, refill=turn < _REFILL_ROUNDS
+        )
+        if _is_same(instance, solution, realised.solution):
             break
-        if late() or turn == _ROUNDS - 1:
-            tried = _at_last(snapshot, request, reading, tried)
-            shift = tried.solution
+        # 3. Else try again, unless it is late.
+        if is_late() or turn == _ROUNDS - 1:
+            realised = _best_so_far(snapshot, request, instance, realised)
+            solution = realised.solution
             break
     return msgspec.structs.replace(
-        tried,
-        solution=shift,
-        refused_moves=frozenset(bad_moves),
-        refused_places=frozenset(bad_places),
+        realised,
+        solution=solution,
+        refused_moves=frozenset(refused_moves),
+        refused_placements=frozenset(refused_placements),
         dropped=tuple(dict.fromkeys(dropped)),
     )
 
 
-def _at_last(snapshot: Snapshot, request: PlanRequest, reading: ProblemInstance, tried: Realisation) -> Realisation:
-    """The best of what was tried; without moves that gain nothing, if it works without them, which takes no longer than
-    it took to try it."""
-    waits = bool(reading.pending.groups)
-    best = _with_whole_gangs(snapshot, request, reading, tried) if waits else _best_part(reading, tried)
-    shift = minimise_moves(reading.problem, best.solution)
-    if shift.move_count == best.solution.move_count:
+def _is_same(instance: ProblemInstance, solution: Solution, realised: Solution) -> bool:
+    """Whether a solution has the moves that were realised, and the placements, if there are pending pods at all."""
+    same_placements = not instance.pending.groups or solution.placements == realised.placements
+    return solution.pod_changes == realised.pod_changes and same_placements
+
+
+def _best_so_far(
+    snapshot: Snapshot, request: PlanRequest, instance: ProblemInstance, realised: Realisation
+) -> Realisation:
+    """The best possible part of a realisation; without useless moves, if it is possible without them."""
+    if instance.pending.groups:
+        best = _without_incomplete_gangs(snapshot, request, instance, realised)
+    else:
+        best = _best_waves(instance, realised)
+    solution = minimise_moves(instance.problem, best.solution)
+    if solution.move_count == best.solution.move_count:
         return best
-    again = _try(snapshot, request, reading, shift, no_deadline)
-    works = again.solution.pod_changes == shift.pod_changes and (
-        not waits or again.solution.placements == shift.placements
-    )
-    return msgspec.structs.replace(again, solution=shift) if works else best
+    # One more attempt takes no longer than the one before, so it is made although it is late.
+    again = _realise_once(snapshot, request, instance, solution, no_deadline)
+    is_possible = _is_same(instance, solution, again.solution)
+    return msgspec.structs.replace(again, solution=solution) if is_possible else best
 
 
-def _with_whole_gangs(
-    snapshot: Snapshot, request: PlanRequest, reading: ProblemInstance, tried: Realisation
+def _without_incomplete_gangs(
+    snapshot: Snapshot, request: PlanRequest, instance: ProblemInstance, realised: Realisation
 ) -> Realisation:
-    """The same moves, without places of gangs that are not whole."""
-    while (puts := drop_incomplete_gangs(reading.problem, tried.solution).placements) != tried.solution.placements:
-        placed, _ = _place(snapshot, request, reading, tried.moves, puts)
-        shift = Solution(tried.solution.pod_changes, Counter(cell for cell, _ in placed))
-        tried = msgspec.structs.replace(tried, solution=shift, places=tuple(place for _, place in placed))
-    return tried
+    """The same moves, without places for gangs that are not complete."""
+    while (
+        placements := drop_incomplete_gangs(instance.problem, realised.solution).placements
+    ) != realised.solution.placements:
+        placed, _ = _place_pending(snapshot, request, instance, realised.moves, placements)
+        solution = Solution(realised.solution.pod_changes, Counter(cell for cell, _ in placed))
+        realised = msgspec.structs.replace(realised, solution=solution, places=tuple(place for _, place in placed))
+    return realised
 
 
-def _best_part(reading: ProblemInstance, tried: Realisation) -> Realisation:
-    """The moves up to the first wave after which as much is reached as ever."""
-    waves = sorted({move.wave for move in tried.moves})
-    parts = [[move for move in tried.moves if move.wave <= last] for last in (0, *waves)]
-    shifts = [_filled(reading.problem, _net(reading, part)) for part in parts]
-    values = [solution_value(reading.problem, shift) for shift in shifts]
+def _best_waves(instance: ProblemInstance, realised: Realisation) -> Realisation:
+    """The moves up to the first wave after which the value is highest."""
+    waves = sorted({move.wave for move in realised.moves})
+    parts = [[move for move in realised.moves if move.wave <= last] for last in (0, *waves)]
+    solutions = [_with_placements(instance.problem, _pod_changes(instance, part)) for part in parts]
+    values = [solution_value(instance.problem, solution) for solution in solutions]
     best = values.index(max(values))
-    return msgspec.structs.replace(tried, moves=tuple(parts[best]), solution=shifts[best])
+    return msgspec.structs.replace(realised, moves=tuple(parts[best]), solution=solutions[best])
 
 
-def _filled(problem: PackingProblem, net: Mapping[Cell, int]) -> Solution:
-    stage = SolutionBuilder(problem, Solution(net))
-    stage.place_pending_pods()
-    return stage.solution
+def _with_placements(problem: PackingProblem, pod_changes: Mapping[Cell, int]) -> Solution:
+    builder = SolutionBuilder(problem, Solution(pod_changes))
+    builder.place_pending_pods()
+    return builder.solution
 
 
-def _try(
-    snapshot: Snapshot, request: PlanRequest, reading: ProblemInstance, shift: Solution, late: DeadlineCheck
+def _realise_once(
+    snapshot: Snapshot, request: PlanRequest, instance: ProblemInstance, solution: Solution, is_late: DeadlineCheck
 ) -> Realisation:
-    wishes = list(_wishes(reading, shift))
-    ordered = order_moves(snapshot, request, [wish for _, wish in wishes], max_moves=request.max_moves, is_late=late)
-    ends = {move.uid: move.target for move in ordered.moves}
-    number = {name: node for node, name in enumerate(reading.node_names)}
-    missed = {(which, number[wish.target]) for which, wish in wishes if ends.get(wish.uid) != wish.target}
-    placed, refused = _place(snapshot, request, reading, ordered.moves, shift.placements)
+    desired = list(_desired_moves(instance, solution))
+    moves = [move for _, move in desired]
+    ordered = order_moves(snapshot, request, moves, max_moves=request.max_moves, is_late=is_late)
+    targets = {move.uid: move.target for move in ordered.moves}
+    node_index = {name: node for node, name in enumerate(instance.node_names)}
+    missed = {
+        (class_index, node_index[move.target]) for class_index, move in desired if targets.get(move.uid) != move.target
+    }
+    placed, refused = _place_pending(snapshot, request, instance, ordered.moves, solution.placements)
     return Realisation(
         moves=ordered.moves,
         places=tuple(place for _, place in placed),
-        solution=Solution(_net(reading, ordered.moves), Counter(cell for cell, _ in placed)),
+        solution=Solution(_pod_changes(instance, ordered.moves), Counter(cell for cell, _ in placed)),
         refused_moves=frozenset(missed),
-        refused_places=frozenset(refused),
+        refused_placements=frozenset(refused),
         dropped=ordered.dropped,
     )
 
 
-def _net(reading: ProblemInstance, moves: Sequence[Move]) -> dict[Cell, int]:
-    """What moves change."""
-    number = {name: node for node, name in enumerate(reading.node_names)}
-    net: Counter[Cell] = Counter()
-    ends = {move.uid: move.target for move in moves}
+def _pod_changes(instance: ProblemInstance, moves: Sequence[Move]) -> dict[Cell, int]:
+    """The changes by class and node; of a pod that moves twice, from its first source to its last target."""
+    node_index = {name: node for node, name in enumerate(instance.node_names)}
+    changes: Counter[Cell] = Counter()
+    targets = {move.uid: move.target for move in moves}
     for uid, source in {move.uid: move.source for move in reversed(moves)}.items():
-        start = number[source]
-        which = next(which for which, some in reading.pods[start].items() if any(one.key == uid for one in some))
-        net[which, start] -= 1
-        net[which, number[ends[uid]]] += 1
-    return {cell: count for cell, count in net.items() if count}
+        node = node_index[source]
+        by_class = instance.pods[node].items()
+        class_index = next(index for index, pods in by_class if any(pod.key == uid for pod in pods))
+        changes[class_index, node] -= 1
+        changes[class_index, node_index[targets[uid]]] += 1
+    return {cell: count for cell, count in changes.items() if count}
 
 
-def _wishes(reading: ProblemInstance, shift: Solution) -> Iterator[tuple[int, DesiredMove]]:
-    """Who shall go where: of each class those who leave, in turn, to the nodes that are to have more of it."""
-    comers: dict[int, list[int]] = defaultdict(list)
-    for (which, node), count in sorted(shift.pod_changes.items()):
-        comers[which] += [node] * max(count, 0)
-    turn: Counter[int] = Counter()
-    for (which, node), count in sorted(shift.pod_changes.items(), key=lambda item: item[0][::-1]):
-        for one in reading.pods[node][which][:-count] if count < 0 else ():
-            yield which, DesiredMove(one.key, reading.node_names[comers[which][turn[which]]])
-            turn[which] += 1
+def _desired_moves(instance: ProblemInstance, solution: Solution) -> Iterator[tuple[int, DesiredMove]]:
+    """Which pods of each class leave, in turn for the nodes that are to have more of the class."""
+    targets: dict[int, list[int]] = defaultdict(list)
+    for (class_index, node), count in sorted(solution.pod_changes.items()):
+        targets[class_index] += [node] * max(count, 0)
+    used: Counter[int] = Counter()
+    by_node = sorted(solution.pod_changes.items(), key=lambda item: item[0][::-1])
+    for (class_index, node), count in by_node:
+        for pod in instance.pods[node][class_index][:-count] if count < 0 else ():
+            target = targets[class_index][used[class_index]]
+            yield class_index, DesiredMove(pod.key, instance.node_names[target])
+            used[class_index] += 1
 
 
-def _settled(problem: PackingProblem, shift: Solution, bad_places: Iterable[Cell], again: bool) -> Solution:
-    """What is worth keeping of what works: whole gangs, and moves that gain something; what is free is filled again."""
-    stage = SolutionBuilder(problem, drop_incomplete_gangs(problem, shift))
-    if again or not shift.placements:
-        for _, node in bad_places:
-            stage.closed_to_pending[node] = True
-        stage.place_pending_pods()
-    return minimise_moves(problem, stage.solution)
+def _without_useless_parts(
+    problem: PackingProblem, solution: Solution, refused_placements: Iterable[Cell], *, refill: bool
+) -> Solution:
+    """The solution without incomplete gangs and useless moves. With `refill`, free room is filled again, but not on
+    nodes that refused a placement."""
+    builder = SolutionBuilder(problem, drop_incomplete_gangs(problem, solution))
+    if refill or not solution.placements:
+        for _, node in refused_placements:
+            builder.closed_to_pending[node] = True
+        builder.place_pending_pods()
+    return minimise_moves(problem, builder.solution)
 
 
-# --- places -----------------------------------------------------------------------------------------------------------
+# --- pending pods -----------------------------------------------------------------------------------------------------
 
 
-def _place(
-    snapshot: Snapshot, request: PlanRequest, reading: ProblemInstance, moves: Sequence[Move], puts: Mapping[Cell, int]
+def _place_pending(
+    snapshot: Snapshot,
+    request: PlanRequest,
+    instance: ProblemInstance,
+    moves: Sequence[Move],
+    placements: Mapping[Cell, int],
 ) -> tuple[list[tuple[Cell, Place]], set[Cell]]:
-    """Place waiting pods once everybody has moved: who found a place, and which places were refused."""
-    if not reading.pending.groups:
+    """Place pending pods once all moves are made; returns the places, and the placements that were refused."""
+    pending = instance.pending
+    if not pending.groups:
         return [], set()
     placed: list[tuple[Cell, Pod]] = []
-    left = list(_candidates(reading, puts))
-    with MoveSimulation(snapshot, request.engine, request.now) as bookings, queue_charger(reading.pending) as charge:
-        simulate_moves(bookings, moves)
+    left = list(_pods_to_place(instance, placements))
+    with MoveSimulation(snapshot, request.engine, request.now) as simulation, queue_charger(pending) as charge:
+        simulate_moves(simulation, moves)
+        # Some pods fit only beside others (pod affinity), so the rest is tried again as long as some pod was placed.
         progress = True
-        while left and progress:  # some fit only beside others
-            waiting, progress = [], False
+        while left and progress:
+            refused, progress = [], False
             for cell, pod in left:
-                node = reading.node_names[cell[1]]
-                group, cycle = reading.pending.groups[cell[0]], Cycle(pod, snapshot, request.now)
+                node = instance.node_names[cell[1]]
+                group, cycle = pending.groups[cell[0]], Cycle(pod, snapshot, request.now)
                 if request.engine.fits(cycle, node) and charge(group, pod):
                     snapshot.assume(pod, node, at=request.now)
                     placed.append((cell, pod))
                     progress = True
                 else:
-                    waiting.append((cell, pod))
-            left = waiting
-    return [(cell, _placed(pod, reading.node_names[cell[1]])) for cell, pod in placed], {cell for cell, _ in left}
+                    refused.append((cell, pod))
+            left = refused
+    places = [(cell, _place_of(pod, instance.node_names[cell[1]])) for cell, pod in placed]
+    return places, {cell for cell, _ in left}
 
 
-def _placed(pod: Pod, node: str) -> Place:
+def _place_of(pod: Pod, node: str) -> Place:
     namespace, name = namespaced_name(pod)
     return Place(namespace=namespace, pod=name, node=node)
 
 
-def _candidates(reading: ProblemInstance, puts: Mapping[Cell, int]) -> Iterator[tuple[Cell, Pod]]:
-    """Most worth first; of pods that are alike the oldest first."""
-    turn: Counter[int] = Counter()
-    for cell, count in sorted(puts.items()):
+def _pods_to_place(instance: ProblemInstance, placements: Mapping[Cell, int]) -> Iterator[tuple[Cell, Pod]]:
+    """The most valuable demands first, and the oldest pods of each."""
+    used: Counter[int] = Counter()
+    for cell, count in sorted(placements.items()):
+        demand = cell[0]
         for _ in range(count):
-            yield cell, reading.pending.groups[cell[0]].pods[turn[cell[0]]]
-            turn[cell[0]] += 1
+            yield cell, instance.pending.groups[demand].pods[used[demand]]
+            used[demand] += 1

@@ -120,7 +120,7 @@ def _searched(
     def realised(shift: Solution, bound: float) -> Realisation:
         tell("moves", shift, bound)
         ends = min(seconds_left(), 0.0) - max(for_moves, _FOR_MOVES)
-        return realise_solution(snapshot, request, reading, shift, late=lambda: seconds_left() <= ends)
+        return realise_solution(snapshot, request, reading, shift, is_late=lambda: seconds_left() <= ends)
 
     best = Realisation(solution=_as_it_is(problem))
     if best.solution.placements:
@@ -136,7 +136,7 @@ def _searched(
         outcome = realised(found.solution, first.bound)
         if is_better(reading.problem, outcome.solution, best.solution):
             best = outcome
-        if not (outcome.refused_moves or outcome.refused_places) or seconds_left() <= 0 or steps == 0:
+        if not (outcome.refused_moves or outcome.refused_placements) or seconds_left() <= 0 or steps == 0:
             break
         problem = _avoiding(problem, outcome)
     return _Searched(start, best, first)
@@ -163,7 +163,7 @@ def _avoiding(problem: PackingProblem, outcome: Realisation) -> PackingProblem:
 
 def _less(demand: Demand, which: int, outcome: Realisation) -> Demand:
     mask = demand.allowed_nodes.copy()
-    mask[[node for one, node in outcome.refused_places if one == which]] = False
+    mask[[node for one, node in outcome.refused_placements if one == which]] = False
     return replace(demand, allowed_nodes=mask)
 
 

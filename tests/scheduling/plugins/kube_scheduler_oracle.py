@@ -45,8 +45,8 @@ def keep(folder: Path, cases: Iterable[Document]) -> None:
 def compare(cases: Iterable[Document], differences: Callable[[Document], list[str]]) -> int:
     """Say how many of our answers differ, with examples; the exit code."""
     found = [(case, differences(case)) for case in cases]
-    wrong = [(case, differences) for case, differences in found if differences]
-    for case, differences in wrong[:3]:
-        print(json.dumps(case), *differences, sep="\n  ")
+    wrong = [(case, lines) for case, lines in found if lines]
+    for case, lines in wrong[:3]:
+        print(json.dumps(case), *lines, sep="\n  ")
     print(f"{len(found)} answers, {len(wrong)} of ours differ")
     return 1 if wrong else 0

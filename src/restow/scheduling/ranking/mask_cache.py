@@ -4,7 +4,7 @@ Goes in: the keys of a ranking, the results of the domain filters (which nodes a
 must avoid), and which rows have another key now. Comes out: the largest key of the accepted rows.
 
 Pods that must not share a node are refused again and again where the ranking would send them. So what the filters
-accept is kept as a mask over the keys, and looked at again only for rows whose key or result changed.
+accept is kept as a mask over the keys, and looked at again only for rows with another key or result.
 """
 
 from __future__ import annotations
@@ -51,7 +51,8 @@ class MaskCache:
         self._changed += rows
 
     def _catch_up(self) -> bool:
-        """Look again at rows whose key or whose domain's result changed; False if these are too many, or unknown."""
+        """Look again at rows with another key or another result of their domain; False if these are too many, or
+        unknown."""
         again = self._changed
         for number, result in enumerate(self._results):
             result.values()  # brings the result up to date, and with it its edition and journal

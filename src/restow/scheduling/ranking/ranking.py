@@ -224,7 +224,7 @@ class Ranking:
             self.raw[scorer][rows] = scorer.score(cycle, rows)
 
     def _catch_up(self, cycle: Cycle) -> None:
-        """Update all rows whose room changed, one by one if they are very few."""
+        """Update all rows with changed room, one by one if they are very few."""
         few = self._room.few_since(self._room_seen)
         if few is None or max(few) >= self._rows.size:
             self._update_rows(cycle, self._room.since(self._room_seen))

@@ -26,7 +26,7 @@ RowFilterMaker = Callable[[Cycle], RowPredicate]
 
 
 class ActivePlugins(msgspec.Struct, frozen=True):
-    """The plugins that take part in a cycle: those whose PreFilter or PreScore did not skip."""
+    """The plugins that take part in a cycle: PreFilter or PreScore did not skip them."""
 
     filters: tuple[FilterPlugin, ...]
     """Of NODE and ROW reach."""

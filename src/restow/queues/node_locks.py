@@ -21,6 +21,7 @@ import msgspec
 import numpy as np
 
 from restow.model.cluster import Mask, RowIndex
+from restow.model.counted_nouns import counted_noun
 from restow.model.guarantees import (
     ClusterCapacity,
     GuaranteeRejection,
@@ -32,7 +33,6 @@ from restow.model.objects import GuaranteePolicy, Queue
 from restow.model.quantity import quantity_of
 from restow.model.queues import is_open
 from restow.model.resources import CPU, MEMORY, Vector, add_vectors
-from restow.model.counted_nouns import counted_noun
 from restow.queues.guarantee_ceilings import GuaranteeCeilings, ceiling_rejection
 from restow.queues.node_capacity import NodeCapacity
 from restow.queues.node_selection import RELOCK_MARGIN, LockRequest, NodeCosts, NodeSelection, select_nodes

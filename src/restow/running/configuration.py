@@ -20,7 +20,8 @@ from restow.model.reservations.settings import ReservationSettings as Reservatio
 from restow.model.reservations.settings import read_reservation_settings as read_reservations
 from restow.model.wire import WireError, convert_document, locate_documents
 from restow.planning.descheduling.default_evictor import allowed_options
-from restow.planning.descheduling.policy import DEFAULT_EVICTOR, DeschedulerPolicy, read_policy
+from restow.planning.descheduling.policy import DEFAULT_EVICTOR, DeschedulerPolicy
+from restow.planning.descheduling.policy_section import read_policy
 from restow.queues.arguments import QueueArguments as QueueArguments
 from restow.queues.arguments import read_queue_arguments as read_queues
 from restow.running.plugins import descheduling_plugins, scheduling_plugins
@@ -106,7 +107,7 @@ def _problems(configuration: Configuration) -> Iterator[Problem]:
 def _problems_together(configuration: Configuration) -> Iterator[Problem]:
     """Sections that are valid by themselves and contradict each other."""
     migration = configuration.read_migration()
-    kept, rest = migration.finished_ttl, configuration.read_descheduler().cool_down
+    kept, rest = migration.finished_ttl, configuration.read_descheduler().longest_cool_down
     if rest > kept:
         message = f"is {kept:g}s, shorter than coolDownTime {rest:g}s; cool-down is derived from finished jobs"
         yield Problem("migration.finishedJobTTL", message)

@@ -11,11 +11,11 @@ from collections.abc import Sequence
 import msgspec
 from msgspec.structs import replace
 
+from restow.model.counted_nouns import counted_noun
 from restow.model.objects import Pod
 from restow.model.pods import namespaced_name, scheduler_of
 from restow.model.reservations.matching import requested_reservation
 from restow.model.snapshot import Snapshot
-from restow.model.counted_nouns import counted_noun
 from restow.scheduling.framework import Cycle
 from restow.scheduling.registry import Profile
 from restow.scheduling.schedule_result import Diagnosis

@@ -244,10 +244,10 @@ def decide_session(cluster: OfflineCluster, profile: Profile, now: float) -> Ses
     events: dict[tuple[str, str], list[RecordEvent]] = {}
     pods = [pod for pod in ours if not _gate_reason(pod, profile)]
     reservations = [
-            reservation
-            for reservation in cluster.inventory.of(kinds.RESERVATION)
-            if is_for_scheduler(reservation, profile.scheduler_names) and not spec_problems(reservation)
-        ]
+        reservation
+        for reservation in cluster.inventory.of(kinds.RESERVATION)
+        if is_for_scheduler(reservation, profile.scheduler_names) and not spec_problems(reservation)
+    ]
     session = Session(
         cluster.snapshot,
         profile.engine,
@@ -287,7 +287,9 @@ def _pods_of_other_schedulers(count: int, profile: Profile) -> list[Unschedulabl
     names = ", ".join(sorted(profile.scheduler_names))
     advice = "list the name under scheduler.schedulerNames in --config to include them"
     return [
-        Unschedulable("", "", f"{counted_noun(count, 'pending pod', 'belong')} to schedulers other than {names}: {advice}")
+        Unschedulable(
+            "", "", f"{counted_noun(count, 'pending pod', 'belong')} to schedulers other than {names}: {advice}"
+        )
     ]
 
 

@@ -27,15 +27,15 @@ from restow.model.reservations.observed_spec import is_ended as is_over
 from restow.planning.plan import Move, Place, Plan
 from restow.ports import AlreadyExists, Api, ApiError
 from restow.sim.faults import FaultPlan, FaultyApi, run_until_crash
-from tests.control.random_disruptions import Accidents, main
 from tests.control.descheduler.descheduler_fixture import Measuring, Scattered, applying, descheduler
 from tests.control.descheduler.eviction_returns import PROFILES, Returns
 from tests.control.migrations.auditor import Auditor as MigrationAuditor
 from tests.control.migrations.migration_cluster import SYSTEM, running_controller
 from tests.control.queues.queue_controller_fixture import queues
-from tests.control.reservations.write_auditor import Auditor
+from tests.control.random_disruptions import RandomDisruptions, run_seeds
 from tests.control.reservations.chaos import Leaders as Schedulers
-from tests.control.scheduler_cluster import group, member, trouble, world
+from tests.control.reservations.write_auditor import Auditor
+from tests.control.scheduler_cluster import gang_member, pod_group, random_faults, unscheduled_cluster
 from tests.sim.simulated_cluster import pass_time, pod, running_component, running_scheduler, template, workload
 
 NODES = ("n1", "n2", "n3", "n4", "n5")
@@ -83,7 +83,7 @@ class Lives:
             await self._live(api, self.count)
 
 
-class PlanAccidents(Accidents):
+class PlanAccidents(RandomDisruptions):
     def __init__(self, it: Scattered, auditor: Auditor, rng: random.Random, *, thieves: bool) -> None:
         super().__init__(it, rng, NODES)
         self._it = it
@@ -96,8 +96,8 @@ class PlanAccidents(Accidents):
             self.lose_gang,
             self.delete_claim,
             self.abort,
-            self.cordon,
-            self.uncordon,
+            self.cordon_node,
+            self.uncordon_nodes,
             it.stop,
             it.go,
             self.grow,
@@ -105,7 +105,7 @@ class PlanAccidents(Accidents):
             self.let_go,
         ]
         if thieves:
-            self.all += [self.steal, self.give_back]
+            self.all += [self.steal, self.delete_foreign_pod]
 
     async def crowd(self) -> None:
         await self._it.create(kinds.POD, pod(f"crowd-{self._made}", self._rng.choice(("1", "2", "3")), app="crowd"))
@@ -128,7 +128,7 @@ class PlanAccidents(Accidents):
     async def lose_gang(self) -> None:
         await self._it.delete(kinds.POD_GROUP, "gang")
         await pass_time(self._rng.choice((0.0, 1.0, 20.0)))
-        await self._it.create(kinds.POD_GROUP, group("gang", 2))
+        await self._it.create(kinds.POD_GROUP, pod_group("gang", 2))
 
     async def delete_claim(self) -> None:
         one = self._rng.choice(await claims(self._it))
@@ -139,7 +139,7 @@ class PlanAccidents(Accidents):
         await self._it.set_status(self._rng.choice(live).metadata.name, phase="Aborted")
 
     async def grow(self) -> None:
-        await self.scale(2, 4)
+        await self.scale_workload(2, 4)
 
     async def guarantee(self) -> None:
         name = self._rng.choice(QUEUES)
@@ -156,7 +156,7 @@ class PlanAccidents(Accidents):
     async def steal(self) -> None:
         where = self._rng.choice(NODES)
         self._auditor.rob(where)
-        await self.rob(where, "1")
+        await self.create_foreign_pod(where, "1")
 
     async def calm(self) -> None:
         for one in await self._it.pods():
@@ -167,11 +167,11 @@ class PlanAccidents(Accidents):
         for name in QUEUES:
             with suppress(ApiError):
                 await self._it.delete(kinds.QUEUE, name)
-        await self.uncordon()
+        await self.uncordon_nodes()
 
 
 def _waiting(name: str) -> dict[str, object]:
-    return pod("alone", "3500m", app="alone") if name == "alone" else member(name, "gang", "4", app="gang")
+    return pod("alone", "3500m", app="alone") if name == "alone" else gang_member(name, "gang", "4", app="gang")
 
 
 async def claims(it: Scattered) -> list[Reservation]:
@@ -218,7 +218,7 @@ async def _begin(it: Scattered) -> None:
     made = template("900m", app="web", topologySpreadConstraints=spread)
     await it.create(kinds.DEPLOYMENT, workload("web", 4, pods=made))
     await pass_time(5)
-    await it.create(kinds.POD_GROUP, group("gang", 2))
+    await it.create(kinds.POD_GROUP, pod_group("gang", 2))
     for name in ("gang-0", "gang-1", "alone"):
         await it.create(kinds.POD, _waiting(name))
     await pass_time(2)
@@ -228,9 +228,9 @@ async def run(seed: int) -> Counter[str]:
     """Carry a run out; AssertionError where a promise is broken. Comes out how jobs and claims ended."""
     rng = random.Random(seed)
     thieves = rng.random() < 0.5
-    plan = trouble(rng, timely=thieves)
+    plan = random_faults(rng, timely=thieves)
     faults, cores = list[str](), random.Random(seed + 2).uniform(0.1, 1.5)
-    async with world(nodes=len(NODES), seed=seed) as base:
+    async with unscheduled_cluster(nodes=len(NODES), seed=seed) as base:
         it = Scattered(base.api, base.world, base.clock)
         auditor = Auditor(it.api, it.clock)
         async with running_scheduler(auditor, it.clock, seed=seed):
@@ -265,7 +265,7 @@ async def run(seed: int) -> Counter[str]:
         alive = [asyncio.create_task(schedulers.run()), *(asyncio.create_task(one.run()) for one in everybody)]
         accidents = PlanAccidents(it, auditor, random.Random(seed + 1), thieves=thieves)
         for _ in range(STEPS):
-            await accidents.strike()
+            await accidents.disrupt()
             await pass_time(rng.choice((0.0, 0.3, 1.0, 5.0, 15.0)))
             assert not any(one.done() for one in alive), alive
             assert not auditor.faults, auditor.faults
@@ -305,4 +305,4 @@ async def _is_at_rest(it: Scattered, auditor: Auditor) -> None:
 
 
 if __name__ == "__main__":
-    main(run, "claim")
+    run_seeds(run, "claim")

@@ -27,7 +27,7 @@ from restow.control.descheduler.event_handlers import DeschedulerEventHandlers
 from restow.model import kinds
 from restow.model.objects import Document, Pod, PodMigrationJob
 from restow.model.times import format_time
-from restow.planning.descheduling.policy import read_policy
+from restow.planning.descheduling.policy_section import read_policy
 from restow.planning.descheduling.registry import descheduler_plugins
 from restow.planning.plan import Plan
 from restow.ports import Api, OutcomeUnknown, Request, Response
@@ -38,7 +38,15 @@ from tests.control.migrations.migration_cluster import (
     migration_arguments,
     running_controller,
 )
-from tests.sim.simulated_cluster import SimulatedCluster, pass_time, pod, default_profile, running_component, template, workload
+from tests.sim.simulated_cluster import (
+    SimulatedCluster,
+    default_profile,
+    pass_time,
+    pod,
+    running_component,
+    template,
+    workload,
+)
 
 TROUBLE = FaultPlan(
     dropped=0.02, repeated=0.05, late=0.05, stale=0.1, conflict=0.1, busy=0.1, refused=0.1, unknown=0.15, slow=0.1

@@ -11,7 +11,7 @@ from restow.model.objects import Reservation
 from restow.planning.plan import Move, Place, Plan
 from tests.control.descheduler.descheduler_fixture import QUICKLY, Scattered
 from tests.control.migrations.migration_cluster import cluster_with_scheduler, running_controller
-from tests.control.scheduler_cluster import group, member
+from tests.control.scheduler_cluster import gang_member, pod_group
 from tests.sim.simulated_cluster import pass_time, pod, template, workload
 
 THIEF = "3"
@@ -28,10 +28,10 @@ async def crowded(**settings: Any) -> AsyncIterator[Scattered]:
             await it.create(kinds.POD, pod(f"full-{name}", "4", nodeName=name))
         await it.create(kinds.POD, pod("anchor", "900m", nodeName="n1"))
         await it.create(kinds.DEPLOYMENT, workload("web", 3, pods=template("1", app="web")))
-        await it.create(kinds.POD_GROUP, group("gang", 2))
+        await it.create(kinds.POD_GROUP, pod_group("gang", 2))
         await pass_time(5)
         for name in ("gang-0", "gang-1"):
-            await it.create(kinds.POD, member(name, "gang", "4"))
+            await it.create(kinds.POD, gang_member(name, "gang", "4"))
         await pass_time(2)
         async with running_controller(it.api, it.clock, **QUICKLY):
             yield it

@@ -19,8 +19,8 @@ from restow.ports import Api, ApiError, OutcomeUnknown, Request, Response
 from restow.sim.faults import FaultPlan, FaultyApi
 from restow.sim.loop import run_virtual
 from tests.control.descheduler.descheduler_fixture import Scattered, applying, descheduler, packing, planned, scattered
-from tests.control.scheduler_cluster import Answering
-from tests.sim.simulated_cluster import pass_time, running_component, on_virtual_time
+from tests.control.scheduler_cluster import FixedErrorApi
+from tests.sim.simulated_cluster import on_virtual_time, pass_time, running_component
 
 T = TypeVar("T")
 LAPTOP = DeschedulerSettings(identity="restow deschedule on laptop")
@@ -81,7 +81,10 @@ async def test_the_controller_is_refused_while_a_command_plans() -> None:
 
 @on_virtual_time
 async def test_a_command_is_refused_while_the_controller_plans() -> None:
-    async with scattered(migrating=False) as it, running_component(descheduler(it, packing(), executor=_slowly)) as made:
+    async with (
+        scattered(migrating=False) as it,
+        running_component(descheduler(it, packing(), executor=_slowly)) as made,
+    ):
         asked = asyncio.create_task(made.trigger())
         await pass_time(10)
         with pytest.raises(RunRefused, match=r"a run is under way: a descheduler \(\w+\) has the Lease"):
@@ -266,12 +269,12 @@ async def test_what_a_cluster_has_answered_is_not_waited_for_while_the_wave_goes
             created = (request.verb, request.resource.plural) == ("create", "podmigrationjobs")
             return created and next(creations) > 1
 
-        api = Answering(it.api, creates_another, OutcomeUnknown.because(503, "ServiceUnavailable", "cut off"))
+        api = FixedErrorApi(it.api, creates_another, OutcomeUnknown.because(503, "ServiceUnavailable", "cut off"))
 
         def tell(progress: ApplyProgress) -> None:
             told.append(progress)
             if progress.interruption:
-                api.answer = None
+                api.error = None
 
         await it.stop()
         applied = asyncio.create_task(applying(it, api=api, report_progress=tell).apply(plan))

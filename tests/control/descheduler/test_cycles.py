@@ -11,13 +11,13 @@ import pytest
 
 from restow.control.descheduler import Descheduler, DeschedulerConfiguration, RunRefused
 from restow.model import kinds
-from restow.planning.descheduling.policy import read_policy
+from restow.planning.descheduling.policy_section import read_policy
 from restow.planning.descheduling.registry import descheduler_plugins
 from restow.ports import Clock, Request, Response
 from tests.control.descheduler.descheduler_fixture import Scattered, descheduler, packing, scattered, stage
 from tests.control.migrations.migration_cluster import migration_arguments
-from tests.control.scheduler_cluster import check_room, events
-from tests.sim.simulated_cluster import pass_time, default_profile, is_pod_ready, running_component, on_virtual_time
+from tests.control.scheduler_cluster import assert_nothing_overcommitted, events_with_reason
+from tests.sim.simulated_cluster import default_profile, is_pod_ready, on_virtual_time, pass_time, running_component
 
 T = TypeVar("T")
 
@@ -34,7 +34,7 @@ async def test_a_scattered_cluster_is_packed_on_an_interval_and_stays_so_over_te
         await pass_time(600)
         assert (await it.places(), await it.jobs()) == (packed, jobs)
         assert all(map(is_pod_ready, await it.pods()))
-        await check_room(it)
+        await assert_nothing_overcommitted(it)
 
 
 @on_virtual_time
@@ -51,7 +51,7 @@ async def test_every_move_goes_through_a_job_that_says_which_plan_it_belongs_to(
             assert one["restow.sh/moved-from"] == before[job.spec.pod_ref.name or ""]
             assert (one["restow.sh/wave"], one["restow.sh/profile"]) == ("1", "pack")
         await pass_time(60)
-        planned = await events(it, "MovePlanned")
+        planned = await events_with_reason(it, "MovePlanned")
         assert len(planned) == 4 and "to n1 (Defragmentation)" in planned[0][1]
 
 
@@ -185,7 +185,10 @@ async def _begin(it: Scattered) -> None:
 async def test_what_comes_in_the_way_while_a_run_is_planned_ends_it(
     happens: Callable[[Scattered], Awaitable[None]], told: str
 ) -> None:
-    async with scattered(migrating=False) as it, running_component(descheduler(it, packing(), executor=_slowly)) as made:
+    async with (
+        scattered(migrating=False) as it,
+        running_component(descheduler(it, packing(), executor=_slowly)) as made,
+    ):
         asked = asyncio.create_task(made.trigger())
         await pass_time(5)
         await happens(it)
@@ -197,7 +200,10 @@ async def test_what_comes_in_the_way_while_a_run_is_planned_ends_it(
 
 @on_virtual_time
 async def test_of_many_who_ask_at_once_one_gets_a_run() -> None:
-    async with scattered(migrating=False) as it, running_component(descheduler(it, packing(), executor=_slowly)) as made:
+    async with (
+        scattered(migrating=False) as it,
+        running_component(descheduler(it, packing(), executor=_slowly)) as made,
+    ):
         asked = [asyncio.create_task(made.trigger(dry_run=dry)) for dry in (True, False, False, True, False)]
         found = await asyncio.gather(*asked, return_exceptions=True)
         assert [isinstance(one, RunRefused) for one in found] == [False, False, True, False, True], found
@@ -206,7 +212,10 @@ async def test_of_many_who_ask_at_once_one_gets_a_run() -> None:
 
 @on_virtual_time
 async def test_whoever_asks_for_a_run_may_leave_and_it_goes_on() -> None:
-    async with scattered(migrating=False) as it, running_component(descheduler(it, packing(), executor=_slowly)) as made:
+    async with (
+        scattered(migrating=False) as it,
+        running_component(descheduler(it, packing(), executor=_slowly)) as made,
+    ):
         asked = asyncio.create_task(made.trigger())
         await pass_time(1)
         asked.cancel()
@@ -290,4 +299,4 @@ async def test_whoever_comes_after_a_crash_never_makes_two_jobs_for_a_pod(number
         assert await it.used() == {"n1"}
         uids = [job.spec.pod_ref.uid for job in await it.jobs()]
         assert len(uids) == len(set(uids)) == 4
-        await check_room(it)
+        await assert_nothing_overcommitted(it)

@@ -11,7 +11,7 @@ import pytest
 from restow.sim.faults import FaultPlan, FaultyApi, run_until_crash
 from restow.sim.loop import run_virtual
 from tests.control.descheduler.descheduler_fixture import TROUBLE, descheduler, packing, scattered
-from tests.control.scheduler_cluster import check_room
+from tests.control.scheduler_cluster import assert_nothing_overcommitted
 from tests.sim.simulated_cluster import pass_time, running_component
 
 RUNS = int(os.environ.get("RESTOW_FAULT_RUNS", "4"))
@@ -32,7 +32,7 @@ async def _pack(plan: FaultPlan, seed: int) -> FaultyApi:
             assert await it.used() == {"n1"}
         moved = [job.spec.pod_ref.uid for job in await it.jobs()]
         assert len(moved) == len(set(moved)) == 4, [(job.metadata.name, job.status.message) for job in await it.jobs()]
-        await check_room(it)
+        await assert_nothing_overcommitted(it)
     return mortal
 
 

@@ -12,8 +12,8 @@ from restow.model import kinds
 from restow.ports import Api, Request, Response
 from tests.control.descheduler.descheduler_fixture import feeding
 from tests.control.migrations.migration_cluster import cluster_with_scheduler
-from tests.control.reservations.reservation_cluster import reservation
-from tests.sim.simulated_cluster import pass_time, pod, default_profile, on_virtual_time
+from tests.control.reservations.reservation_cluster import new_reservation
+from tests.sim.simulated_cluster import default_profile, on_virtual_time, pass_time, pod
 
 
 class _Slow:
@@ -45,7 +45,7 @@ async def test_what_comes_while_a_list_is_on_its_way_stays() -> None:
         await pass_time(1)
         await it.create(kinds.POD, pod("new", "1", nodeName="n1"))
         await pass_time(5)
-        await it.create(kinds.RESERVATION, reservation("seat", 1, "1"))
+        await it.create(kinds.RESERVATION, new_reservation("seat", 1, "1"))
         await reading
         assert pods_on_n1(feed) == {"old", "new"}
         assert feed.snapshot.reservations.names() == [("default", "seat")]
@@ -56,12 +56,12 @@ async def test_what_the_watches_have_not_shown_is_found() -> None:
     async with cluster_with_scheduler(nodes=1) as it:
         async with feeding(it) as feed:
             await it.create(kinds.POD, pod("old", "1", nodeName="n1"))
-            await it.create(kinds.RESERVATION, reservation("old", 1, "1"))
+            await it.create(kinds.RESERVATION, new_reservation("old", 1, "1"))
             await pass_time(1)
         await it.client.delete(kinds.POD, "old", "default", grace_seconds=0)
         await it.client.delete(kinds.RESERVATION, "old", "default")
         await it.create(kinds.POD, pod("new", "1", nodeName="n1"))
-        await it.create(kinds.RESERVATION, reservation("new", 1, "1"))
+        await it.create(kinds.RESERVATION, new_reservation("new", 1, "1"))
         await refresh_snapshot(Client(it.api), feed, ["n1"])
         assert pods_on_n1(feed) == {"new"}
         assert feed.snapshot.reservations.names() == [("default", "new")]

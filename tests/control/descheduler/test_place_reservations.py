@@ -22,8 +22,14 @@ from restow.ports import Api, ApiError, OutcomeUnknown, Request, TooManyRequests
 from restow.sim.faults import FaultPlan, FaultyApi, run_until_crash
 from tests.control.descheduler.descheduler_fixture import Scattered, applying, descheduler, feeding
 from tests.control.descheduler.place_reservation_fixture import claims, crowded, planned, steal
-from tests.control.scheduler_cluster import Answering, check_room, group, member, places
-from tests.sim.simulated_cluster import pass_time, pod, default_profile, running_component, on_virtual_time
+from tests.control.scheduler_cluster import (
+    FixedErrorApi,
+    assert_nothing_overcommitted,
+    gang_member,
+    nodes_by_pod,
+    pod_group,
+)
+from tests.sim.simulated_cluster import default_profile, on_virtual_time, pass_time, pod, running_component
 
 
 @pytest.mark.parametrize("after", [0.3, 9.0], ids=lambda seconds: f"{seconds:g} s after the plan began")
@@ -35,11 +41,11 @@ async def test_nobody_steals_the_room_that_is_gathered_for_a_gang(after: float) 
         done = await applying(it).apply(plan)
         await thieves
         await pass_time(5)
-        where = await places(it)
+        where = await nodes_by_pod(it)
         assert (done.succeeded, done.filled_places) == (2, 2)
         assert (where["gang-0"], where["gang-1"]) == ("n2", "n3")
         assert not any(node for name, node in where.items() if name.startswith("thief"))
-        await check_room(it)
+        await assert_nothing_overcommitted(it)
 
 
 @on_virtual_time
@@ -51,7 +57,7 @@ async def test_without_claims_the_room_is_stolen() -> None:
             await applying(it).apply(plan)
         await thieves
         await pass_time(5)
-        where = await places(it)
+        where = await nodes_by_pod(it)
         assert any(node for name, node in where.items() if name.startswith("thief"))
         assert where["gang-0"] is None and where["gang-1"] is None
 
@@ -172,7 +178,7 @@ async def test_pods_of_their_own_have_claims_of_their_own() -> None:
         thieves = asyncio.create_task(steal(it, 0.5))
         done = await applying(it).apply(replace(plan, moves=plan.moves[:1], places=(seat,)))
         await thieves
-        assert done.filled_places == 1 and (await places(it))["alone"] == "n2"
+        assert done.filled_places == 1 and (await nodes_by_pod(it))["alone"] == "n2"
 
 
 @on_virtual_time
@@ -181,7 +187,7 @@ async def test_pods_of_different_sizes_find_their_own_seats() -> None:
         await it.delete(kinds.POD, "gang-0")
         await it.delete(kinds.POD, "gang-1")
         for name, cpu in (("gang-a", "2"), ("gang-b", "4")):
-            await it.create(kinds.POD, member(name, "gang", cpu))
+            await it.create(kinds.POD, gang_member(name, "gang", cpu))
         await pass_time(1)
         plan = await planned(it)
         seats = (
@@ -189,7 +195,7 @@ async def test_pods_of_different_sizes_find_their_own_seats() -> None:
             Place(namespace="default", pod="gang-b", node="n2"),
         )
         done = await applying(it).apply(replace(plan, moves=plan.moves[:1], places=seats))
-        where = await places(it)
+        where = await nodes_by_pod(it)
         assert (done.filled_places, where["gang-a"], where["gang-b"]) == (2, "n3", "n2")
 
 
@@ -212,7 +218,7 @@ async def test_a_gang_that_is_made_again_under_its_name_gets_what_was_claimed() 
         begun = asyncio.create_task(applying(it).apply(await planned(it)))
         await pass_time(1)
         await it.delete(kinds.POD_GROUP, "gang")
-        await it.create(kinds.POD_GROUP, group("gang", 2))
+        await it.create(kinds.POD_GROUP, pod_group("gang", 2))
         done = await begun
         assert (done.succeeded, done.filled_places) == (2, 2)
         assert {one.status.state.phase for one in await claims(it)} == {"Succeeded"}
@@ -227,7 +233,7 @@ async def test_a_gang_that_is_made_again_while_its_room_waits_for_it_gets_it() -
         await it.patch(kinds.NODE, "n3", {"spec": {"unschedulable": True}})
         await pass_time(20)
         await it.delete(kinds.POD_GROUP, "gang")
-        await it.create(kinds.POD_GROUP, group("gang", 2))
+        await it.create(kinds.POD_GROUP, pod_group("gang", 2))
         await pass_time(10)
         await it.patch(kinds.NODE, "n3", {"spec": {"unschedulable": None}})
         assert (await begun).filled_places == 2
@@ -298,7 +304,7 @@ async def test_what_a_profile_claimed_for_those_who_wait_no_more_is_let_go_by_th
         await made.trigger()
         await it.delete(kinds.POD_GROUP, "gang")
         if again:
-            await it.create(kinds.POD_GROUP, group("gang", 2))
+            await it.create(kinds.POD_GROUP, pod_group("gang", 2))
         else:
             await it.delete(kinds.POD, "gang-0")
             await it.delete(kinds.POD, "gang-1")
@@ -307,7 +313,7 @@ async def test_what_a_profile_claimed_for_those_who_wait_no_more_is_let_go_by_th
         assert [one.status.state.phase for one in await claims(it)] == ["Available"]
         await made.trigger()
         await pass_time(5)
-        where = await places(it)
+        where = await nodes_by_pod(it)
         assert await claims(it) == []
         assert {where.get(name, "gone") for name in ("gang-0", "gang-1", "alone")} > {"gone"}
         assert None not in where.values()
@@ -332,7 +338,7 @@ async def test_a_profile_that_makes_room_claims_it_too() -> None:
         assert len(run.outcome.plan.places) == 2
         await steal(it, 0.5)
         await pass_time(30)
-        where = await places(it)
+        where = await nodes_by_pod(it)
         assert {where["gang-0"], where["gang-1"]} == {"n2", "n3"}
         assert [one.status.state.phase for one in await claims(it)] == ["Succeeded"]
 
@@ -380,15 +386,15 @@ async def test_whoever_applies_a_plan_waits_a_minute_for_pods_to_take_their_plac
 async def test_a_minute_is_over_once_also_where_the_cluster_did_not_answer_at_its_end() -> None:
     async with crowded() as it:
         told, lost = list[ApplyProgress](), OutcomeUnknown.because(503, "ServiceUnavailable", "cut off")
-        api = Answering(it.api, lambda request: request.verb == "delete", lost)
+        api = FixedErrorApi(it.api, lambda request: request.verb == "delete", lost)
         begun = asyncio.create_task(applying(it, api=api, report_progress=told.append).apply(await planned(it)))
         while sum(is_job_ended(job) for job in await it.jobs()) < 2:
             if len(await it.jobs()) == 2:
                 await _cordon(it)
             await pass_time(0.2)
         await pass_time(80)
-        assert api.asked and told[-1].interruption == "cut off" and not begun.done()
-        api.answer = None
+        assert api.times_raised and told[-1].interruption == "cut off" and not begun.done()
+        api.error = None
         await pass_time(10)
         assert begun.done() and (await begun).succeeded == 2
         assert told[-1].interruption is None and await claims(it) == []
@@ -413,14 +419,14 @@ async def test_who_has_a_place_is_asked_until_there_is_an_answer() -> None:
     """The gang has taken its places, of which the watch shows nothing, and the server is too busy to say so."""
     async with crowded() as it:
         told, busy = list[ApplyProgress](), TooManyRequests.because(429, "TooManyRequests", "too busy")
-        api = Answering(
+        api = FixedErrorApi(
             _Blind(it.api), lambda request: (request.verb, request.resource.plural) == ("get", "pods"), busy
         )
         begun = asyncio.create_task(applying(it, api=api, report_progress=told.append).apply(await planned(it)))
         await pass_time(40)
         assert [one.status.state.phase for one in await claims(it)] == ["Succeeded"]
-        assert api.asked and told[-1].interruption == "too busy" and not begun.done()
-        api.answer = None
+        assert api.times_raised and told[-1].interruption == "too busy" and not begun.done()
+        api.error = None
         await pass_time(10)
         assert begun.done() and ((await begun).succeeded, (await begun).filled_places) == (2, 2)
         assert told[-1].interruption is None

@@ -13,7 +13,7 @@ from restow.sim.faults import FaultPlan, FaultyApi, run_until_crash
 from restow.sim.loop import run_virtual
 from tests.control.descheduler.descheduler_fixture import TROUBLE, Scattered, applying
 from tests.control.descheduler.place_reservation_fixture import claims, crowded, planned, steal
-from tests.control.scheduler_cluster import check_room
+from tests.control.scheduler_cluster import assert_nothing_overcommitted
 from tests.sim.simulated_cluster import pass_time
 
 RUNS = int(os.environ.get("RESTOW_FAULT_RUNS", "1"))
@@ -38,7 +38,7 @@ async def _dying(plan: FaultPlan) -> FaultyApi:
         assert (done.succeeded, done.filled_places) == (2, 2)
         await pass_time(5)
         assert {one.status.state.phase for one in await claims(it)} <= {"Succeeded"}
-        await check_room(it)
+        await assert_nothing_overcommitted(it)
     return mortal
 
 
@@ -67,7 +67,7 @@ async def _troubled(seed: int) -> None:
         await pass_time(30)
         assert {one.status.state.phase for one in await claims(it)} <= {"Succeeded"}
         assert len(await it.jobs()) == 2
-        await check_room(it)
+        await assert_nothing_overcommitted(it)
 
 
 async def _steal_from_claims(it: Scattered) -> None:

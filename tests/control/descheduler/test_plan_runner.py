@@ -12,8 +12,8 @@ from restow.control.descheduler import AnotherPlanActive, ApplyProgress, Cluster
 from restow.model import kinds
 from restow.planning.plan import Move, Plan
 from tests.control.descheduler.descheduler_fixture import applying, descheduler, packing, planned, scattered
-from tests.control.scheduler_cluster import check_room
-from tests.sim.simulated_cluster import pass_time, pod, running_component, on_virtual_time
+from tests.control.scheduler_cluster import assert_nothing_overcommitted
+from tests.sim.simulated_cluster import on_virtual_time, pass_time, pod, running_component
 
 
 @on_virtual_time
@@ -25,7 +25,7 @@ async def test_a_plan_is_carried_out_wave_after_wave() -> None:
         assert await it.used() == {"n1"}
         assert [one.wave for one in told] == sorted(one.wave for one in told)
         assert max(len(one.jobs) for one in told if one.wave == 1) == 2
-        await check_room(it)
+        await assert_nothing_overcommitted(it)
 
 
 @pytest.mark.parametrize("seconds", [0.0, 1.0, 5.0, 12.0], ids=lambda seconds: f"after {seconds:g} s")
@@ -76,7 +76,7 @@ async def test_what_does_not_fit_any_more_is_left_out_and_told() -> None:
         assert (done.succeeded, done.failed) == (2, 0)
         assert [one.split(" of ")[0] for one in done.repairs] == ["move 3", "move 4"]
         assert all("is left out: cannot go to n1: insufficient cpu" in one for one in done.repairs)
-        await check_room(it)
+        await assert_nothing_overcommitted(it)
 
 
 @on_virtual_time

@@ -9,8 +9,16 @@ import pytest
 from restow.model import kinds
 from restow.model.objects import Document
 from tests.control.descheduler.descheduler_fixture import Measuring, Scattered, descheduler, scattered
-from tests.control.scheduler_cluster import check_room
-from tests.sim.simulated_cluster import job, pass_time, is_pod_ready, running_component, template, on_virtual_time, workload
+from tests.control.scheduler_cluster import assert_nothing_overcommitted
+from tests.sim.simulated_cluster import (
+    is_pod_ready,
+    job,
+    on_virtual_time,
+    pass_time,
+    running_component,
+    template,
+    workload,
+)
 
 
 def profiles(**plugins: tuple[str, dict[str, Any]]) -> Document:
@@ -32,7 +40,7 @@ async def settle(it: Scattered, section: Document, seconds: float = 300) -> dict
         assert (await it.places(), await it.jobs()) == (places, jobs)
     assert {one.status.phase for one in jobs} <= {"Succeed"}, [(one.status.reason, one.status.message) for one in jobs]
     assert all(map(is_pod_ready, await it.pods()))
-    await check_room(it)
+    await assert_nothing_overcommitted(it)
     return places
 
 
@@ -84,7 +92,9 @@ async def test_failed_pods_are_taken_away(kind: str) -> None:
         await it.create(kinds.JOB, job("bad", run=1, exit_code=1, backoffLimit=0))
         await pass_time(20)
         assert "Failed" in {one.status.phase for one in await it.pods()}
-        async with running_component(descheduler(it, profiles(RemoveFailedPods=("deschedule", {"excludeOwnerKinds": [kind]})))):
+        async with running_component(
+            descheduler(it, profiles(RemoveFailedPods=("deschedule", {"excludeOwnerKinds": [kind]})))
+        ):
             await pass_time(120)
         left = {one.status.phase for one in await it.pods()}
         assert ("Failed" in left) is (kind == "Job"), [

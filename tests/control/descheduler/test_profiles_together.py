@@ -23,8 +23,8 @@ from tests.control.descheduler.chaos import Lives
 from tests.control.descheduler.descheduler_fixture import QUICKLY, TROUBLE, Measuring, Scattered, descheduler
 from tests.control.descheduler.eviction_returns import COOL_DOWN, Returns
 from tests.control.migrations.migration_cluster import cluster_with_scheduler, running_controller
-from tests.control.scheduler_cluster import check_room
-from tests.sim.simulated_cluster import pass_time, is_pod_ready, running_component, template, workload
+from tests.control.scheduler_cluster import assert_nothing_overcommitted
+from tests.sim.simulated_cluster import is_pod_ready, pass_time, running_component, template, workload
 
 RUNS = int(os.environ.get("RESTOW_TOGETHER_RUNS", "0"))
 TRIED = [(seed, cool_down) for seed in range(RUNS) for cool_down in (0, 120)] or [(2, 120), (3, 0), (7, 0)]
@@ -109,7 +109,7 @@ async def _together(seed: int, cool_down: int) -> int:
         ways = journeys(jobs)
         assert all(len(way) == len(set(way)) for way in ways), ways
         assert all(map(is_pod_ready, await it.pods()))
-        await check_room(it)
+        await assert_nothing_overcommitted(it)
         return len(jobs)
 
 
@@ -134,7 +134,9 @@ async def _troubled(seed: int) -> int:
         async def deschedule(api: Api, number: int) -> None:
             measuring = Measuring(it, 0.0, api=Returns(it, api, faults))
             measuring.by_app = cores
-            async with running_component(descheduler(it, section(cool_down=int(COOL_DOWN)), api=measuring, seed=number)):
+            async with running_component(
+                descheduler(it, section(cool_down=int(COOL_DOWN)), api=measuring, seed=number)
+            ):
                 await asyncio.sleep(10_000)
 
         lives = asyncio.create_task(Lives(it, rng, TROUBLE, deschedule, it.api).run())
@@ -146,7 +148,7 @@ async def _troubled(seed: int) -> int:
         assert not lives.done(), lives
         lives.cancel()
         await asyncio.gather(lives, return_exceptions=True)
-        await check_room(it)
+        await assert_nothing_overcommitted(it)
         return len(await it.jobs())
 
 

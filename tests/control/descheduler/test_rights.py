@@ -11,7 +11,7 @@ from restow.client.verbs import Client
 from restow.ports import Api, Request, Response
 from restow.running.install_manifest import CLUSTER_PERMISSIONS, NAMESPACE_PERMISSIONS, Permission
 from tests.control.descheduler.descheduler_fixture import packing, stage
-from tests.sim.simulated_cluster import pass_time, on_virtual_time
+from tests.sim.simulated_cluster import on_virtual_time, pass_time
 
 Right = tuple[str, str, str, str]
 """Verb, group, resource and subresource."""

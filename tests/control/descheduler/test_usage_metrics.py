@@ -15,19 +15,19 @@ from restow.client.verbs import Client
 from restow.control.descheduler import DeschedulerMetrics
 from restow.control.descheduler.usage_metrics import UsageMeter
 from restow.planning.arguments import read_load_aware
-from restow.planning.descheduling.policy import read_policy
+from restow.planning.descheduling.policy_section import read_policy
 from restow.planning.descheduling.registry import descheduler_plugins
 from restow.planning.plan import Plan
 from restow.planning.strategies import make_plan
 from restow.planning.usage_samples import UsageSamples
 from restow.ports import Request, Response
 from tests.control.descheduler.descheduler_fixture import Measuring, descheduler, scattered
-from tests.control.scheduler_cluster import events
+from tests.control.scheduler_cluster import events_with_reason
 from tests.kubernetes.server import StillClock, serving
 from tests.planning.clusters import NOW, app, cluster, moves, request, ten
 from tests.prometheus.server import Line, Scripted
 from tests.prometheus.server import cluster as measured_cluster
-from tests.sim.simulated_cluster import pass_time, running_component, on_virtual_time
+from tests.sim.simulated_cluster import on_virtual_time, pass_time, running_component
 
 
 class Nobody:
@@ -127,11 +127,11 @@ async def test_people_see_that_use_is_not_measured_and_that_it_is_again(
         made = descheduler(it, COOL, api=api, metrics=DeschedulerMetrics(registry))
         async with running_component(made):
             await pass_time(100)
-            [(about, message)] = await events(it, "UseNotMeasured", "ConfigMap")
+            [(about, message)] = await events_with_reason(it, "UseNotMeasured", "ConfigMap")
             assert about == "restow" and message.startswith("KubernetesMetrics: ") and told in message, message
             api.age, api.silent = 0.0, False
             await pass_time(70)
-            assert len(await events(it, "UseMeasured")) == 1
+            assert len(await events_with_reason(it, "UseMeasured")) == 1
         counts = {
             one: registry.get_sample_value(
                 "restow_descheduler_use_readings_total", {"source": "KubernetesMetrics", "result": one}
@@ -148,7 +148,7 @@ async def test_a_dry_run_writes_no_event() -> None:
         api.silent = True
         async with running_component(descheduler(it, {**COOL, "dryRun": True}, api=api)):
             await pass_time(100)
-            assert await events(it, "UseNotMeasured") == []
+            assert await events_with_reason(it, "UseNotMeasured") == []
 
 
 async def test_a_server_that_is_not_there_is_told_once_and_nothing_moves(caplog: pytest.LogCaptureFixture) -> None:

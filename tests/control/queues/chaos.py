@@ -21,12 +21,12 @@ from restow.model.resources import parse_amounts, pod_requests
 from restow.ports import Api, ApiError
 from restow.queues.admission_policies import CEILINGS_NAME
 from restow.queues.node_locks import locks_in_status
-from tests.control.random_disruptions import Accidents, main
 from tests.control.migrations.migration_cluster import SYSTEM, running_controller
 from tests.control.queues.auditor import CEILING, Auditor, Scheduling
 from tests.control.queues.queue_controller_fixture import Locked, of, queue, queues
+from tests.control.random_disruptions import RandomDisruptions, run_seeds
 from tests.control.reservations.chaos import Leaders
-from tests.control.scheduler_cluster import check_room, trouble, world
+from tests.control.scheduler_cluster import assert_nothing_overcommitted, random_faults, unscheduled_cluster
 from tests.sim.simulated_cluster import (
     is_pod_ready,
     pass_time,
@@ -49,14 +49,14 @@ class QueueLeaders(Leaders):
             await asyncio.sleep(10_000)
 
 
-class QueueAccidents(Accidents):
+class QueueAccidents(RandomDisruptions):
     def __init__(self, it: Locked, auditor: Auditor, rng: random.Random) -> None:
         super().__init__(it, rng, NODES)
         self._it = it
         self._auditor = auditor
         about_queues = [self.ask, self.ask, self.ask, self.change, self.edit, self.take_back, self.delete, self.close]
         about_nodes = [self.cordon, self.uncordon, self.lose_node, self.resize, self.taint, self.untaint]
-        about_pods = [self.own, self.own, self.grow, self.leave, it.stop, it.go]
+        about_pods = [self.own, self.own, self.grow, self.delete_pod, it.stop, it.go]
         self.all = [*about_queues, *about_nodes, *about_pods, self.meddle]
 
     def _guarantee(self) -> dict[str, Any]:
@@ -98,14 +98,14 @@ class QueueAccidents(Accidents):
 
     async def cordon(self) -> None:
         self._auditor.nodes_changed = self._it.clock.now()
-        await super().cordon()
+        await super().cordon_node()
 
     async def uncordon(self) -> None:
         self._auditor.nodes_changed = self._it.clock.now()
-        await super().uncordon()
+        await super().uncordon_nodes()
 
     async def lose_node(self) -> None:
-        await super().lose_node()
+        await super().recreate_node()
         self._auditor.nodes_changed = self._it.clock.now()
 
     async def taint(self) -> None:
@@ -135,14 +135,14 @@ class QueueAccidents(Accidents):
         await self._it.client.patch(kinds.CONFIG_MAP, CEILINGS_NAME, {"data": data}, SYSTEM)
 
     async def grow(self) -> None:
-        await self.scale(2, 6)
+        await self.scale_workload(2, 6)
 
 
 async def run(seed: int) -> Counter[str]:
     """Carry a run out; AssertionError where a promise is broken."""
     rng = random.Random(seed)
-    plan = trouble(rng)
-    async with world(nodes=len(NODES), seed=seed) as base:
+    plan = random_faults(rng)
+    async with unscheduled_cluster(nodes=len(NODES), seed=seed) as base:
         it = Locked(base.api, base.world, base.clock)
         await it.create(kinds.NAMESPACE, {"metadata": {"name": SYSTEM}})
         auditor = Auditor(it.api, it.clock)
@@ -154,7 +154,7 @@ async def run(seed: int) -> Counter[str]:
             leading = asyncio.create_task(QueueLeaders(it, auditor, rng, plan).run())
             accidents = QueueAccidents(it, auditor, random.Random(seed + 1))
             for _ in range(STEPS):
-                await accidents.strike()
+                await accidents.disrupt()
                 await pass_time(rng.choice((0.0, 0.05, 0.5, 3.0, 8.0, 20.0, 60.0)))
                 assert not leading.done(), leading.exception()
                 assert not auditor.faults, auditor.faults
@@ -199,7 +199,7 @@ async def _comes_to_rest(it: Locked, auditor: Auditor) -> None:
         assert [job.metadata.name for job in await it.jobs() if not is_job_ended(job)] == []
         held = [one for one in await it.reservations() if one.status.state.phase not in ("Succeeded", "Failed")]
         assert held == [], held
-        await check_room(it)
+        await assert_nothing_overcommitted(it)
 
 
 async def _clears(it: Locked) -> None:
@@ -235,4 +235,4 @@ async def _shown(it: Locked) -> dict[str, tuple[str, ...]]:
 
 
 if __name__ == "__main__":
-    main(run, "queue")
+    run_seeds(run, "queue")

@@ -27,7 +27,7 @@ from tests.control.migrations.migration_cluster import (
     migration_arguments,
     running_controller,
 )
-from tests.control.scheduler_cluster import world
+from tests.control.scheduler_cluster import unscheduled_cluster
 from tests.sim.simulated_cluster import pass_time, running_component, template, workload
 
 QUEUE_ANNOTATION = "scheduling.volcano.sh/queue-name"
@@ -147,7 +147,7 @@ def queues(
 @asynccontextmanager
 async def bare(*, nodes: int = 4, **section: Any) -> AsyncIterator[Locked]:
     """The cluster with the queue controller alone."""
-    async with world(nodes=nodes) as base:
+    async with unscheduled_cluster(nodes=nodes) as base:
         it = Locked(base.api, base.world, base.clock)
         async with running_component(queues(it.api, it.clock, **section)):
             yield it

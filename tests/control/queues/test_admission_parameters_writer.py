@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from restow.control.queues import QueueController, QueueControllerConfiguration
+from restow.control.queues import QueueControllerConfiguration
 from restow.model import kinds
 from restow.ports import Api, Request, Response, TooManyRequests
 from restow.queues.admission_policies import CEILINGS_NAME
 from restow.queues.arguments import read_queue_arguments
 from tests.control.migrations.migration_cluster import SCHEDULERS, migration_arguments
 from tests.control.queues.queue_controller_fixture import Locked, bare, queue, queues
-from tests.control.scheduler_cluster import world
+from tests.control.scheduler_cluster import unscheduled_cluster
 from tests.sim.simulated_cluster import node, on_virtual_time, pass_time, running_component
 
 HOME = "restow-system"
@@ -92,7 +92,7 @@ async def _meddle(it: Locked, made: Any) -> None:
 )
 @on_virtual_time
 async def test_ceilings_are_shown_as_they_are(happens: Any, expected: dict[str, str]) -> None:
-    async with world(nodes=4) as base:
+    async with unscheduled_cluster(nodes=4) as base:
         it = Locked(base.api, base.world, base.clock)
         await install(it)
         async with running_component(queues(it.api, it.clock, **HALF)) as made:
@@ -104,7 +104,7 @@ async def test_ceilings_are_shown_as_they_are(happens: Any, expected: dict[str, 
 
 @on_virtual_time
 async def test_what_is_as_it_should_be_is_not_written() -> None:
-    async with world(nodes=4) as base:
+    async with unscheduled_cluster(nodes=4) as base:
         it = Locked(base.api, base.world, base.clock)
         await install(it)
         async with running_component(queues(it.api, it.clock)):
@@ -117,7 +117,7 @@ async def test_what_is_as_it_should_be_is_not_written() -> None:
 
 @on_virtual_time
 async def test_what_could_not_be_written_is_written_soon() -> None:
-    async with world(nodes=4) as base:
+    async with unscheduled_cluster(nodes=4) as base:
         it = Locked(base.api, base.world, base.clock)
         await install(it)
         busy = Busy(it.api)

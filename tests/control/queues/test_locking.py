@@ -15,7 +15,7 @@ from restow.queues.arguments import read_queue_arguments
 from restow.sim.faults import FaultPlan, FaultyApi, run_until_crash
 from tests.control.migrations.migration_cluster import SCHEDULERS
 from tests.control.queues.queue_controller_fixture import Deaf, Forgetful, Locked, bare, of, queue, queues
-from tests.control.scheduler_cluster import events, world
+from tests.control.scheduler_cluster import events_with_reason, unscheduled_cluster
 from tests.sim.simulated_cluster import node, on_virtual_time, pass_time, pod, running_component, workload
 
 CPU4: dict[str, Any] = {"resource": {"cpu": "4"}}
@@ -33,8 +33,8 @@ async def test_a_queue_with_a_guarantee_gets_nodes_at_once() -> None:
         told = "1 node locked; cpu (asked 4, idle 4, used by the queue 0)"
         assert await it.says() == ("True", "Satisfied", told)
         assert (await it.says(kind="Rejected"))[:2] == ("False", "Accepted")
-        assert await events(it, "NodesLocked") == [("q1", "locked n1; 1 node is locked")]
-        assert await events(it, "GuaranteeSatisfied") == [("q1", told)]
+        assert await events_with_reason(it, "NodesLocked") == [("q1", "locked n1; 1 node is locked")]
+        assert await events_with_reason(it, "GuaranteeSatisfied") == [("q1", told)]
 
 
 @on_virtual_time
@@ -50,7 +50,7 @@ async def test_a_guarantee_is_enabled_changed_and_disabled_without_a_restart() -
         await it.change(guarantee=None)
         one = await it.queue()
         assert (one.status.reservation, one.status.conditions) == (None, None)
-        assert await events(it, "NodesReleased") == [("q1", "released n1, n2; 0 nodes are locked")]
+        assert await events_with_reason(it, "NodesReleased") == [("q1", "released n1, n2; 0 nodes are locked")]
 
 
 @on_virtual_time
@@ -78,7 +78,7 @@ async def test_a_queue_that_is_being_deleted_is_shown_without_nodes() -> None:
 
 @on_virtual_time
 async def test_nobody_is_given_a_node_before_whoever_had_it_is_told() -> None:
-    async with world(nodes=2) as base:
+    async with unscheduled_cluster(nodes=2) as base:
         it = Locked(base.api, base.world, base.clock)
         async with running_component(queues(it.api, it.clock)):
             await it.ask("q2", **CPU4)
@@ -95,7 +95,7 @@ async def test_nobody_is_given_a_node_before_whoever_had_it_is_told() -> None:
 
 @on_virtual_time
 async def test_a_write_whose_answer_was_lost_is_looked_up_before_anything_else_is_decided() -> None:
-    async with world(nodes=3) as base:
+    async with unscheduled_cluster(nodes=3) as base:
         it = Locked(base.api, base.world, base.clock)
         lossy = Forgetful(it.api, "patch", "queues", b'"n1"')
         async with running_component(queues(lossy, it.clock)):
@@ -107,7 +107,7 @@ async def test_a_write_whose_answer_was_lost_is_looked_up_before_anything_else_i
 
 @on_virtual_time
 async def test_two_that_both_believe_to_lead_come_to_rest() -> None:
-    async with world(nodes=5) as base:
+    async with unscheduled_cluster(nodes=5) as base:
         it = Locked(base.api, base.world, base.clock)
         async with (
             running_component(queues(it.api, it.clock, seed=1)),
@@ -127,7 +127,7 @@ async def test_two_that_both_believe_to_lead_come_to_rest() -> None:
 @pytest.mark.parametrize("writes", range(1, 7))
 @on_virtual_time
 async def test_whoever_comes_after_a_crash_goes_on_with_handing_nodes_over(writes: int) -> None:
-    async with world(nodes=3) as base:
+    async with unscheduled_cluster(nodes=3) as base:
         it = Locked(base.api, base.world, base.clock)
         async with running_component(queues(it.api, it.clock)):
             await it.ask("q1", resource={"cpu": "8"})
@@ -155,7 +155,7 @@ async def test_what_people_write_while_it_decides_stays() -> None:
         await pass_time(3)
         return done
 
-    async with world(nodes=3) as base:
+    async with unscheduled_cluster(nodes=3) as base:
         it = Locked(base.api, base.world, base.clock)
         async with running_component(queues(it.api, it.clock, executor=slowly)):
             await pass_time(4)
@@ -223,7 +223,7 @@ async def test_a_guarantee_that_nothing_is_enough_for_says_so_with_numbers() -> 
             await it.create(kinds.POD, pod(f"on-{name}", "3", nodeName=name))
         await it.ask(**CPU4)
         assert await it.says() == ("False", "Unsatisfied", "1 node locked; cpu (asked 4, idle 1, used by the queue 0)")
-        assert len(await events(it, "GuaranteeUnsatisfied")) == 1
+        assert len(await events_with_reason(it, "GuaranteeUnsatisfied")) == 1
 
 
 @pytest.mark.parametrize(
@@ -252,12 +252,12 @@ async def test_a_guarantee_above_a_limit_is_rejected_with_a_reason(
         status, told, message = await it.says(kind="Rejected")
         assert (status, told) == ("True", reason) and "asked" in (message or "")
         assert (await it.nodes(), (await it.says())[:2]) == ("", ("False", "Rejected"))
-        assert await events(it, reason) == [("q1", message)]
+        assert await events_with_reason(it, reason) == [("q1", message)]
 
 
 @on_virtual_time
 async def test_other_arguments_hold_from_then_on() -> None:
-    async with world(nodes=4) as base:
+    async with unscheduled_cluster(nodes=4) as base:
         it = Locked(base.api, base.world, base.clock)
         async with running_component(queues(it.api, it.clock)) as made:
             await it.ask(**CPU4)

@@ -12,7 +12,7 @@ import pytest
 
 from restow.model import kinds
 from tests.control.queues.queue_controller_fixture import Locked, bare, of, queue
-from tests.control.reservations.reservation_cluster import reservation
+from tests.control.reservations.reservation_cluster import new_reservation
 from tests.sim.simulated_cluster import node, on_virtual_time, pass_time, pod
 
 FOUR = {"n1": "4", "n2": "4", "n3": "4", "n4": "4"}
@@ -141,7 +141,7 @@ async def _shown(it: Locked, name: str) -> str:
 @on_virtual_time
 async def test_a_node_that_is_held_for_a_job_of_another_queue_cannot_be_chosen() -> None:
     async with bare(nodes=3) as it:
-        await it.create(kinds.RESERVATION, reservation("seat", 1, "1"))
+        await it.create(kinds.RESERVATION, new_reservation("seat", 1, "1"))
         status = {"state": {"phase": "Available"}, "placements": [{"task": "web", "index": 0, "nodeName": "n1"}]}
         await it.client.patch(kinds.RESERVATION, "seat", {"status": status}, "default", subresource="status")
         await pass_time(1)

@@ -10,7 +10,7 @@ from restow.model import kinds
 from restow.model.crds import custom_resource_definitions
 from restow.ports import Api, Request, Response
 from tests.control.queues.queue_controller_fixture import Locked, queues
-from tests.control.scheduler_cluster import events, world
+from tests.control.scheduler_cluster import events_with_reason, unscheduled_cluster
 from tests.sim.simulated_cluster import node, on_virtual_time, pass_time, pod, running_component
 
 CPU4: dict[str, Any] = {"resource": {"cpu": "4"}}
@@ -42,7 +42,7 @@ def definition(*, ours: bool) -> dict[str, Any]:
 
 @asynccontextmanager
 async def strange(**section: Any) -> AsyncIterator[tuple[Locked, Counted]]:
-    async with world(nodes=4) as base:
+    async with unscheduled_cluster(nodes=4) as base:
         it = Locked(base.api, base.world, base.clock)
         await define(it, ours=False)
         counted = Counted(it.api)
@@ -70,7 +70,7 @@ async def test_what_is_not_kept_is_not_written_again_and_again() -> None:
         before = counted.writes
         await bustle(it, 20)
         assert counted.writes == before
-        assert await events(it, "StatusNotKept") == [TOLD]
+        assert await events_with_reason(it, "StatusNotKept") == [TOLD]
 
 
 @on_virtual_time
@@ -82,8 +82,12 @@ async def test_the_rest_is_still_written_and_told() -> None:
         await pass_time(6)
         assert await it.nodes() == "n0"
         await it.change(guarantee={"resource": {"cpu": "99"}})
-        assert (await it.nodes(), len(await events(it, "AboveClusterTotal"))) == ("", 1)
-        assert len(await events(it, "GuaranteeSatisfied")) == len(await events(it, "StatusNotKept")) == 1
+        assert (await it.nodes(), len(await events_with_reason(it, "AboveClusterTotal"))) == ("", 1)
+        assert (
+            len(await events_with_reason(it, "GuaranteeSatisfied"))
+            == len(await events_with_reason(it, "StatusNotKept"))
+            == 1
+        )
 
 
 @on_virtual_time

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from restow.model.objects import ContainerState, ContainerStateTerminated, ContainerStateWaiting, ContainerStatus, Pod
 from restow.model.snapshot import Snapshot
 from restow.model.times import format_time
-from restow.planning.descheduling.policy import read_policy
+from restow.planning.descheduling.policy_section import read_policy
 from restow.planning.descheduling.profile_cycle import CycleOutcome, GuardedEvictionRules, run_cycle
 from restow.planning.descheduling.registry import descheduler_plugins
 from restow.planning.eviction_rules import ConfiguredEvictionRules

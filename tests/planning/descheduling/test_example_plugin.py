@@ -11,7 +11,7 @@ import yaml
 from msgspec.structs import replace
 
 from restow.model.wire import WireError
-from restow.planning.descheduling.policy import read_policy
+from restow.planning.descheduling.policy_section import read_policy
 from restow.planning.descheduling.profile_cycle import CycleOutcome, GuardedEvictionRules, run_cycle
 from restow.planning.eviction_rules import ConfiguredEvictionRules
 from restow.running.plugins import descheduling_plugins
@@ -44,7 +44,7 @@ def retired(*nodes: Any) -> CycleOutcome:
     snapshot = cluster(nodes, [app("p", on="a"), app("q", on="b")])
     asked = request(snapshot)
     assert isinstance(asked.eviction_rules, ConfiguredEvictionRules)
-    profile = read_policy(section(), descheduling_plugins()).profile("retire")
+    profile = read_policy(section(), descheduling_plugins()).profile_called("retire")
     return run_cycle(
         profile, snapshot, replace(asked, eviction_rules=GuardedEvictionRules(asked.eviction_rules, profile.guards))
     )

@@ -9,7 +9,7 @@ import yaml
 
 from restow.model.wire import WireError
 from restow.planning.descheduling.framework import Planner, Remover
-from restow.planning.descheduling.policy import read_policy
+from restow.planning.descheduling.policy_section import read_policy
 from tests.planning.descheduling.plugin_requests import PLUGINS
 
 UPSTREAM = """
@@ -110,7 +110,7 @@ def test_triggers_are_of_a_profile() -> None:
         ({"profiles": [{"name": "a", "interval": "1ns"}]}, "profiles[0].interval: must be at least 1s, is 1ns"),
         ({"profiles": [{"name": "a", "interval": "often"}]}, "profiles[0].interval: duration 'often'"),
         ({"profiles": [{"name": "a", "cron": "daily"}]}, "profiles[0].cron: schedule 'daily'"),
-        ({"profiles": [{"name": "a", "cron": "0 3 30 2 *"}]}, "profiles[0].cron: no such day ever comes"),
+        ({"profiles": [{"name": "a", "cron": "0 3 30 2 *"}]}, "profiles[0].cron: no day matches"),
         (
             {"profiles": [{"name": "a", "interval": "1h", "cron": "* *", "timeZone": "x"}]},
             "profiles[0].cron: schedule '* *'",
@@ -119,7 +119,7 @@ def test_triggers_are_of_a_profile() -> None:
             {"profiles": [{"name": "a", "cron": "@daily", "timeZone": "Mars/Olympus"}]},
             "profiles[0].timeZone: time zone 'Mars/Olympus' is not known",
         ),
-        ({"profiles": [{"name": "a", "timeZone": "UTC"}]}, "profiles[0].timeZone: is without effect without cron"),
+        ({"profiles": [{"name": "a", "timeZone": "UTC"}]}, "profiles[0].timeZone: has no effect without cron"),
         ({"maxNoOfPodsToEvictTotal": -1}, "maxNoOfPodsToEvictTotal: must not be negative, is -1"),
         ({"nodeSelector": "a b"}, "nodeSelector: "),
         ({"evictionFailureEventNotification": False}, "evictionFailureEventNotification: cannot be switched off"),
@@ -145,7 +145,7 @@ def test_triggers_are_of_a_profile() -> None:
         ),
         (
             {"profiles": [{"name": "a", "plugins": {"sort": {"enabled": ["X"]}}}]},
-            "profiles[0].plugins.sort: is a point at which no plugin is asked",
+            "profiles[0].plugins.sort: is not supported",
         ),
         (
             {"profiles": [{"name": "a", "pluginConfig": [{"name": "PodLifeTime", "args": {}}]}]},
@@ -161,14 +161,14 @@ def test_triggers_are_of_a_profile() -> None:
                     {"name": "a", "pluginConfig": [{"name": "DefaultEvictor", "args": {"nodeSelector": "a=b"}}]}
                 ]
             },
-            "profiles[0].pluginConfig[0].args.nodeSelector: targets are for the scheduler's filters to say",
+            "profiles[0].pluginConfig[0].args.nodeSelector: targets are selected by the scheduler's filters",
         ),
         (
             {"profiles": [{"name": "a", "pluginConfig": [{"name": "DefaultEvictor", "args": CLASSES}]}]},
-            "args.podProtections.config.PodsWithPVC: is without effect unless extraEnabled has PodsWithPVC",
+            "args.podProtections.config.PodsWithPVC: has no effect unless extraEnabled contains PodsWithPVC",
         ),
         ({"metricsProviders": [{"source": "Graphite"}]}, "metricsProviders[0].source: expected one of Kubernetes"),
-        ({"metricsProviders": [PROMETHEUS, PROMETHEUS]}, "metricsProviders[1].source: Prometheus is there already"),
+        ({"metricsProviders": [PROMETHEUS, PROMETHEUS]}, "metricsProviders[1].source: Prometheus is listed twice"),
         (
             {"metricsProviders": [{"source": "KubernetesMetrics", "prometheus": {}}]},
             "metricsProviders[0].prometheus: belongs to the source Prometheus",
@@ -187,11 +187,11 @@ def test_triggers_are_of_a_profile() -> None:
         ),
         (
             {"metricsProviders": [PROMETHEUS | {"prometheus": {"url": "http://p", "authToken": SECRET}}]},
-            "metricsProviders[0].prometheus.authToken.secretReference: Secrets are not read here: mount it",
+            "metricsProviders[0].prometheus.authToken.secretReference: Secrets are not read here: mount the Secret",
         ),
         (
             {"profiles": [{"name": "a", "pluginConfig": [{"name": "LoadAware", "args": ASKING}]}]},
-            "profiles[0].pluginConfig[0].args.metricsUtilization.source: metricsProviders names no Prometheus to ask",
+            "profiles[0].pluginConfig[0].args.metricsUtilization.source: metricsProviders lists no Prometheus",
         ),
         (
             {"profiles": [{"name": "a", "pluginConfig": [{"name": "LoadAware", "args": EMPTY}]}]},
@@ -286,8 +286,8 @@ def test_use_is_measured_as_those_have_it_who_are_not_to_be_undone() -> None:
     }
     pack = {"name": "pack", "plugins": {"balance": {"enabled": ["Defragmentation"]}}}
     policy = read_policy({"metricsProviders": [PROMETHEUS], "profiles": [pack, cool]}, PLUGINS)
-    metering = policy.metering(policy.profile("pack"))
+    metering = policy.usage_source_for(policy.profile_called("pack"))
     assert metering is not None and metering.queries is not None and metering.max_age == 60
-    assert len(policy.regard.defragmentation) == len(policy.regard.load_aware) == 1
+    assert len(policy.peers.defragmentation) == len(policy.peers.load_aware) == 1
     alone = read_policy({"profiles": [pack]}, PLUGINS)
-    assert alone.metering(alone.profile("pack")) is None
+    assert alone.usage_source_for(alone.profile_called("pack")) is None

@@ -16,7 +16,8 @@ from restow.model.times import format_time
 from restow.planning.cycle_limits import CycleLimits
 from restow.planning.defragmentation import plan_defragmentation
 from restow.planning.descheduling.framework import Planner
-from restow.planning.descheduling.policy import DeschedulerProfile, read_policy
+from restow.planning.descheduling.policy import DeschedulerProfile
+from restow.planning.descheduling.policy_section import read_policy
 from restow.planning.descheduling.profile_cycle import GuardedEvictionRules, run_cycle
 from restow.planning.eviction_rules import ConfiguredEvictionRules
 from restow.planning.plan import Move, Place, Plan

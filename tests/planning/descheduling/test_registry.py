@@ -9,7 +9,7 @@ import pytest
 from restow.model.snapshot import Snapshot
 from restow.model.wire import WireError
 from restow.planning.descheduling.framework import Planner
-from restow.planning.descheduling.policy import read_policy
+from restow.planning.descheduling.policy_section import read_policy
 from restow.planning.descheduling.registry import ENTRY_POINTS, descheduler_plugins
 from restow.planning.plan import Plan
 from restow.planning.plan_request import PlanRequest

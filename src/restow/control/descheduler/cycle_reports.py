@@ -18,7 +18,7 @@ from restow.migration.history import evicted_at
 from restow.model.kinds import POD
 from restow.model.objects import JobPhase, ObjectReference, PodMigrationJob
 from restow.model.reservations.reservation_annotations import MOVED_FROM_ANNOTATION
-from restow.planning.descheduling.framework import Removal
+from restow.planning.descheduling.framework import PodRemoval
 from restow.planning.descheduling.profile_cycle import CycleOutcome
 from restow.planning.plan import Move
 
@@ -77,7 +77,7 @@ class CycleReports:
         message = f"plan {plan} moves it from {move.source} to {move.target} ({strategy})"
         self._recorder.record(_pod_reference(move.namespace, move.pod, move.uid), "MovePlanned", message)
 
-    def removal_planned(self, removal: Removal, strategy: str) -> None:
+    def removal_planned(self, removal: PodRemoval, strategy: str) -> None:
         meta = removal.pod.metadata
         pod = _pod_reference(meta.namespace or "default", meta.name, meta.uid)
         self._recorder.record(pod, "RemovalPlanned", f"{strategy} removes it: {removal.reason}")

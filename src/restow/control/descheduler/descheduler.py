@@ -129,7 +129,7 @@ class Descheduler:
         following = asyncio.create_task(self._handlers.run(), name="descheduler event handlers")
         try:
             await self._handlers.synced()
-            run = await self.deschedule(self._policy.profile(name), dry_run=dry_run)
+            run = await self.deschedule(self._policy.profile_called(name), dry_run=dry_run)
             self._recorder.close()
             await recording
             return run
@@ -141,7 +141,7 @@ class Descheduler:
     async def trigger(self, name: str | None = None, *, dry_run: bool = False) -> DeschedulerRun:
         """Run a profile now. The run goes on if the caller is cancelled. Raises RunRefused, ApiError, and LookupError
         for an unknown profile."""
-        run = asyncio.ensure_future(self.deschedule(self._policy.profile(name), dry_run=dry_run))
+        run = asyncio.ensure_future(self.deschedule(self._policy.profile_called(name), dry_run=dry_run))
         self._triggered_runs.add(run)
         run.add_done_callback(self._triggered_runs.discard)
         try:

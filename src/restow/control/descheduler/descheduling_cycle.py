@@ -78,7 +78,7 @@ class DeschedulingCycle:
     async def plan(self, profile: DeschedulerProfile, *, dry_run: bool) -> CycleOutcome:
         """Run the plugins of a profile. Changes wait until they have planned."""
         usage: UsageSamples | None = None
-        source = self._policy.metering(profile)
+        source = self._policy.usage_source_for(profile)
         if source is not None:
             usage, reading = await self._meter.measure(source)
             self._reports.usage_read(reading, record_event=not dry_run)
@@ -102,7 +102,7 @@ class DeschedulingCycle:
             max_moves=self._settings.max_moves,
             last_migrations=last_migrations(jobs),
             measured_usage=usage,
-            peers=self._policy.regard,
+            peers=self._policy.peers,
             clock=asyncio.get_running_loop().time,
         )
 

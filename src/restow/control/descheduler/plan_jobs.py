@@ -13,7 +13,7 @@ import msgspec
 from restow.migration.job_annotations import PLAN_ANNOTATION, PRIORITY_ANNOTATION, WAVE_ANNOTATION
 from restow.migration.reservation import TARGET_ANNOTATION
 from restow.model.kinds import POD_MIGRATION_JOB
-from restow.model.names import short_digest, name_stem
+from restow.model.names import name_stem, short_digest
 from restow.model.objects import Document, JobMode, ObjectReference, Pod
 from restow.model.reservations.reservation_annotations import MOVED_FROM_ANNOTATION
 from restow.planning.plan import Move, Plan, configuration_fingerprint

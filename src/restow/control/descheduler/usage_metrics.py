@@ -12,9 +12,9 @@ from typing import Literal
 import msgspec
 
 from restow.client.verbs import Client
+from restow.model.counted_nouns import counted_noun
 from restow.model.kinds import NODE_METRICS, POD_METRICS
 from restow.model.wire import WireError
-from restow.model.counted_nouns import counted_noun
 from restow.planning.arguments import KUBERNETES_METRICS, PROMETHEUS
 from restow.planning.usage_samples import (
     PrometheusQueries,

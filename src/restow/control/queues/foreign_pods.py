@@ -19,13 +19,13 @@ from typing import Final, Literal
 import msgspec
 
 from restow.migration.conditions import is_evicting, is_job_ended, job_ended_at
+from restow.model.counted_nouns import counted_noun
 from restow.model.kinds import POD_MIGRATION_JOB
-from restow.model.names import short_digest, name_stem
+from restow.model.names import name_stem, short_digest
 from restow.model.objects import Document, JobMode, JobPhase, JobReason, Pod, PodMigrationJob
 from restow.model.pods import stays_with_node
 from restow.model.reservations.reservation_annotations import MOVED_FROM_ANNOTATION
 from restow.model.snapshot import Snapshot
-from restow.model.counted_nouns import counted_noun
 from restow.queues.node_capacity import occupant_queue
 from restow.scheduling.pod_group_cache import PodGroupCache
 

@@ -1,8 +1,8 @@
-"""The default evictor: what a profile protects besides what the `migration` section protects for everybody.
+"""The default evictor: what a profile protects in addition to what the `migration` section protects in all profiles.
 
-Goes in: the arguments of upstream's DefaultEvictor, in its new spelling (podProtections) or the old one. Comes out: a
-guard. It only ever adds protection: what migrations refuse to move, no profile plans. That a pod fits elsewhere
-(nodeFit) goes without saying here, because a move without a seat is never planned.
+Goes in: the arguments of upstream's DefaultEvictor, in their new spelling (podProtections) or in the old one. Comes
+out: a guard. It only adds protection: a pod that migrations refuse to move is not planned by any profile. nodeFit is
+always on, because no move is planned without a seat.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from restow.eviction.protections import Protections, PodContext, eviction_refusal
+from restow.eviction.protections import PodContext, Protections, eviction_refusal
 from restow.model.objects import Duration, Pod, SelectorSpec
 from restow.model.problems import Problem, problems_of_readable_members
 from restow.model.times import parse_duration
@@ -70,7 +70,7 @@ class DefaultEvictorArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True
     ignore_pods_without_pdb: bool | None = msgspec.field(name="ignorePodsWithoutPDB", default=None)
 
 
-_OLD: Final = {
+_OLD_SPELLING: Final = {
     "evictLocalStoragePods": "evict_local_storage_pods",
     "evictSystemCriticalPods": "evict_system_critical_pods",
     "evictDaemonSetPods": "evict_daemon_set_pods",
@@ -80,19 +80,19 @@ _OLD: Final = {
 }
 
 
-_ALLOWED: Final = {
+_PROTECTION_OF_OPTION: Final = {
     "evictLocalStoragePods": LOCAL,
     "evictSystemCriticalPods": CRITICAL,
     "evictFailedBarePods": BARE,
 }
-"""By option of `migration`: which default protection it takes away."""
+"""By option of `migration`: the default protection that it removes."""
 
 
 def allowed_options(arguments: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """What arguments that can be read allow to be evicted: where they say so, and the option of `migration` that has to
-    agree."""
+    """What valid arguments allow to be evicted: the path of the argument, and the option of `migration` that has to
+    allow it, too."""
     disabled = (arguments.get("podProtections") or {}).get("defaultDisabled") or []
-    for option, protection in _ALLOWED.items():
+    for option, protection in _PROTECTION_OF_OPTION.items():
         if arguments.get(option):
             yield option, option
         if protection in disabled:
@@ -102,60 +102,64 @@ def allowed_options(arguments: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 class DefaultEvictor(msgspec.Struct, frozen=True):
     protections: Protections
 
-    def refusal_reason(self, pod: Pod, around: PodContext) -> str:
-        return eviction_refusal(pod, self.protections, around) or ""
+    def refusal_reason(self, pod: Pod, context: PodContext) -> str:
+        return eviction_refusal(pod, self.protections, context) or ""
 
     @classmethod
     def read(cls, arguments: Mapping[str, Any]) -> DefaultEvictor:
-        """Raises WireError."""
+        """Raises WireError with every problem."""
         written, unread = convert_readable(DefaultEvictorArgs, arguments, DEFAULT_EVICTOR)
-        found = list(_problems(written))
+        found = [*_argument_problems(written), *_pod_protection_problems(written)]
         selector = read_selector(written.label_selector, "labelSelector", found)
-        of_namespaces = read_selector(written.namespace_label_selector, "namespaceLabelSelector", found)
+        namespace_selector = read_selector(written.namespace_label_selector, "namespaceLabelSelector", found)
         problems = problems_of_readable_members(unread, found)
         if problems:
             raise WireError(DEFAULT_EVICTOR, problems)
         threshold, chosen = written.priority_threshold, written.pod_protections or _PodProtections()
         return cls(
             Protections(
-                # Unsaid means: as migrations have it.
+                # An option that is not set leaves the decision to the `migration` section.
                 evict_all_bare_pods=written.evict_failed_bare_pods is not False,
                 evict_local_storage_pods=written.evict_local_storage_pods is not False,
                 evict_system_critical_pods=written.evict_system_critical_pods is not False,
                 ignore_pvc_pods=bool(written.ignore_pvc_pods) or CLAIMS in chosen.extra_enabled,
-                pvc_storage_classes=frozenset(one.name for one in chosen.config.claims.protected_storage_classes),
+                pvc_storage_classes=frozenset(entry.name for entry in chosen.config.claims.protected_storage_classes),
                 ignore_pods_without_budget=bool(written.ignore_pods_without_pdb) or BUDGETS in chosen.extra_enabled,
                 respect_prefer_no_eviction=written.no_eviction_policy == "Mandatory",
                 priority_threshold=threshold.value if threshold else None,
                 priority_threshold_name=threshold.name if threshold else None,
                 selector=selector,
-                namespace_selector=of_namespaces,
+                namespace_selector=namespace_selector,
                 min_replicas=written.min_replicas,
                 min_age=parse_duration(written.min_pod_age) if written.min_pod_age else 0.0,
             )
         )
 
 
-def _problems(written: DefaultEvictorArgs) -> Iterator[Problem]:
+def _argument_problems(written: DefaultEvictorArgs) -> Iterator[Problem]:
+    """What is wrong outside of podProtections, although all types are right."""
     if written.min_replicas < 0:
         yield Problem("minReplicas", f"must not be negative, is {written.min_replicas}")
     if not written.node_fit:
         yield Problem("nodeFit", "cannot be switched off: nothing is evicted without a seat")
     if written.node_selector:
-        yield Problem(
-            "nodeSelector", "targets are for the scheduler's filters to say; the policy's says whose pods move"
-        )
+        reason = "targets are selected by the scheduler's filters; the policy's nodeSelector says whose pods move"
+        yield Problem("nodeSelector", reason)
     if written.evict_daemon_set_pods:
-        yield Problem("evictDaemonSetPods", "their DaemonSet would put them back on the same node")
+        yield Problem("evictDaemonSetPods", "their DaemonSet would create them again on the same node")
     if written.no_eviction_policy not in POLICIES:
         yield Problem("noEvictionPolicy", f"{written.no_eviction_policy!r} is not one of {', '.join(POLICIES)}")
     threshold = written.priority_threshold
     if threshold is not None and (threshold.value is None) == (threshold.name is None):
         yield Problem("priorityThreshold", "either value or name must be set, not both")
+
+
+def _pod_protection_problems(written: DefaultEvictorArgs) -> Iterator[Problem]:
+    """What is wrong with podProtections, although all types are right."""
     chosen = written.pod_protections
     if chosen is None:
         return
-    for field, name in _OLD.items():
+    for field, name in _OLD_SPELLING.items():
         if getattr(written, name) is not None:
             yield Problem(field, "cannot be mixed with podProtections")
     for field, names, known in (
@@ -164,9 +168,8 @@ def _problems(written: DefaultEvictorArgs) -> Iterator[Problem]:
     ):
         for number, name in enumerate(names):
             if name not in known:
-                told = f"{name!r} is not one of {', '.join(known)}"
-                yield Problem(f"podProtections.{field}[{number}]", told)
+                yield Problem(f"podProtections.{field}[{number}]", f"{name!r} is not one of {', '.join(known)}")
     if chosen.config.claims.protected_storage_classes and CLAIMS not in chosen.extra_enabled:
-        yield Problem(f"podProtections.config.{CLAIMS}", f"is without effect unless extraEnabled has {CLAIMS}")
+        yield Problem(f"podProtections.config.{CLAIMS}", f"has no effect unless extraEnabled contains {CLAIMS}")
     if DAEMONS in chosen.default_disabled:
-        yield Problem("podProtections.defaultDisabled", "DaemonSets would put their pods back on the same node")
+        yield Problem("podProtections.defaultDisabled", "DaemonSets would create their pods again on the same node")

@@ -1,14 +1,13 @@
-"""What a descheduler is made of: plugins that plan, and plugins that protect.
+"""The plugin interface of the descheduler: plugins that plan moves, that remove pods, and that protect pods.
 
-    Planner   asked in a cycle with a snapshot and a request; returns a Plan. `point` says when: all `deschedule`
-              plugins of a profile come before all `balance` plugins, in the order they are listed.
-    Remover   asked in a cycle, at `deschedule`, for pods that are over and only lie about; they need no seat.
-    Evictor   makes a Guard out of its arguments; the guards of a profile say of a pod why it must not move. Both
-              `filter` and `preEvictionFilter` name evictors: here they are asked at the same time, before anything is
-              planned.
+    Planner   gets a snapshot and a request in each cycle, and returns a Plan. `point` says when: all `deschedule`
+              plugins of a profile run before all `balance` plugins, in the order they are listed.
+    Remover   gets the finished pods in each cycle, at `deschedule`, and selects those to remove. They need no seat.
+    Evictor   makes a Guard from its arguments. The guards of a profile say of a pod why it must not move. Both `filter`
+              and `preEvictionFilter` name evictors: here all of them are asked before anything is planned.
 
-Plugins of others are found through the entry points `restow.descheduler`: each is one of these values. Arguments are
-checked when the configuration is read; `check` and `guard` raise WireError with every mistake.
+Plugins of other packages are found through the entry points `restow.descheduler`: each is one of these values.
+Arguments are checked when the configuration is read: `check` and `guard` raise WireError with every problem.
 """
 
 from __future__ import annotations
@@ -28,13 +27,13 @@ Point = Literal["deschedule", "balance"]
 
 
 class Guard(Protocol):
-    def refusal_reason(self, pod: Pod, around: PodContext) -> str:
+    def refusal_reason(self, pod: Pod, context: PodContext) -> str:
         """Why a pod must not move; empty if it may."""
         ...
 
 
-class Removal(msgspec.Struct, frozen=True):
-    """A pod that is over and shall go."""
+class PodRemoval(msgspec.Struct, frozen=True):
+    """A finished pod that is to be removed."""
 
     pod: Pod
     reason: str
@@ -45,14 +44,14 @@ class Planner(msgspec.Struct, frozen=True, kw_only=True):
     point: Point
     plan: Strategy
     check: Callable[[PluginArguments], object]
-    metering: Callable[[PluginArguments], UsageSource] | None = None
-    """How what nodes and pods really use is measured for it; None if it does not ask."""
+    usage_source: Callable[[PluginArguments], UsageSource] | None = None
+    """How the usage of nodes and pods is measured for it; None if it does not need that."""
 
 
 class Remover(msgspec.Struct, frozen=True, kw_only=True):
     name: str
-    choose: Callable[[Iterable[Pod], PlanRequest], Iterable[Removal]]
-    """Of pods that have ended."""
+    choose: Callable[[Iterable[Pod], PlanRequest], Iterable[PodRemoval]]
+    """Gets all finished pods."""
     check: Callable[[PluginArguments], object]
     point: Point = "deschedule"
 

@@ -1,4 +1,4 @@
-"""The plugins there are: the built-in ones, and those of others that were found."""
+"""All plugins of the descheduler: the built-in ones, and those of other packages."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ BUILT_IN_PLUGINS: Final[tuple[Plugin, ...]] = (
         point="balance",
         plan=plan_load_aware,
         check=read_load_aware,
-        metering=lambda arguments: read_load_aware(arguments).usage_source,
+        usage_source=lambda arguments: read_load_aware(arguments).usage_source,
     ),
     Planner(name=OPTIMAL, point="balance", plan=plan_optimal_by_arguments, check=read_optimal),
     node_affinity.PLUGIN,
@@ -59,16 +59,16 @@ BUILT_IN_PLUGINS: Final[tuple[Plugin, ...]] = (
 )
 
 
-def descheduler_plugins(others: Iterable[EntryPoint] = ()) -> dict[str, Plugin]:
-    """Every plugin by name, those of others as well. Raises WireError for an entry point that cannot be used."""
-    found: dict[str, Plugin] = {one.name: one for one in BUILT_IN_PLUGINS}
-    for point in others:
+def descheduler_plugins(entry_points: Iterable[EntryPoint] = ()) -> dict[str, Plugin]:
+    """Every plugin by name, those of entry points included. Raises WireError for an entry point that cannot be used."""
+    plugins: dict[str, Plugin] = {plugin.name: plugin for plugin in BUILT_IN_PLUGINS}
+    for point in entry_points:
         try:
             plugin = point.load()
-        except Exception as problem:
-            raise WireError(SECTION, [Problem("", f"plugin {point.value} cannot be loaded: {problem}")]) from problem
+        except Exception as error:
+            raise WireError(SECTION, [Problem("", f"plugin {point.value} cannot be loaded: {error}")]) from error
         if not isinstance(plugin, Planner | Remover | Evictor):
-            told = f"plugin {point.value} is a {type(plugin).__name__}, not a Planner, Remover or Evictor"
-            raise WireError(SECTION, [Problem("", told)])
-        found[plugin.name] = plugin
-    return found
+            reason = f"plugin {point.value} is a {type(plugin).__name__}, not a Planner, Remover or Evictor"
+            raise WireError(SECTION, [Problem("", reason)])
+        plugins[plugin.name] = plugin
+    return plugins

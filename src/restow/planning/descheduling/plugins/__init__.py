@@ -1,1 +1,1 @@
-"""The plugins, one file each. `departing` is what those share that only say which pods should leave their node."""
+"""The plugins, one file each. `candidates` has what those share that only say which pods should leave their node."""

@@ -1,6 +1,6 @@
-"""RemovePodsViolatingInterPodAntiAffinity: pods that others require to be away from, and that are there nevertheless.
+"""RemovePodsViolatingInterPodAntiAffinity: moves pods that the required anti-affinity of another pod rules out.
 
-Of two pods that want to be apart one leaves: that of lower priority, then the newer one.
+Of two pods that rule each other out, one leaves: the one of lower priority, then the newer one.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from restow.planning.descheduling.framework import Planner
 from restow.planning.descheduling.plugins.candidates import (
     Candidate,
     CandidateArguments,
+    arguments_check,
     eviction_order,
     plan_candidates,
     pods_on_nodes,
@@ -32,91 +33,87 @@ NAME = "RemovePodsViolatingInterPodAntiAffinity"
 
 
 class AntiAffinityArgs(CandidateArguments, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
-    """Nothing of its own."""
+    """No arguments beside those of all such plugins."""
 
 
-class _Aversion(msgspec.Struct, frozen=True):
-    """Certain pods are wanted elsewhere."""
+class _AntiAffinityTerm(msgspec.Struct, frozen=True):
+    """A required term: pods of the group may not be in the same topology domain."""
 
-    audience: SelectorGroup
+    group: SelectorGroup
     topology_key: str
 
 
-def plan(snapshot: Snapshot, request: PlanRequest) -> Plan:
+def plan_anti_affinity(snapshot: Snapshot, request: PlanRequest) -> Plan:
     arguments = read_plugin_arguments(AntiAffinityArgs, request.arguments, NAME)
 
-    def search(bookings: MoveSimulation) -> Iterator[Candidate]:
-        aversions = _Aversions(snapshot)
-        for one in sorted(pods_on_nodes(snapshot, arguments.pod_filter()), key=eviction_order):
-            unwelcome = aversions.unwelcome_to(one)
-            if unwelcome:
-                yield Candidate(one, f"is near {unwelcome}, whose anti-affinity rules that out")
-                aversions.moved(one, bookings.occupant(one.key))
+    def find_candidates(simulation: MoveSimulation) -> Iterator[Candidate]:
+        terms = _AntiAffinityTerms(snapshot)
+        for occupant in sorted(pods_on_nodes(snapshot, arguments.pod_filter()), key=eviction_order):
+            other = terms.pod_ruling_out(occupant)
+            if other:
+                yield Candidate(occupant, f"is near {other}, whose anti-affinity rules that out")
+                terms.note_move(occupant, simulation.occupant(occupant.key))
 
-    return plan_candidates(NAME, snapshot, request, search)
+    return plan_candidates(NAME, snapshot, request, find_candidates)
 
 
-class _Aversions:
-    """Who wants whom elsewhere, and in which domains they are."""
+class _AntiAffinityTerms:
+    """All required anti-affinity terms, and in which domains the pods are that have them."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
-        self._index: SelectorGroupIndex[_Aversion] = SelectorGroupIndex()
-        self._of: dict[str, list[_Aversion]] = {}
+        self._index: SelectorGroupIndex[_AntiAffinityTerm] = SelectorGroupIndex()
+        self._terms_of: dict[str, list[_AntiAffinityTerm]] = {}
         """By UID of a pod."""
-        self._holders: dict[tuple[_Aversion, str | None], dict[str, str]] = {}
-        """By aversion and domain: the names of the pods there that have it, by UID."""
-        for uid, one in snapshot.pods.known.items():
-            for aversion in dict.fromkeys(_aversions(one.pod)):
-                self._of.setdefault(uid, []).append(aversion)
-                self._holders_at(aversion, one.node)[uid] = _name(one)
-        for aversion in dict.fromkeys(each for found in self._of.values() for each in found):
-            self._index.add(aversion, (aversion.audience,))
+        self._pods: dict[tuple[_AntiAffinityTerm, str | None], dict[str, str]] = {}
+        """By term and domain: the names of the pods there that have the term, by their UIDs."""
+        for uid, occupant in snapshot.pods.known.items():
+            for term in dict.fromkeys(_required_terms(occupant.pod)):
+                self._terms_of.setdefault(uid, []).append(term)
+                self._pods_in_domain(term, occupant.node)[uid] = _full_name(occupant)
+        for term in dict.fromkeys(term for terms in self._terms_of.values() for term in terms):
+            self._index.add(term, (term.group,))
 
-    def unwelcome_to(self, one: Occupant) -> str:
-        """A pod in the same domain that wants this one elsewhere, by name; empty if there is none."""
-        meta = one.pod.metadata
+    def pod_ruling_out(self, occupant: Occupant) -> str:
+        """The name of a pod in the same domain whose anti-affinity rules this pod out; empty if there is none."""
+        meta = occupant.pod.metadata
         namespace = meta.namespace or ""
-        found = self._index.find(namespace, meta.labels or {}, self._snapshot.namespaces.labels(namespace))
+        terms = self._index.find(namespace, meta.labels or {}, self._snapshot.namespaces.labels(namespace))
         names = (
             name
-            for aversion in found
-            if self._domain(one.node, aversion) is not None
-            for uid, name in self._holders_at(aversion, one.node).items()
-            if uid != one.key
+            for term in terms
+            if self._domain(occupant.node, term) is not None
+            for uid, name in self._pods_in_domain(term, occupant.node).items()
+            if uid != occupant.key
         )
         return min(names, default="")
 
-    def moved(self, before: Occupant, now: Occupant | None) -> None:
-        """A pod is elsewhere now, perhaps."""
-        for aversion in self._of.get(before.key, ()) if now is not None else ():
-            self._holders_at(aversion, before.node).pop(before.key, None)
-            self._holders_at(aversion, now.node if now else "")[before.key] = _name(before)
+    def note_move(self, before: Occupant, after: Occupant | None) -> None:
+        """A pod may have been moved."""
+        if after is None:
+            return
+        for term in self._terms_of.get(before.key, ()):
+            self._pods_in_domain(term, before.node).pop(before.key, None)
+            self._pods_in_domain(term, after.node)[before.key] = _full_name(before)
 
-    def _holders_at(self, aversion: _Aversion, node: str) -> dict[str, str]:
-        return self._holders.setdefault((aversion, self._domain(node, aversion)), {})
+    def _pods_in_domain(self, term: _AntiAffinityTerm, node: str) -> dict[str, str]:
+        return self._pods.setdefault((term, self._domain(node, term)), {})
 
-    def _domain(self, name: str, aversion: _Aversion) -> str | None:
+    def _domain(self, name: str, term: _AntiAffinityTerm) -> str | None:
         node = self._snapshot.node(name)
-        return (node.metadata.labels or {}).get(aversion.topology_key) if node else None
+        return (node.metadata.labels or {}).get(term.topology_key) if node else None
 
 
-def _aversions(pod: Pod) -> Iterator[_Aversion]:
-    """Whom a pod requires to be elsewhere; a term that cannot be read rules out nothing."""
+def _required_terms(pod: Pod) -> Iterator[_AntiAffinityTerm]:
     affinity = pod.spec.affinity
     terms = affinity.pod_anti_affinity.required if affinity and affinity.pod_anti_affinity else None
     for term in terms or ():
-        with suppress(SelectorError):
-            yield _Aversion(selector_group_of_term(term, pod.metadata.namespace or ""), term.topology_key)
+        with suppress(SelectorError):  # a term that cannot be read rules out nothing
+            yield _AntiAffinityTerm(selector_group_of_term(term, pod.metadata.namespace or ""), term.topology_key)
 
 
-def _name(one: Occupant) -> str:
-    return f"{one.pod.metadata.namespace}/{one.pod.metadata.name}"
+def _full_name(occupant: Occupant) -> str:
+    return f"{occupant.pod.metadata.namespace}/{occupant.pod.metadata.name}"
 
 
-PLUGIN = Planner(
-    name=NAME,
-    point="deschedule",
-    plan=plan,
-    check=lambda written: read_plugin_arguments(AntiAffinityArgs, written, NAME),
-)
+PLUGIN = Planner(name=NAME, point="deschedule", plan=plan_anti_affinity, check=arguments_check(AntiAffinityArgs, NAME))

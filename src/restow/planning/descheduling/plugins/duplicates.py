@@ -1,13 +1,14 @@
-"""RemoveDuplicates: replicas that share a node although there are nodes without one.
+"""RemoveDuplicates: moves replicas that share a node although there are nodes without one.
 
     args: {excludeOwnerKinds: [ReplicaSet]}
 
 Replicas are pods of one owner with the same images. A node should have no more of them than an even share: their number
-by the nodes that they could be on, rounded up.
+divided by the number of nodes that they could run on, rounded up.
 """
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -21,6 +22,7 @@ from restow.planning.descheduling.framework import Planner
 from restow.planning.descheduling.plugins.candidates import (
     Candidate,
     CandidateArguments,
+    arguments_check,
     eviction_order,
     plan_candidates,
     pods_on_nodes,
@@ -38,43 +40,44 @@ class DuplicatesArgs(CandidateArguments, frozen=True, kw_only=True, forbid_unkno
     exclude_owner_kinds: tuple[str, ...] = ()
 
 
-def plan(snapshot: Snapshot, request: PlanRequest) -> Plan:
+def plan_duplicates(snapshot: Snapshot, request: PlanRequest) -> Plan:
     arguments = read_plugin_arguments(DuplicatesArgs, request.arguments, NAME)
 
-    def search(bookings: MoveSimulation) -> Iterator[Candidate]:
+    def find_candidates(simulation: MoveSimulation) -> Iterator[Candidate]:
         groups: dict[object, list[Occupant]] = {}
-        for one in pods_on_nodes(snapshot, arguments.pod_filter(), arguments.exclude_owner_kinds):
-            owner = controller_of(one.pod)
+        for occupant in pods_on_nodes(snapshot, arguments.pod_filter(), arguments.exclude_owner_kinds):
+            owner = controller_of(occupant.pod)
             if owner is not None:
-                images = tuple(sorted(each.image or "" for each in one.pod.spec.containers or ()))
-                groups.setdefault((owner.uid, images), []).append(one)
+                images = tuple(sorted(container.image or "" for container in occupant.pod.spec.containers or ()))
+                groups.setdefault((owner.uid, images), []).append(occupant)
         eligible = EligibleNodes(snapshot)
-        for group in groups.values():
-            if len(group) > 1:
-                share = -(-len(group) // max(len(eligible.names_for(group[0].pod)), 1))
-                yield from _surplus(bookings, group, share)
+        for replicas in groups.values():
+            if len(replicas) > 1:
+                nodes = max(len(eligible.names_for(replicas[0].pod)), 1)
+                yield from _surplus_replicas(simulation, replicas, math.ceil(len(replicas) / nodes))
 
-    return plan_candidates(NAME, snapshot, request, search)
-
-
-def _surplus(bookings: MoveSimulation, group: Sequence[Occupant], share: int) -> Iterator[Candidate]:
-    """The replicas beyond the even share of their node, as long as they are."""
-    counts = Counter(one.node for one in group)
-    for one in sorted(group, key=eviction_order):
-        if counts[one.node] > share:
-            why = f"is one of {counts[one.node]} replicas on {one.node}, where {share} would be its share"
-            yield Candidate(one, why, partial(_below, bookings.snapshot, counts, share), must=False)
-            now = bookings.occupant(one.key)
-            counts[one.node] -= 1
-            counts[now.node if now else one.node] += 1
+    return plan_candidates(NAME, snapshot, request, find_candidates)
 
 
-def _below(snapshot: Snapshot, counts: Counter[str], share: int, rows: RowIndex) -> RowIndex:
-    keep = [counts[snapshot.rows.name(row) or ""] < share for row in rows.tolist()]
-    kept: RowIndex = rows[np.array(keep, np.bool_)] if keep else rows
-    return kept
+def _surplus_replicas(simulation: MoveSimulation, replicas: Sequence[Occupant], share: int) -> Iterator[Candidate]:
+    """The replicas on nodes with more than their share, until they have no more than that."""
+    counts = Counter(occupant.node for occupant in replicas)
+    for occupant in sorted(replicas, key=eviction_order):
+        if counts[occupant.node] > share:
+            count = counts[occupant.node]
+            violation = f"is one of {count} replicas on {occupant.node}, where {share} would be its share"
+            select_rows = partial(_rows_below_share, simulation.snapshot, counts, share)
+            yield Candidate(occupant, violation, select_rows, must_move=False)
+            # The candidate has been moved by now, or it stays.
+            moved = simulation.occupant(occupant.key)
+            counts[occupant.node] -= 1
+            counts[moved.node if moved else occupant.node] += 1
 
 
-PLUGIN = Planner(
-    name=NAME, point="balance", plan=plan, check=lambda written: read_plugin_arguments(DuplicatesArgs, written, NAME)
-)
+def _rows_below_share(snapshot: Snapshot, counts: Counter[str], share: int, rows: RowIndex) -> RowIndex:
+    is_below = [counts[snapshot.rows.name(row) or ""] < share for row in rows.tolist()]
+    below: RowIndex = rows[np.array(is_below, np.bool_)] if is_below else rows
+    return below
+
+
+PLUGIN = Planner(name=NAME, point="balance", plan=plan_duplicates, check=arguments_check(DuplicatesArgs, NAME))

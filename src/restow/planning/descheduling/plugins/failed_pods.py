@@ -1,4 +1,4 @@
-"""RemoveFailedPods: pods that failed and lie about, so that their workload makes others in their place.
+"""RemoveFailedPods: removes failed pods, so that their workload creates others instead.
 
 args: {reasons: [NodeAffinity], exitCodes: [1], includingInitContainers: false, excludeOwnerKinds: [Job],
        minPodLifetimeSeconds: 3600}
@@ -11,8 +11,13 @@ from collections.abc import Iterable, Iterator
 from restow.model.object_key import key_of
 from restow.model.objects import Pod
 from restow.model.problems import Problem
-from restow.planning.descheduling.framework import Removal, Remover
-from restow.planning.descheduling.plugins.candidates import CandidateArguments, creation_time, read_plugin_arguments
+from restow.planning.descheduling.framework import PodRemoval, Remover
+from restow.planning.descheduling.plugins.candidates import (
+    CandidateArguments,
+    arguments_check,
+    creation_time,
+    read_plugin_arguments,
+)
 from restow.planning.descheduling.plugins.pod_states import container_statuses, state_reasons
 from restow.planning.plan_request import PlanRequest
 
@@ -32,32 +37,33 @@ class FailedPodsArgs(CandidateArguments, frozen=True, kw_only=True, forbid_unkno
             yield Problem("minPodLifetimeSeconds", f"must not be negative, is {self.min_pod_lifetime_seconds}")
 
 
-def choose(pods: Iterable[Pod], request: PlanRequest) -> Iterator[Removal]:
+def choose_removals(pods: Iterable[Pod], request: PlanRequest) -> Iterator[PodRemoval]:
     arguments = read_plugin_arguments(FailedPodsArgs, request.arguments, NAME)
-    scope, least = arguments.pod_filter(), arguments.min_pod_lifetime_seconds or 0
+    pod_filter, min_age = arguments.pod_filter(), arguments.min_pod_lifetime_seconds or 0
     for pod in sorted(pods, key=key_of):
-        owners = {owner.kind for owner in pod.metadata.owner_references or ()}
-        if pod.status.phase != "Failed" or scope.refusal_reason(pod) or owners & set(arguments.exclude_owner_kinds):
+        owner_kinds = {owner.kind for owner in pod.metadata.owner_references or ()}
+        if pod.status.phase != "Failed" or pod_filter.refusal_reason(pod):
             continue
-        if request.now - creation_time(pod) < least:
+        if owner_kinds & set(arguments.exclude_owner_kinds) or request.now - creation_time(pod) < min_age:
             continue
-        said, codes = _endings(pod, arguments)
-        if arguments.reasons and not said & set(arguments.reasons):
+        reasons, exit_codes = _reasons_and_exit_codes(pod, arguments)
+        if arguments.reasons and not reasons & set(arguments.reasons):
             continue
-        if arguments.exit_codes and not codes & set(arguments.exit_codes):
+        if arguments.exit_codes and not exit_codes & set(arguments.exit_codes):
             continue
-        yield Removal(pod, f"it failed: {', '.join(sorted(said)) or 'nobody says why'}")
+        yield PodRemoval(pod, f"it failed: {', '.join(sorted(reasons)) or 'no reason is given'}")
 
 
-def _endings(pod: Pod, arguments: FailedPodsArgs) -> tuple[set[str], set[int]]:
-    """The reasons that are told, and the exit codes of its containers."""
-    said = {pod.status.reason} if pod.status.reason else set()
-    codes: set[int] = set()
-    for one in container_statuses(pod, init=arguments.including_init_containers):
-        said |= set(state_reasons(one))
-        ended = one.state.terminated if one.state else None
-        codes |= {ended.exit_code} if ended and ended.exit_code is not None else set()
-    return said, codes
+def _reasons_and_exit_codes(pod: Pod, arguments: FailedPodsArgs) -> tuple[set[str], set[int]]:
+    """Of the pod and its containers."""
+    reasons = {pod.status.reason} if pod.status.reason else set()
+    exit_codes: set[int] = set()
+    for status in container_statuses(pod, init=arguments.including_init_containers):
+        reasons |= set(state_reasons(status))
+        terminated = status.state.terminated if status.state else None
+        if terminated and terminated.exit_code is not None:
+            exit_codes.add(terminated.exit_code)
+    return reasons, exit_codes
 
 
-PLUGIN = Remover(name=NAME, choose=choose, check=lambda written: read_plugin_arguments(FailedPodsArgs, written, NAME))
+PLUGIN = Remover(name=NAME, choose=choose_removals, check=arguments_check(FailedPodsArgs, NAME))

@@ -1,4 +1,4 @@
-"""PodLifeTime: pods that are older than they should get, the oldest first.
+"""PodLifeTime: moves pods that are older than a limit, the oldest first.
 
 args: {maxPodLifeTimeSeconds: 86400, states: [Running]}
 """
@@ -12,6 +12,7 @@ from restow.model.snapshot import Snapshot
 from restow.planning.descheduling.framework import Planner
 from restow.planning.descheduling.plugins.candidates import (
     Candidate,
+    arguments_check,
     creation_time,
     plan_candidates,
     pods_on_nodes,
@@ -34,19 +35,19 @@ class LifeTimeArgs(StateArguments, frozen=True, kw_only=True, forbid_unknown_fie
             yield Problem("maxPodLifeTimeSeconds", "a number above 0 is needed")
 
 
-def plan(snapshot: Snapshot, request: PlanRequest) -> Plan:
+def plan_life_time(snapshot: Snapshot, request: PlanRequest) -> Plan:
     arguments = read_plugin_arguments(LifeTimeArgs, request.arguments, NAME)
-    most = arguments.max_pod_life_time_seconds
+    limit = arguments.max_pod_life_time_seconds
 
-    def search(bookings: MoveSimulation) -> Iterator[Candidate]:
-        for one in sorted(pods_on_nodes(snapshot, arguments.pod_filter()), key=lambda each: creation_time(each.pod)):
-            age = request.now - creation_time(one.pod)
-            if one.pod.metadata.creation_timestamp and age > most and is_in_state(one.pod, arguments):
-                yield Candidate(one, f"is {age:.0f}s old, and maxPodLifeTimeSeconds is {most}")
+    def find_candidates(simulation: MoveSimulation) -> Iterator[Candidate]:
+        pods = pods_on_nodes(snapshot, arguments.pod_filter())
+        for occupant in sorted(pods, key=lambda occupant: creation_time(occupant.pod)):
+            pod = occupant.pod
+            age = request.now - creation_time(pod)
+            if pod.metadata.creation_timestamp and age > limit and is_in_state(pod, arguments):
+                yield Candidate(occupant, f"is {age:.0f}s old, and maxPodLifeTimeSeconds is {limit}")
 
-    return plan_candidates(NAME, snapshot, request, search)
+    return plan_candidates(NAME, snapshot, request, find_candidates)
 
 
-PLUGIN = Planner(
-    name=NAME, point="deschedule", plan=plan, check=lambda written: read_plugin_arguments(LifeTimeArgs, written, NAME)
-)
+PLUGIN = Planner(name=NAME, point="deschedule", plan=plan_life_time, check=arguments_check(LifeTimeArgs, NAME))

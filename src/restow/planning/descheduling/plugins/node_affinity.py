@@ -1,4 +1,4 @@
-"""RemovePodsViolatingNodeAffinity: pods whose node no longer has the labels they require, or has not those they prefer.
+"""RemovePodsViolatingNodeAffinity: moves pods whose node lost labels that they require or prefer.
 
 args: {nodeAffinityType: [requiredDuringSchedulingIgnoredDuringExecution]}
 """
@@ -9,8 +9,7 @@ from collections.abc import Iterator
 from functools import partial
 
 from restow.model.affinity import NodePreference, node_constraint, node_preference
-from restow.model.cluster import (Occupant, RowIndex)
-from restow.model.cluster import node_filters
+from restow.model.cluster import Occupant, RowIndex, node_filters
 from restow.model.problems import Problem
 from restow.model.selectors import SelectorError
 from restow.model.snapshot import Snapshot
@@ -18,6 +17,7 @@ from restow.planning.descheduling.framework import Planner
 from restow.planning.descheduling.plugins.candidates import (
     Candidate,
     CandidateArguments,
+    arguments_check,
     plan_candidates,
     pods_on_nodes,
     read_plugin_arguments,
@@ -36,64 +36,59 @@ class NodeAffinityArgs(CandidateArguments, frozen=True, kw_only=True, forbid_unk
 
     def problems(self) -> Iterator[Problem]:
         yield from super().problems()
-        for number, one in enumerate(self.node_affinity_type):
-            if one not in (REQUIRED, PREFERRED):
-                yield Problem(f"nodeAffinityType[{number}]", f"{one!r} is not one of {REQUIRED}, {PREFERRED}")
+        for number, type in enumerate(self.node_affinity_type):
+            if type not in (REQUIRED, PREFERRED):
+                yield Problem(f"nodeAffinityType[{number}]", f"{type!r} is not one of {REQUIRED}, {PREFERRED}")
         if not self.node_affinity_type:
             yield Problem("nodeAffinityType", "at least one is needed")
 
 
-def plan(snapshot: Snapshot, request: PlanRequest) -> Plan:
+def plan_node_affinity(snapshot: Snapshot, request: PlanRequest) -> Plan:
     arguments = read_plugin_arguments(NodeAffinityArgs, request.arguments, NAME)
 
-    def search(bookings: MoveSimulation) -> Iterator[Candidate]:
-        for one in pods_on_nodes(snapshot, arguments.pod_filter()):
-            found = None
+    def find_candidates(simulation: MoveSimulation) -> Iterator[Candidate]:
+        for occupant in pods_on_nodes(snapshot, arguments.pod_filter()):
+            candidate = None
             if REQUIRED in arguments.node_affinity_type:
-                found = _required(snapshot, one)
-            if found is None and PREFERRED in arguments.node_affinity_type:
-                found = _preferred(bookings, one)
-            if found is not None:
-                yield found
+                candidate = _violates_requirement(snapshot, occupant)
+            if candidate is None and PREFERRED in arguments.node_affinity_type:
+                candidate = _prefers_other_nodes(simulation, occupant)
+            if candidate is not None:
+                yield candidate
 
-    return plan_candidates(NAME, snapshot, request, search)
+    return plan_candidates(NAME, snapshot, request, find_candidates)
 
 
-def _required(snapshot: Snapshot, one: Occupant) -> Candidate | None:
-    node = snapshot.node(one.node)
-    if node is None or node_constraint(one.pod.spec).matches(one.node, node.metadata.labels):
+def _violates_requirement(snapshot: Snapshot, occupant: Occupant) -> Candidate | None:
+    node = snapshot.node(occupant.node)
+    if node is None or node_constraint(occupant.pod.spec).matches(occupant.node, node.metadata.labels):
         return None
-    return Candidate(one, f"requires labels that {one.node} does not have")
+    return Candidate(occupant, f"requires labels that {occupant.node} does not have")
 
 
-def _preferred(bookings: MoveSimulation, one: Occupant) -> Candidate | None:
-    """A pod that prefers nodes, one of which takes it and is worth more than where it is."""
-    snapshot = bookings.snapshot
+def _prefers_other_nodes(simulation: MoveSimulation, occupant: Occupant) -> Candidate | None:
+    """A pod that prefers nodes of which one takes it and matches its preferences better than its own node."""
+    snapshot = simulation.snapshot
     try:
-        preference = node_preference(one.pod.spec)
+        preference = node_preference(occupant.pod.spec)
     except SelectorError:
         return None
-    node = snapshot.node(one.node)
+    node = snapshot.node(occupant.node)
     if not preference.terms or node is None:
         return None
-    worth = preference.score(one.node, node.metadata.labels)
-    better = partial(_better, snapshot, preference, worth)
-    if not len(better(bookings.feasible_rows(one.key))):
+    own_score = preference.score(occupant.node, node.metadata.labels)
+    select_rows = partial(_rows_with_best_score, snapshot, preference, own_score)
+    if not len(select_rows(simulation.feasible_rows(occupant.key))):
         return None
-    return Candidate(one, f"prefers other nodes to {one.node}", better)
+    return Candidate(occupant, f"prefers other nodes to {occupant.node}", select_rows)
 
 
-def _better(snapshot: Snapshot, preference: NodePreference, worth: int, rows: RowIndex) -> RowIndex:
-    """The rows that are worth most, if that is more than this."""
+def _rows_with_best_score(snapshot: Snapshot, preference: NodePreference, own_score: int, rows: RowIndex) -> RowIndex:
+    """The rows with the highest score, if that is above the score of the pod's own node."""
     scores = node_filters.preference_scores(snapshot.nodes, preference, rows)
-    most = max(int(scores.max(initial=0)), worth + 1)
-    best: RowIndex = rows[scores >= most]
+    threshold = max(int(scores.max(initial=0)), own_score + 1)
+    best: RowIndex = rows[scores >= threshold]
     return best
 
 
-PLUGIN = Planner(
-    name=NAME,
-    point="deschedule",
-    plan=plan,
-    check=lambda written: read_plugin_arguments(NodeAffinityArgs, written, NAME),
-)
+PLUGIN = Planner(name=NAME, point="deschedule", plan=plan_node_affinity, check=arguments_check(NodeAffinityArgs, NAME))

@@ -1,8 +1,8 @@
-"""RemovePodsViolatingNodeTaints: pods that do not tolerate what keeps newcomers from their node.
+"""RemovePodsViolatingNodeTaints: moves pods that do not tolerate a taint of their node.
 
     args: {includePreferNoSchedule: false, excludedTaints: [dedicated=team-a, maintenance], includedTaints: []}
 
-NoExecute taints need no help from here: the cluster evicts by itself.
+Taints of effect NoExecute are left to the cluster, which evicts by itself.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from restow.planning.descheduling.framework import Planner
 from restow.planning.descheduling.plugins.candidates import (
     Candidate,
     CandidateArguments,
+    arguments_check,
     plan_candidates,
     pods_on_nodes,
     read_plugin_arguments,
@@ -38,7 +39,7 @@ class NodeTaintsArgs(CandidateArguments, frozen=True, kw_only=True, forbid_unkno
         if self.excluded_taints and self.included_taints:
             yield Problem("includedTaints", "includedTaints and excludedTaints cannot both be set")
 
-    def regards(self, taint: Taint) -> bool:
+    def is_about(self, taint: Taint) -> bool:
         if self.included_taints:
             return _is_named(taint, self.included_taints)
         return not _is_named(taint, self.excluded_taints)
@@ -48,21 +49,19 @@ def _is_named(taint: Taint, names: Collection[str]) -> bool:
     return taint.key in names or f"{taint.key}={taint.value or ''}" in names
 
 
-def plan(snapshot: Snapshot, request: PlanRequest) -> Plan:
+def plan_node_taints(snapshot: Snapshot, request: PlanRequest) -> Plan:
     arguments = read_plugin_arguments(NodeTaintsArgs, request.arguments, NAME)
     effects = (NO_SCHEDULE, PREFER_NO_SCHEDULE) if arguments.include_prefer_no_schedule else (NO_SCHEDULE,)
 
-    def search(bookings: MoveSimulation) -> Iterator[Candidate]:
-        for one in pods_on_nodes(snapshot, arguments.pod_filter()):
-            node = snapshot.node(one.node)
-            taints = [taint for taint in (node.spec.taints if node else None) or () if arguments.regards(taint)]
-            kept = untolerated_taint(taints, one.pod.spec.tolerations, effects)
-            if kept:
-                yield Candidate(one, f"does not tolerate the taint {kept[0].key} of {one.node}")
+    def find_candidates(simulation: MoveSimulation) -> Iterator[Candidate]:
+        for occupant in pods_on_nodes(snapshot, arguments.pod_filter()):
+            node = snapshot.node(occupant.node)
+            taints = [taint for taint in (node.spec.taints if node else None) or () if arguments.is_about(taint)]
+            violated = untolerated_taint(taints, occupant.pod.spec.tolerations, effects)
+            if violated:
+                yield Candidate(occupant, f"does not tolerate the taint {violated[0].key} of {occupant.node}")
 
-    return plan_candidates(NAME, snapshot, request, search)
+    return plan_candidates(NAME, snapshot, request, find_candidates)
 
 
-PLUGIN = Planner(
-    name=NAME, point="deschedule", plan=plan, check=lambda written: read_plugin_arguments(NodeTaintsArgs, written, NAME)
-)
+PLUGIN = Planner(name=NAME, point="deschedule", plan=plan_node_taints, check=arguments_check(NodeTaintsArgs, NAME))

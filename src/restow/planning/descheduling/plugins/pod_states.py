@@ -1,4 +1,4 @@
-"""States: pods as their phase, their reason and their containers say they are.
+"""The states of pods, as their phase, their reason and their containers show them.
 
 A state is a phase (Running), the reason of a pod (NodeAffinity) or what a container waits for or ended with
 (CrashLoopBackOff, OOMKilled).
@@ -14,21 +14,21 @@ from restow.planning.descheduling.plugins.candidates import CandidateArguments
 
 class StateArguments(CandidateArguments, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
     states: tuple[str, ...] = ()
-    """Only pods in one of these; in any if there are none."""
+    """Only pods in one of these states; pods in any state if there are none."""
     including_init_containers: bool = False
     including_ephemeral_containers: bool = False
 
 
 def is_in_state(pod: Pod, arguments: StateArguments) -> bool:
-    """Whether a pod is in one of the states."""
+    """Whether a pod is in one of the states of the arguments."""
     if not arguments.states:
         return True
-    said = {pod.status.phase, pod.status.reason}
-    for one in container_statuses(
+    states = {pod.status.phase, pod.status.reason}
+    for status in container_statuses(
         pod, init=arguments.including_init_containers, ephemeral=arguments.including_ephemeral_containers
     ):
-        said |= set(state_reasons(one))
-    return any(state in said for state in arguments.states)
+        states |= set(state_reasons(status))
+    return any(state in states for state in arguments.states)
 
 
 def container_statuses(pod: Pod, *, init: bool, ephemeral: bool = False) -> Iterator[ContainerStatus]:
@@ -39,9 +39,9 @@ def container_statuses(pod: Pod, *, init: bool, ephemeral: bool = False) -> Iter
         yield from pod.status.ephemeral_container_statuses or ()
 
 
-def state_reasons(one: ContainerStatus) -> Iterator[str]:
-    """Why a container waits, or why it ended."""
-    state = one.state
-    for each in (state.waiting, state.terminated) if state is not None else ():
-        if each is not None and each.reason:
-            yield each.reason
+def state_reasons(status: ContainerStatus) -> Iterator[str]:
+    """Why a container waits, or why it has terminated."""
+    state = status.state
+    for detail in (state.waiting, state.terminated) if state is not None else ():
+        if detail is not None and detail.reason:
+            yield detail.reason

@@ -1,4 +1,4 @@
-"""RemovePodsHavingTooManyRestarts: pods whose containers restart again and again where they are, the worst first.
+"""RemovePodsHavingTooManyRestarts: moves pods whose containers restart again and again, those with most restarts first.
 
 args: {podRestartThreshold: 100, includingInitContainers: true, states: [CrashLoopBackOff]}
 """
@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from restow.model.counted_nouns import counted_noun
 from restow.model.objects import Pod
 from restow.model.problems import Problem
 from restow.model.snapshot import Snapshot
-from restow.model.counted_nouns import counted_noun
 from restow.planning.descheduling.framework import Planner
 from restow.planning.descheduling.plugins.candidates import (
     Candidate,
+    arguments_check,
     plan_candidates,
     pods_on_nodes,
     read_plugin_arguments,
@@ -35,22 +36,22 @@ class RestartsArgs(StateArguments, frozen=True, kw_only=True, forbid_unknown_fie
             yield Problem("podRestartThreshold", "a number above 0 is needed")
 
 
-def plan(snapshot: Snapshot, request: PlanRequest) -> Plan:
+def plan_restarts(snapshot: Snapshot, request: PlanRequest) -> Plan:
     arguments = read_plugin_arguments(RestartsArgs, request.arguments, NAME)
 
-    def search(bookings: MoveSimulation) -> Iterator[Candidate]:
-        counted = [(_restarts(one.pod, arguments), one) for one in pods_on_nodes(snapshot, arguments.pod_filter())]
-        for restarts, one in sorted(counted, key=lambda pair: -pair[0]):
-            if restarts >= arguments.pod_restart_threshold and is_in_state(one.pod, arguments):
-                yield Candidate(one, f"was restarted {counted_noun(restarts, 'time')} on {one.node}")
+    def find_candidates(simulation: MoveSimulation) -> Iterator[Candidate]:
+        pods = pods_on_nodes(snapshot, arguments.pod_filter())
+        counted = [(_restart_count(occupant.pod, arguments), occupant) for occupant in pods]
+        for restarts, occupant in sorted(counted, key=lambda pair: -pair[0]):
+            if restarts >= arguments.pod_restart_threshold and is_in_state(occupant.pod, arguments):
+                yield Candidate(occupant, f"was restarted {counted_noun(restarts, 'time')} on {occupant.node}")
 
-    return plan_candidates(NAME, snapshot, request, search)
-
-
-def _restarts(pod: Pod, arguments: RestartsArgs) -> int:
-    return sum(one.restart_count or 0 for one in container_statuses(pod, init=arguments.including_init_containers))
+    return plan_candidates(NAME, snapshot, request, find_candidates)
 
 
-PLUGIN = Planner(
-    name=NAME, point="deschedule", plan=plan, check=lambda written: read_plugin_arguments(RestartsArgs, written, NAME)
-)
+def _restart_count(pod: Pod, arguments: RestartsArgs) -> int:
+    statuses = container_statuses(pod, init=arguments.including_init_containers)
+    return sum(status.restart_count or 0 for status in statuses)
+
+
+PLUGIN = Planner(name=NAME, point="deschedule", plan=plan_restarts, check=arguments_check(RestartsArgs, NAME))

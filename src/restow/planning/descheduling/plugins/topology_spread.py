@@ -1,9 +1,9 @@
-"""RemovePodsViolatingTopologySpreadConstraint: pods of domains that have more of their kind than maxSkew allows.
+"""RemovePodsViolatingTopologySpreadConstraint: moves pods out of domains that have more of them than maxSkew allows.
 
     args: {constraints: [DoNotSchedule], topologyBalanceNodeFit: true}
 
 Constraint by constraint, pods go from the fullest domain to the emptiest until they differ by no more than maxSkew.
-That comes to an end, because every move makes the counts more even.
+That ends, because every move makes the counts more even.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from restow.planning.descheduling.framework import Planner
 from restow.planning.descheduling.plugins.candidates import (
     Candidate,
     CandidateArguments,
+    arguments_check,
     eviction_order,
     plan_candidates,
     pods_on_nodes,
@@ -46,132 +47,133 @@ class TopologySpreadArgs(CandidateArguments, frozen=True, kw_only=True, forbid_u
 
     def problems(self) -> Iterator[Problem]:
         yield from super().problems()
-        for number, one in enumerate(self.constraints):
-            if one not in (HARD, SOFT):
-                yield Problem(f"constraints[{number}]", f"{one!r} is not one of {HARD}, {SOFT}")
+        for number, constraint in enumerate(self.constraints):
+            if constraint not in (HARD, SOFT):
+                yield Problem(f"constraints[{number}]", f"{constraint!r} is not one of {HARD}, {SOFT}")
         if not self.topology_balance_node_fit:
             yield Problem("topologyBalanceNodeFit", "cannot be switched off: nothing is evicted without a seat")
 
 
-class _Spread(msgspec.Struct, frozen=True):
-    """A constraint, as the pods have it that share it."""
+class _SpreadConstraint(msgspec.Struct, frozen=True):
+    """A topology spread constraint; pods with equal constraints share it."""
 
     namespace: str
     topology_key: str
     max_skew: int
-    audience: SelectorGroup
-    hard: bool
-    """Whether the scheduler's own filters keep it."""
+    group: SelectorGroup
+    is_hard: bool
+    """Whether the scheduler's own filters enforce it."""
 
 
-class _Scene(msgspec.Struct, frozen=True):
+class _SpreadState(msgspec.Struct, frozen=True):
+    """The pods of one constraint, and the domains they may be in."""
+
     domains: Mapping[str, str]
     """By node."""
     members: list[Occupant]
     movable: set[str]
-    """UIDs of pods the plugin is about."""
+    """UIDs of the pods that the plugin may move."""
 
 
-def plan(snapshot: Snapshot, request: PlanRequest) -> Plan:
+def plan_topology_spread(snapshot: Snapshot, request: PlanRequest) -> Plan:
     arguments = read_plugin_arguments(TopologySpreadArgs, request.arguments, NAME)
 
-    def search(bookings: MoveSimulation) -> Iterator[Candidate]:
-        spreads: dict[_Spread, Pod] = {}
-        for one in pods_on_nodes(snapshot, PodFilter()):
-            for spread in _spreads(one.pod, arguments):
-                spreads.setdefault(spread, one.pod)
-        movable = {one.key for one in pods_on_nodes(snapshot, arguments.pod_filter())}
-        eligible, members = EligibleNodes(snapshot), _members(snapshot, spreads)
-        for spread, pod in spreads.items():
-            domains = _domains(snapshot, spread.topology_key, eligible.names_for(pod))
-            yield from _even_out(bookings, spread, _Scene(domains, members[spread], movable))
+    def find_candidates(simulation: MoveSimulation) -> Iterator[Candidate]:
+        constraints: dict[_SpreadConstraint, Pod] = {}
+        for occupant in pods_on_nodes(snapshot, PodFilter()):
+            for constraint in _constraints_of(occupant.pod, arguments):
+                constraints.setdefault(constraint, occupant.pod)
+        movable = {occupant.key for occupant in pods_on_nodes(snapshot, arguments.pod_filter())}
+        eligible, members = EligibleNodes(snapshot), _members_by_constraint(snapshot, constraints)
+        for constraint, pod in constraints.items():
+            domains = _domains_by_node(snapshot, constraint.topology_key, eligible.names_for(pod))
+            yield from _even_out(simulation, constraint, _SpreadState(domains, members[constraint], movable))
 
-    return plan_candidates(NAME, snapshot, request, search)
+    return plan_candidates(NAME, snapshot, request, find_candidates)
 
 
-def _spreads(pod: Pod, arguments: TopologySpreadArgs) -> Iterator[_Spread]:
+def _constraints_of(pod: Pod, arguments: TopologySpreadArgs) -> Iterator[_SpreadConstraint]:
     namespace = pod.metadata.namespace or ""
     for constraint in pod.spec.topology_spread_constraints or ():
         if (constraint.when_unsatisfiable or HARD) not in arguments.constraints:
             continue
         try:
-            audience = selector_group_of_constraint(constraint, namespace)
+            group = selector_group_of_constraint(constraint, namespace)
         except SelectorError:
             continue
-        hard = constraint.when_unsatisfiable != SOFT
-        yield _Spread(namespace, constraint.topology_key, constraint.max_skew, audience, hard)
+        is_hard = constraint.when_unsatisfiable != SOFT
+        yield _SpreadConstraint(namespace, constraint.topology_key, constraint.max_skew, group, is_hard)
 
 
-def _members(snapshot: Snapshot, spreads: Iterable[_Spread]) -> dict[_Spread, list[Occupant]]:
-    """The pods that each constraint counts, cheapest first."""
-    index: SelectorGroupIndex[_Spread] = SelectorGroupIndex()
-    found: dict[_Spread, list[Occupant]] = {}
-    for spread in spreads:
-        index.add(spread, (spread.audience,))
-        found[spread] = []
-    for one in sorted(snapshot.pods.known.values(), key=eviction_order):
-        meta = one.pod.metadata
+def _members_by_constraint(
+    snapshot: Snapshot, constraints: Iterable[_SpreadConstraint]
+) -> dict[_SpreadConstraint, list[Occupant]]:
+    """The pods that each constraint counts, in the order in which they would leave."""
+    index: SelectorGroupIndex[_SpreadConstraint] = SelectorGroupIndex()
+    members: dict[_SpreadConstraint, list[Occupant]] = {}
+    for constraint in constraints:
+        index.add(constraint, (constraint.group,))
+        members[constraint] = []
+    for occupant in sorted(snapshot.pods.known.values(), key=eviction_order):
+        meta = occupant.pod.metadata
         namespace = meta.namespace or ""
-        if not one.leaving:
-            for spread in index.find(namespace, meta.labels or {}, snapshot.namespaces.labels(namespace)):
-                found[spread].append(one)
-    return found
+        if not occupant.leaving:
+            for constraint in index.find(namespace, meta.labels or {}, snapshot.namespaces.labels(namespace)):
+                members[constraint].append(occupant)
+    return members
 
 
-def _even_out(bookings: MoveSimulation, spread: _Spread, scene: _Scene) -> Iterator[Candidate]:
-    """Pods of the fullest domain, one after the other, as long as it is too full."""
-    domains, counts = scene.domains, dict.fromkeys(scene.domains.values(), 0)
-    left: dict[str, deque[Occupant]] = {}
-    """By domain: who may leave it, the cheapest first."""
-    for one in scene.members:
-        found = _domain_of(bookings, domains, one)
-        if found is not None:
-            counts[found] += 1
-            if one.key in scene.movable:
-                left.setdefault(found, deque()).append(one)
+def _even_out(simulation: MoveSimulation, constraint: _SpreadConstraint, state: _SpreadState) -> Iterator[Candidate]:
+    """The pods of the fullest domain, one after the other, as long as its skew is too large."""
+    domains, counts = state.domains, dict.fromkeys(state.domains.values(), 0)
+    may_leave: dict[str, deque[Occupant]] = {}
+    """By domain, in the order in which they would leave."""
+    for occupant in state.members:
+        domain = _domain_of(simulation, domains, occupant)
+        if domain is not None:
+            counts[domain] += 1
+            if occupant.key in state.movable:
+                may_leave.setdefault(domain, deque()).append(occupant)
     while True:
         least = min(counts.values(), default=0)
-        too_full = [domain for domain in left if left[domain] and counts[domain] - least > spread.max_skew]
+        too_full = [name for name in may_leave if may_leave[name] and counts[name] - least > constraint.max_skew]
         if not too_full:
             return
-        domain = min(too_full, key=lambda name: (-counts[name], name))
-        one = left[domain].popleft()
-        told = f"is one of {counts[domain]} in {domain}, {counts[domain] - least} more than elsewhere"
-        among = partial(_emptiest, bookings.snapshot, domains, counts, domain)
-        yield Candidate(one, f"{told}, and maxSkew is {spread.max_skew}", among, must=spread.hard)
-        now = _domain_of(bookings, domains, one)
-        counts[domain] -= 1
-        if now is not None:
-            counts[now] += 1
+        source = min(too_full, key=lambda name: (-counts[name], name))
+        occupant = may_leave[source].popleft()
+        skew = f"is one of {counts[source]} in {source}, {counts[source] - least} more than elsewhere"
+        select_rows = partial(_rows_in_emptiest_domains, simulation.snapshot, domains, counts, source)
+        violation = f"{skew}, and maxSkew is {constraint.max_skew}"
+        yield Candidate(occupant, violation, select_rows, must_move=constraint.is_hard)
+        # The candidate has been moved by now, or it stays.
+        target = _domain_of(simulation, domains, occupant)
+        counts[source] -= 1
+        if target is not None:
+            counts[target] += 1
 
 
-def _domain_of(bookings: MoveSimulation, domains: Mapping[str, str], one: Occupant) -> str | None:
-    """Where a pod is as of now."""
-    place = bookings.occupant(one.key)
-    return domains.get(place.node) if place is not None else None
+def _domain_of(simulation: MoveSimulation, domains: Mapping[str, str], occupant: Occupant) -> str | None:
+    """The domain that a pod is in after all moves so far."""
+    now = simulation.occupant(occupant.key)
+    return domains.get(now.node) if now is not None else None
 
 
-def _emptiest(
+def _rows_in_emptiest_domains(
     snapshot: Snapshot, domains: Mapping[str, str], counts: Mapping[str, int], source: str, rows: RowIndex
 ) -> RowIndex:
-    """Of these rows those in the emptiest domains, if that makes the two more even."""
+    """Of these rows, those in the domains with the fewest pods; none if a move there makes the counts no more even."""
     found = [counts.get(domains.get(snapshot.rows.name(row) or "", ""), counts[source]) for row in rows.tolist()]
     numbers = np.array(found, np.int64)
     least = int(numbers.min(initial=counts[source]))
-    kept: RowIndex = rows[numbers == least] if least + 1 < counts[source] else rows[:0]
-    return kept
+    emptiest: RowIndex = rows[numbers == least] if least + 1 < counts[source] else rows[:0]
+    return emptiest
 
 
-def _domains(snapshot: Snapshot, key: str, names: Iterable[str]) -> dict[str, str]:
-    """By node of these: the domain it is in."""
+def _domains_by_node(snapshot: Snapshot, topology_key: str, names: Iterable[str]) -> dict[str, str]:
+    """The domains of these nodes; without nodes that lack the label."""
     nodes = ((name, snapshot.node(name)) for name in names)
     labels = {name: (node.metadata.labels or {}) for name, node in nodes if node is not None}
-    return {name: found[key] for name, found in labels.items() if key in found}
+    return {name: of_node[topology_key] for name, of_node in labels.items() if topology_key in of_node}
 
 
-PLUGIN = Planner(
-    name=NAME,
-    point="balance",
-    plan=plan,
-    check=lambda written: read_plugin_arguments(TopologySpreadArgs, written, NAME),
-)
+PLUGIN = Planner(name=NAME, point="balance", plan=plan_topology_spread, check=arguments_check(TopologySpreadArgs, NAME))

@@ -25,22 +25,22 @@ def job(
     plan: str = "",
     wave: int | None = None,
     evicted: float | None = None,
-    annotations: dict[str, str] | None = None,
     **spec: Any,
 ) -> PodMigrationJob:
-    """A job for a pod of the namespace shop; Running means admitted, unless that is forged; `evicted` is when."""
-    notes = dict(annotations or {})
+    """A job for a pod of the namespace shop. Running means admitted, unless a test denies it; `evicted` is the time of
+    the eviction. `spec` may also have `annotations`, the time `created`, and the `namespace` of the pod."""
+    annotations = dict(spec.pop("annotations", {}))
     if plan:
-        notes["restow.sh/plan"] = plan
+        annotations["restow.sh/plan"] = plan
     if wave is not None:
-        notes["restow.sh/wave"] = str(wave)
+        annotations["restow.sh/wave"] = str(wave)
     conditions = []
     if phase == "Running" and admitted:
         conditions.append({"type": "Admitted", "status": "True", "reason": "Running"})
     if evicted is not None:
         moment = format_time(evicted)
         conditions.append({"type": "Eviction", "status": "True", "lastTransitionTime": moment})
-    metadata: dict[str, Any] = {"name": name, "uid": name, "annotations": notes}
+    metadata: dict[str, Any] = {"name": name, "uid": name, "annotations": annotations}
     metadata["creationTimestamp"] = spec.pop("created", format_time(NOW))
     reference = {"namespace": spec.pop("namespace", "shop"), "name": pod, "uid": pod}
     status = {"phase": phase, "conditions": conditions}

@@ -14,10 +14,11 @@ from restow.migration.arbitration import ArbitrationVerdict, JobAdmitted, JobRef
 from restow.migration.arguments import MigrationArguments
 from restow.migration.cluster_context import ClusterContext
 from restow.migration.limits import EvictionWindow, MigrationLimits, max_unavailable
-from restow.model.objects import PersistentVolumeClaim, PodMigrationJob
+from restow.model.objects import PersistentVolumeClaim, Pod, PodMigrationJob
 from restow.model.selectors import parse_label_selector
 from tests.eviction.objects import deployment, pdb, pod, replica_set
 from tests.migration.jobs import NOW, cluster_context, job
+from tests.narrowing import present
 
 
 def judged(jobs: list[PodMigrationJob], around: ClusterContext, **limits: Any) -> dict[str, ArbitrationVerdict]:
@@ -294,24 +295,31 @@ def test_no_limit_is_exceeded_by_admitting_and_the_order_of_jobs_does_not_matter
 
     before = [one for one in jobs if one.status.phase == "Running"]
     new = [one.job for one in verdicts if isinstance(one, JobAdmitted)]
-    moving = [around.pods.get(("shop", one.spec.pod_ref.name or "")) for one in (*before, *new)]
-    fresh = [around.pods.get(("shop", one.spec.pod_ref.name or "")) for one in new]
+    moving = [present(around.pods.get(("shop", one.spec.pod_ref.name or ""))) for one in (*before, *new)]
+    fresh = [present(around.pods.get(("shop", one.spec.pod_ref.name or ""))) for one in new]
     for number, (size, budgeted, allowed) in enumerate(cluster):
-        mine = [one for one in moving if one and one.metadata.name.startswith(f"w{number}-")]
-        if not any(one and one.metadata.name.startswith(f"w{number}-") for one in fresh):
-            continue
-        if budgeted:
-            assert len(mine) <= allowed
-        for configured in (limits.per_workload, limits.unavailable_per_workload):
-            if configured is not None or not budgeted:
-                assert len(mine) <= max_unavailable(size, configured)
+        if _pods_of(number, fresh):
+            _check_workload(len(_pods_of(number, moving)), size, allowed if budgeted else None, limits)
     if fresh and limits.globally:
         assert len(moving) <= limits.globally
     if fresh and limits.per_namespace:
         assert len(moving) <= limits.per_namespace
-    for node in {one.spec.node_name for one in fresh if one}:
+    for node in {one.spec.node_name for one in fresh}:
         if limits.per_node:
-            assert sum(one is not None and one.spec.node_name == node for one in moving) <= limits.per_node
+            assert sum(one.spec.node_name == node for one in moving) <= limits.per_node
+
+
+def _pods_of(workload: int, pods: list[Pod]) -> list[Pod]:
+    return [one for one in pods if one.metadata.name.startswith(f"w{workload}-")]
+
+
+def _check_workload(moving: int, size: int, allowed: int | None, limits: MigrationLimits) -> None:
+    """A workload of this size moves no more pods than its budget and its limits allow."""
+    if allowed is not None:
+        assert moving <= allowed
+    for configured in (limits.per_workload, limits.unavailable_per_workload):
+        if configured is not None or allowed is None:
+            assert moving <= max_unavailable(size, configured)
 
 
 def test_what_waits_is_admitted_once_there_is_room_and_everything_ends() -> None:

@@ -47,5 +47,5 @@ def waits_for_order(owner: StatefulSet, pod: Pod, pods: Iterable[Pod]) -> str:
     if not lacking:
         return ""
     others = len(lacking) - 1
-    who = f"{lacking[0]} is" if not others else f"{lacking[0]} and {others} more are"
-    return f"StatefulSet {owner.metadata.namespace}/{name} would not recreate it while {who} not Ready"
+    unready = f"{lacking[0]} is" if not others else f"{lacking[0]} and {others} more are"
+    return f"StatefulSet {owner.metadata.namespace}/{name} would not recreate it while {unready} not Ready"

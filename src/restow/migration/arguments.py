@@ -1,8 +1,8 @@
 """The `migration` section of the configuration: the arguments of the migration controller.
 
-Goes in: the section as a map. Comes out: `Arguments`, checked. The fields are those of Koordinator's
+Goes in: the section as a map. Comes out: `MigrationArguments`, checked. The fields are those of Koordinator's
 MigrationControllerArgs, with its defaults; added are `enabled`, `minReplicas`, `waitingTTL` and `finishedJobTTL`.
-Every mistake is told at once, with its path.
+All problems are reported together, each with its path.
 
     migration:
       maxMigratingPerNode: 2
@@ -61,7 +61,7 @@ LIMITED: Final = ("workload", "namespace")
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(field,))
 class _StrictStruct(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
-    """A map in which every key means something."""
+    """A map without unknown keys."""
 
 
 class NamespacesArgs(_StrictStruct):
@@ -145,11 +145,11 @@ class MigrationSection(_StrictStruct):
 
 
 class MigrationArguments(msgspec.Struct, frozen=True, kw_only=True):
-    """What the migration controller goes by."""
+    """The checked arguments of the migration controller."""
 
     enabled: bool = True
     dry_run: bool = False
-    """Do everything but create reservations and evict pods, and say what would have been done."""
+    """Create no reservation and evict no pod, but say what would have been done."""
     workers: int = 1
     protections: Protections = Protections()
     limits: MigrationLimits = MigrationLimits()
@@ -161,18 +161,19 @@ class MigrationArguments(msgspec.Struct, frozen=True, kw_only=True):
     waiting_ttl: float = 3600.0
     """Seconds that a job may wait for admission; 0 for no limit."""
     finished_ttl: float = 3600.0
-    """Seconds that an ended job is kept, as history."""
+    """Seconds for which an ended job is kept, as history."""
     evictions_per_second: float = 10.0
     eviction_burst: int = 1
     eviction_policy: str = "Eviction"
     grace_seconds: int | None = None
     propagation_policy: str | None = None
     arbitration_interval: float = 0.5
-    """Seconds between two arbitrations at the least."""
+    """Minimum seconds between two arbitrations."""
 
 
 def read_migration_arguments(section: Mapping[str, Any], scheduler_names: frozenset[str]) -> MigrationArguments:
-    """Check what is written; pods of these schedulers are meant where it does not say. Raises WireError."""
+    """Check the section. `scheduler_names` are the schedulers whose pods are moved if the section names none. Raises
+    WireError with all problems."""
     written, problems = convert_readable(MigrationSection, section, SECTION)
     problems += _section_problems(written)
     if problems:
@@ -237,7 +238,7 @@ def _limits(written: MigrationSection) -> MigrationLimits:
 
 
 def _window(written: LimiterArgs | None) -> EvictionWindow | None:
-    """A window without length limits nothing."""
+    """The window; None for one without length, which limits nothing."""
     seconds = parse_duration(written.duration) if written else 0.0
     return EvictionWindow(seconds, written.max_migrating) if written and seconds else None
 
@@ -300,19 +301,20 @@ def _number_problems(written: MigrationSection) -> Iterator[Problem]:
 
 
 def _duration_problems(written: MigrationSection) -> Iterator[Problem]:
+    limiters = written.object_limiters or {}
     for path, text in (
         ("defaultJobTTL", written.default_job_ttl),
         ("waitingTTL", written.waiting_ttl),
         ("finishedJobTTL", written.finished_job_ttl),
         ("arbitrationArgs.interval", written.arbitration_args.interval),
-        *((f"objectLimiters.{name}.duration", one.duration) for name, one in (written.object_limiters or {}).items()),
+        *((f"objectLimiters.{name}.duration", limiter.duration) for name, limiter in limiters.items()),
     ):
         if parse_duration(text) < 0:
             yield Problem(path, f"must not be negative, is {text}")
-    for name, one in (written.object_limiters or _DEFAULT_LIMITERS).items():
-        if name in LIMITED and parse_duration(one.duration) > parse_duration(written.finished_job_ttl):
-            told = f"is shorter than objectLimiters.{name}.duration, {one.duration}, for which jobs are remembered"
-            yield Problem("finishedJobTTL", f"{written.finished_job_ttl} {told}")
+    for name, limiter in (written.object_limiters or _DEFAULT_LIMITERS).items():
+        if name in LIMITED and parse_duration(limiter.duration) > parse_duration(written.finished_job_ttl):
+            needed = f"objectLimiters.{name}.duration, {limiter.duration}, for which jobs are remembered"
+            yield Problem("finishedJobTTL", f"{written.finished_job_ttl} is shorter than {needed}")
 
 
 def _selector_problems(written: MigrationSection) -> Iterator[Problem]:
@@ -338,13 +340,13 @@ def _contradictions(written: MigrationSection) -> Iterator[Problem]:
 
 
 def _limiter_problems(written: MigrationSection) -> Iterator[Problem]:
-    for name, one in (written.object_limiters or {}).items():
+    for name, limiter in (written.object_limiters or {}).items():
         path = f"objectLimiters.{name}"
         if name not in LIMITED:
             yield _unknown_value(path, name, LIMITED)
-        if one.max_migrating is not None and (problem := int_or_percent_problem(one.max_migrating)):
+        if limiter.max_migrating is not None and (problem := int_or_percent_problem(limiter.max_migrating)):
             yield Problem(f"{path}.maxMigrating", problem)
-        elif name == "namespace" and not isinstance(one.max_migrating, int):
+        elif name == "namespace" and not isinstance(limiter.max_migrating, int):
             yield Problem(f"{path}.maxMigrating", "a number is needed: a namespace has no replicas to take a share of")
 
 
@@ -356,8 +358,8 @@ def _selector(written: SelectorArgs | None) -> LabelSelector:
     if written is None:
         return EVERYTHING
     expressions = [
-        SelectorRequirement(key=one.key, operator=one.operator, values=one.values or None)
-        for one in written.match_expressions
+        SelectorRequirement(key=item.key, operator=item.operator, values=item.values or None)
+        for item in written.match_expressions
     ]
     return label_selector(SelectorSpec(match_labels=written.match_labels, match_expressions=expressions))
 

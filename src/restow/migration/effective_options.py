@@ -1,4 +1,4 @@
-"""Terms: what a job is carried out under, its own words or else those of the configuration."""
+"""Effective options: what a job's spec says, and the configured default where it says nothing."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ class EffectiveOptions(msgspec.Struct, frozen=True, kw_only=True):
     ttl: float = 300.0
     """Seconds from admission to the end; 0 for no limit."""
     waiting_ttl: float = 0.0
-    """Seconds it may wait for admission; 0 for no limit."""
+    """Seconds that a job may wait for admission; 0 for no limit."""
     eviction_policy: str = POLICIES[0]
     grace_seconds: int | None = None
-    """Seconds that the pod gets to stop; None leaves that to the pod."""
+    """Seconds that the pod may take to stop; None for the pod's own terminationGracePeriodSeconds."""
     propagation_policy: str | None = None
     dry_run: bool = False
     scheduler_names: frozenset[str] | None = None
-    """Whose pods are moved; None for anybody's."""
+    """The schedulers whose pods are moved; None for all."""
     problem: str = ""
     """What is wrong with the job's options; empty if nothing is."""
 
@@ -71,22 +71,22 @@ def effective_options(job: PodMigrationJob, arguments: MigrationArguments) -> Ef
 
 
 def _unsupported_options(options: DeleteOptions) -> list[str]:
-    """What an API server would heed, and evictions by us would not."""
-    found = []
+    """Problems for deleteOptions that an API server would follow, and our evictions would not."""
+    problems = []
     if options.orphan_dependents is not None:
         policy = "Orphan" if options.orphan_dependents else "Background"
-        found.append(f"spec.deleteOptions.orphanDependents: use propagationPolicy: {policy}")
+        problems.append(f"spec.deleteOptions.orphanDependents: use propagationPolicy: {policy}")
     if options.ignore_store_read_error_with_cluster_breaking_potential:
         path = "spec.deleteOptions.ignoreStoreReadErrorWithClusterBreakingPotential"
-        found.append(f"{path}: a pod that cannot be read is not moved; leave it out")
-    return found
+        problems.append(f"{path}: a pod that cannot be read is not moved; leave it out")
+    return problems
 
 
-def _unmet_preconditions(asked: Preconditions, uid: str | None) -> list[str]:
-    """What is asked of the pod that it cannot be, or that nobody can see to."""
-    path, found = "spec.deleteOptions.preconditions", []
-    if uid and asked.uid not in (None, "", uid):
-        found.append(f"{path}.uid: {asked.uid} is not {uid}, the UID of the pod")
-    if asked.resource_version:
-        found.append(f"{path}.resourceVersion: a pod has others before it is evicted; leave it out")
-    return found
+def _unmet_preconditions(preconditions: Preconditions, uid: str | None) -> list[str]:
+    """Problems for preconditions that the pod does not meet, or that cannot be kept until the eviction."""
+    path, problems = "spec.deleteOptions.preconditions", []
+    if uid and preconditions.uid not in (None, "", uid):
+        problems.append(f"{path}.uid: {preconditions.uid} is not {uid}, the UID of the pod")
+    if preconditions.resource_version:
+        problems.append(f"{path}.resourceVersion: it changes before the pod is evicted; leave it out")
+    return problems

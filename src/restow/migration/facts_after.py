@@ -75,7 +75,7 @@ class FactsAfterEviction(Facts, frozen=True, kw_only=True):
     def _is_created_after_eviction(self, pod: Pod | None) -> bool:
         """Whether a pod was created after ours was evicted, or else after a seat was kept for it, as far as clocks
         tell: pods from before took seats that were not meant for this job. `foreign_consumers` has those that were
-        seen in a seat when the eviction was recorded, for whom the clocks need not be trusted."""
+        seen in a seat when the eviction was recorded, where the clocks need not be trusted."""
         conditions = [
             condition for type in _SEAT_KEPT_SINCE if (condition := find_condition(self.job.status, type)) is not None
         ]

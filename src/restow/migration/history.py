@@ -1,8 +1,8 @@
-"""History: what jobs tell about the past, which nobody else remembers.
+"""Migration history: how often pods were moved, by the jobs that moved them; it is stored nowhere else.
 
-Goes in: jobs, ended ones too, and the pods as they are. Comes out: how often moving a pod has failed, how often a
-workload was moved, and when pods of it were evicted. A job's pod is gone once it was evicted, so who it belonged to is
-written on the job (WORKLOAD_ANNOTATION) when it is admitted; without that, the successor tells.
+Goes in: jobs, ended ones too, and the pods as they are. Comes out: how many jobs failed for a pod, how often a workload
+was moved, and when pods of it were evicted. A job's pod is gone once it was evicted, so the UID of its workload is
+recorded on the job (WORKLOAD_ANNOTATION) before its admission; without that, the successor's workload counts.
 """
 
 from __future__ import annotations
@@ -25,11 +25,12 @@ WORKLOAD_ANNOTATION = "restow.sh/workload"
 
 
 def evicted_at(job: PodMigrationJob) -> float | None:
-    """When a job's pod was evicted, or, if that was by another hand, when we heard of it; None while it was not."""
-    found = find_condition(job.status, JobConditionType.EVICTION)
-    if found is None or not is_evicting(job.status):
+    """When a job's eviction was sent, as recorded, or, if another client deleted the pod, when that was seen; None if
+    the pod was not evicted."""
+    condition = find_condition(job.status, JobConditionType.EVICTION)
+    if condition is None or not is_evicting(job.status):
         return None
-    return time_of(found.last_probe_time) or time_of(found.last_transition_time)
+    return time_of(condition.last_probe_time) or time_of(condition.last_transition_time)
 
 
 class PodLookup(Protocol):
@@ -39,7 +40,7 @@ class PodLookup(Protocol):
 
 
 def find_pod(pods: PodLookup, reference: ObjectReference | None) -> Pod | None:
-    """The very pod that is meant, while it exists."""
+    """The pod with the UID of a reference, while it exists."""
     if reference is None or not reference.uid:
         return None
     pod = pods.get((reference.namespace or "", reference.name or ""))
@@ -54,22 +55,22 @@ class MigrationHistory:
         self._moves: Counter[str] = Counter()
         self._successors: set[str] = set()
         self._expected: Counter[Key] = Counter()
-        """Of how many jobs the successors are not known, by the reservations whose seats they may have taken."""
+        """How many jobs have a successor that is not known, by the reservation of which it may have taken a seat."""
         self._total: dict[str, int] = {}
         for job in jobs:
             if job.status.phase == JobPhase.FAILED:
                 self._failures[job.spec.pod_ref.uid or ""] += 1
             if job.status.phase == JobPhase.SUCCEED or (is_job_ended(job) and self._has_left(job)):
-                self._note_move(job)
+                self._count_move(job)
 
     def _has_left(self, job: PodMigrationJob) -> bool:
-        """Whether a job's pod was evicted, though nobody may have come in its place."""
+        """Whether a job's pod was evicted, whether it has a successor or not."""
         if evicted_at(job) is None:
             return False
         pod = find_pod(self._pods, job.spec.pod_ref)
         return pod is None or is_terminating(pod)
 
-    def _note_move(self, job: PodMigrationJob) -> None:
+    def _count_move(self, job: PodMigrationJob) -> None:
         workload = self.workload_uid(job)
         if workload is None:
             return
@@ -80,7 +81,7 @@ class MigrationHistory:
             self._expected[reservation_key(job)] += 1
 
     def workload_uid(self, job: PodMigrationJob) -> str | None:
-        """The UID of the workload whose pod a job moves, or moved."""
+        """The UID of the workload that a job's pod is, or was, a replica of."""
         written = (job.metadata.annotations or {}).get(WORKLOAD_ANNOTATION)
         if written:
             return written
@@ -92,18 +93,19 @@ class MigrationHistory:
         return None
 
     def failed_jobs(self, pod: Pod) -> int:
-        """How many jobs for this very pod failed."""
+        """How many jobs for the pod with this UID failed."""
         return self._failures[pod.metadata.uid]
 
     def times_moved(self, workload: str) -> int:
-        """How often pods of a workload were moved: by the jobs there are, and by what its pods say of themselves. One
-        that was evicted and has not arrived was moved as well."""
-        found = self._total.get(workload)
-        if found is None:
-            told = Counter(
+        """How often pods of a workload were moved: by the jobs that exist and, for jobs that are deleted, by the
+        annotations of its pods. A pod that was evicted and has no successor yet was moved as well."""
+        total = self._total.get(workload)
+        if total is None:
+            annotated = Counter(
                 (seat.namespace, seat.reservation) if (seat := named_seat(pod)) is not None else ("", "")
                 for pod in self._workloads.pods_of(workload)
                 if MOVED_AT_ANNOTATION in (pod.metadata.annotations or {}) and pod.metadata.uid not in self._successors
             )
-            found = self._total[workload] = self._moves[workload] + (told - self._expected).total()
-        return found
+            # A pod that says it was moved may be the successor of a job that does not name one: that is one move.
+            total = self._total[workload] = self._moves[workload] + (annotated - self._expected).total()
+        return total

@@ -1,4 +1,4 @@
-"""Notes: what people and plans write on jobs, as annotations, and the numbers among it."""
+"""Job annotations: what people and plans write on jobs, and the integers among it."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _LARGEST = 2**63 - 1
 
 
 def integer_annotation(job: PodMigrationJob, annotation: str) -> int | None:
-    """What an annotation says; None if it is not there, or no number of 64 bits."""
+    """The integer in an annotation; None without the annotation, or if it is not an integer of 64 bits."""
     text = (job.metadata.annotations or {}).get(annotation, "")
     number = int(text) if _INTEGER.fullmatch(text) else None
     return number if number is not None and -_LARGEST - 1 <= number <= _LARGEST else None
 
 
 def unreadable_annotations(job: PodMigrationJob, annotations: Iterable[str]) -> Iterator[str]:
-    """Which of these are there, and say no number."""
+    """A problem for each of these annotations that exists and has no integer."""
     for annotation in annotations:
         text = (job.metadata.annotations or {}).get(annotation)
         if text and integer_annotation(job, annotation) is None:

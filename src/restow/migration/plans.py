@@ -1,6 +1,6 @@
-"""Plans, as their jobs tell: which one is under way, which nodes were touched, which pods are not to be planned with.
+"""Earlier plans, as their jobs show them: which plan is under way, and which nodes and pods were moved lately.
 
-Goes in: every job there is. Comes out: what whoever plans must know of plans before; nobody else remembers them.
+Goes in: all jobs. Comes out: what planning must know of earlier plans, which are stored nowhere else.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from restow.model.reservations.reservation_annotations import MOVED_FROM_ANNOTAT
 
 
 def plan_under_way(jobs: Iterable[PodMigrationJob]) -> str:
-    """Which plan is being carried out, in a sentence; empty if none is."""
+    """The plan that is being carried out, in a sentence; empty if none is."""
     counts: dict[str, list[int]] = {}
     for job in jobs:
         plan = plan_of_job(job)
@@ -35,32 +35,31 @@ def plan_under_way(jobs: Iterable[PodMigrationJob]) -> str:
 
 
 def last_migrations(jobs: Iterable[PodMigrationJob]) -> dict[str, float]:
-    """By node: when a migration last took a pod from it or brought one to it."""
-    found: dict[str, float] = {}
+    """By node: when a migration last moved a pod from it or to it."""
+    last: dict[str, float] = {}
     for job in jobs:
         when = job_ended_at(job)
         if when is None or (job.status.phase != JobPhase.SUCCEED and evicted_at(job) is None):
             continue
-        came_from = (job.metadata.annotations or {}).get(MOVED_FROM_ANNOTATION)
-        for node in (came_from, job.status.node_name or target_node(job)):
+        source = (job.metadata.annotations or {}).get(MOVED_FROM_ANNOTATION)
+        for node in (source, job.status.node_name or target_node(job)):
             if node:
-                found[node] = max(when, found.get(node, when))
-    return found
+                last[node] = max(when, last.get(node, when))
+    return last
 
 
 def pods_not_to_plan(jobs: Iterable[PodMigrationJob], now: float, after_failure: float) -> dict[str, str]:
-    """By UID of a pod that is not to be planned with now: why."""
-    found: dict[str, str] = {}
-    for job in sorted(jobs, key=lambda one: one.metadata.name):
+    """The pods that planning must leave alone now, by UID, each with the reason: a job moves them, or has failed to
+    move them less than `after_failure` seconds ago."""
+    reasons: dict[str, str] = {}
+    for job in sorted(jobs, key=lambda job: job.metadata.name):
         uid, name = job.spec.pod_ref.uid or "", job.metadata.name
         if not is_job_ended(job):
-            found[uid] = f"job {name} moves it already"
+            reasons[uid] = f"job {name} moves it already"
             continue
         when = job_ended_at(job)
         if job.status.phase != JobPhase.SUCCEED and when is not None and abs(now - when) < after_failure:
             left = after_failure - (now - when)
-            told = (
-                f"job {name} could not move it: {job.status.message or job.status.reason}; left alone for {left:.0f}s"
-            )
-            found.setdefault(uid, told)
-    return found
+            cause = job.status.message or job.status.reason
+            reasons.setdefault(uid, f"job {name} could not move it: {cause}; left alone for {left:.0f}s")
+    return reasons

@@ -1,9 +1,9 @@
-"""The reservation of a migration: what is asked for on behalf of a pod that is to move.
+"""The reservation of a migration: the seat that is asked for in advance for the successor of a pod.
 
-Goes in: a job, its pod, who controls the pod, and what pods are made from there. Comes out: one reservation with one
-seat, made from what the pod would be made like now and as large as the pod is, which every field that the job's
-template sets overrules. Whatever the template says, the pod's node is excluded, a planned target is the only one
-allowed, and the seat is marked as that of the moving pod.
+Goes in: a job, its pod, the pod's owners, and the template that they create pods from. Comes out: one reservation with
+one seat, built from what the pod would be like if created now, and at least as large as the pod is. Every field that is
+set in the job's template overrules what was built. Whatever the template says, the pod's own node is excluded, a target
+node is the only one allowed, and the reservation is annotated with the UID of the migrating pod.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ from restow.model.resources import enlarged_vector, template_requests
 from restow.model.times import format_duration
 
 JOB_LABEL = "restow.sh/migration-job"
-"""On a reservation: the job it was made for, by name; by UID where the name is too long for a label."""
+"""On a reservation: the job it was created for, by name; by UID if the name is too long for a label."""
 TARGET_ANNOTATION = "restow.sh/target-node"
-"""On a job, or on its template: the node that the pod is to go to, and no other."""
+"""On a job, or on its template: the only node that the pod may move to."""
 TASK = "pod"
 _REVISIONS = ("ReplicaSet", "ReplicationController")
-"""Controllers that another one makes anew for every revision of its own."""
+"""Controllers that another controller replaces at every revision of its own."""
 _TEMPLATE = "spec.reservationOptions.template"
 _PREFIX = "restow-"
 _LONGEST_LABEL = 63
@@ -58,7 +58,7 @@ def reservation_name(job: PodMigrationJob) -> str:
 
 
 def reservation_key(job: PodMigrationJob) -> Key:
-    """Where the reservation of a job is: the one it names, else the one that is made for it."""
+    """Namespace and name of a job's reservation: the one that it refers to, else the one that is created for it."""
     options, inside = job.spec.reservation_options, job.spec.pod_ref.namespace or ""
     reference = options.reservation_ref if options else None
     if reference is None or not reference.name:
@@ -67,7 +67,7 @@ def reservation_key(job: PodMigrationJob) -> Key:
 
 
 def job_uid_of_reservation(reservation: Reservation) -> str | None:
-    """The UID of the job that a reservation was made for; None if it was not made for one."""
+    """The UID of the job that a reservation was created for; None if it was not created for one."""
     name = reservation.metadata.name
     if JOB_LABEL not in (reservation.metadata.labels or {}) or not name.startswith(_PREFIX):
         return None
@@ -75,7 +75,7 @@ def job_uid_of_reservation(reservation: Reservation) -> str | None:
 
 
 def is_made_for_job(reservation: Reservation, job: PodMigrationJob) -> bool:
-    """Whether we made it, for this job: only those are ever extended or deleted."""
+    """Whether this controller created a reservation for this job: only such reservations are extended or deleted."""
     return job_uid_of_reservation(reservation) == job.metadata.uid
 
 
@@ -86,22 +86,22 @@ def holds_room(reservation: Reservation) -> bool:
 
 
 def target_node(job: PodMigrationJob) -> str | None:
-    """The planned target, if there is one."""
-    places = (job.metadata, _template(job).metadata)
-    return next((found for one in places if (found := (one.annotations or {}).get(TARGET_ANNOTATION))), None)
+    """The target node of a job, if it has one."""
+    places = (job.metadata, _job_template(job).metadata)
+    return next((node for meta in places if (node := (meta.annotations or {}).get(TARGET_ANNOTATION))), None)
 
 
 def template_problems(job: PodMigrationJob, pod: Pod | None, owners: Iterable[OwnerReference]) -> list[Problem]:
-    """What a job's template asks for that a migration cannot do, or that no reservation could be made of."""
-    found = list(_problems(job))
-    if found or pod is None or job.spec.reservation_options is None or job.spec.reservation_options.template is None:
-        return found
-    made = build_reservation(job, pod, owners, seconds=1.0)
-    return [Problem(f"{_TEMPLATE}.{one.path}", one.message) for one in spec_problems(made)]
+    """What is wrong with a job's template: a migration cannot do it, or no valid reservation comes of it."""
+    problems = list(_find_template_problems(job))
+    if problems or pod is None or job.spec.reservation_options is None or job.spec.reservation_options.template is None:
+        return problems
+    built = build_reservation(job, pod, owners, seconds=1.0)
+    return [Problem(f"{_TEMPLATE}.{problem.path}", problem.message) for problem in spec_problems(built)]
 
 
-def _problems(job: PodMigrationJob) -> Iterator[Problem]:
-    template, path = _template(job), _TEMPLATE
+def _find_template_problems(job: PodMigrationJob) -> Iterator[Problem]:
+    template, path = _job_template(job), _TEMPLATE
     if template.metadata.name or template.metadata.generate_name:
         yield Problem(f"{path}.metadata.name", "reservations of migrations are named by their job; leave it out")
     namespace = job.spec.pod_ref.namespace
@@ -113,8 +113,8 @@ def _problems(job: PodMigrationJob) -> Iterator[Problem]:
     if tasks and seats != 1:
         yield Problem(f"{path}.spec.tasks", f"{seats} seats are asked for, one pod takes 1")
     if template.spec.match_policy == MatchPolicy.TEMPLATE:
-        told = "a seat is kept where the pod is not, which its successor does not ask for, so only Fits matches"
-        yield Problem(f"{path}.spec.matchPolicy", told)
+        why = "the seat excludes the pod's own node, which its successor does not, so only Fits matches"
+        yield Problem(f"{path}.spec.matchPolicy", why)
     if (template.spec.min_available or 1) != 1:
         yield Problem(f"{path}.spec.minAvailable", f"{template.spec.min_available} is not 1, the seats there are")
 
@@ -128,58 +128,59 @@ def build_reservation(
     queue: str | None = None,
     successor_template: PodTemplate | None = None,
 ) -> Reservation:
-    """The reservation to create; unless the template says otherwise it lives for so many seconds, rounded up, is
-    charged to the pod's queue, and is for a pod that is made `anew`, and as large as this one."""
-    template = _template(job)
+    """The reservation to create. Unless the job's template says otherwise, it lives for so many seconds, rounded up, is
+    charged to the successor's queue, and is for a pod of `successor_template` that may be as large as this one."""
+    template = _job_template(job)
     task = next((task for task in template.spec.tasks or () if task.replicas != 0), TaskSpec())
     lifetime = None if template.spec.ttl or template.spec.expires else format_duration(max(ceil(seconds), 1))
     built = ReservationSpec(
         scheduler_name=pod.spec.scheduler_name,
         min_available=1,
         queue=queue,
-        owners=list(_owners(pod, owners)),
+        owners=list(_seat_owners(pod, owners)),
         ttl=lifetime,
         match_policy=MatchPolicy.FITS,
     )
-    merged = _overruled(built, template.spec)
+    merged = _overrule_with_set_fields(built, template.spec)
     return Reservation(
-        metadata=_metadata(job, pod, template.metadata),
-        spec=replace(merged, tasks=[_task(job, pod, task, successor_template)]),
+        metadata=_build_metadata(job, pod, template.metadata),
+        spec=replace(merged, tasks=[_build_task(job, pod, task, successor_template)]),
     )
 
 
-def _template(job: PodMigrationJob) -> ReservationTemplate:
+def _job_template(job: PodMigrationJob) -> ReservationTemplate:
     options = job.spec.reservation_options
     return (options.template if options else None) or ReservationTemplate()
 
 
-def _metadata(job: PodMigrationJob, pod: Pod, given: ObjectMeta) -> ObjectMeta:
+def _build_metadata(job: PodMigrationJob, pod: Pod, given: ObjectMeta) -> ObjectMeta:
     name = job.metadata.name
     label = name if len(name) <= _LONGEST_LABEL else job.metadata.uid
-    marks = {MIGRATING_ANNOTATION: pod.metadata.uid, MOVED_FROM_ANNOTATION: pod.spec.node_name or ""}
+    seat_annotations = {MIGRATING_ANNOTATION: pod.metadata.uid, MOVED_FROM_ANNOTATION: pod.spec.node_name or ""}
     return ObjectMeta(
         name=reservation_name(job),
         namespace=pod.metadata.namespace,
         labels={**(given.labels or {}), JOB_LABEL: label},
-        annotations={**(given.annotations or {}), **marks},
+        annotations={**(given.annotations or {}), **seat_annotations},
     )
 
 
-def _owners(pod: Pod, chain: Iterable[OwnerReference]) -> Iterator[ReservationOwner]:
-    """Who may take the seat: the pod of the same name where its controller gives names, so that no other member of the
-    set does; else whatever its workload makes, of this revision or the next, and nothing that is only of a kin."""
+def _seat_owners(pod: Pod, chain: Iterable[OwnerReference]) -> Iterator[ReservationOwner]:
+    """The owners of the seat: in a StatefulSet the pod of the same name, so that no other pod of the set takes it; else
+    every pod of the workload, of this revision or the next. The chain ends there: a controller above the workload may
+    have other workloads."""
     owners, meta = list(chain), pod.metadata
     if successor_keeps_name(owners):
         reference = ObjectReference(api_version="v1", kind="Pod", namespace=meta.namespace, name=meta.name)
         yield ReservationOwner(object=reference)
         return
     for owner in owners:
-        yield _owner(owner, pod)
+        yield _controlled_by(owner, pod)
         if owner.kind not in _REVISIONS:
             return
 
 
-def _owner(owner: OwnerReference, pod: Pod) -> ReservationOwner:
+def _controlled_by(owner: OwnerReference, pod: Pod) -> ReservationOwner:
     reference = ObjectReference(
         api_version=owner.api_version,
         kind=owner.kind,
@@ -190,14 +191,14 @@ def _owner(owner: OwnerReference, pod: Pod) -> ReservationOwner:
     return ReservationOwner(controller=reference)
 
 
-def _task(job: PodMigrationJob, pod: Pod, given: TaskSpec, anew: PodTemplate | None) -> TaskSpec:
-    likely = possible_successors(pod, anew)
-    spec = replace(likely[-1].spec, node_name=None, scheduling_gates=None)
+def _build_task(job: PodMigrationJob, pod: Pod, given: TaskSpec, template: PodTemplate | None) -> TaskSpec:
+    successors = possible_successors(pod, template)
+    spec = replace(successors[-1].spec, node_name=None, scheduling_gates=None)
     if not given.template.spec.containers:
-        for one in likely:  # the pod may have been resized
-            spec = enlarged_vector(spec, template_requests(one.spec))
-    spec = _overruled(spec, given.template.spec)
-    labels = {**(likely[-1].metadata.labels or {}), **(given.template.metadata.labels or {})}
+        for successor in successors:  # the seat must be large enough for each: the pod may have been resized
+            spec = enlarged_vector(spec, template_requests(successor.spec))
+    spec = _overrule_with_set_fields(spec, given.template.spec)
+    labels = {**(successors[-1].metadata.labels or {}), **(given.template.metadata.labels or {})}
     return TaskSpec(
         name=given.name or TASK,
         replicas=1,
@@ -209,8 +210,8 @@ def _task(job: PodMigrationJob, pod: Pod, given: TaskSpec, anew: PodTemplate | N
     )
 
 
-def _overruled(built: S, given: S) -> S:
-    """What was built, with every field that is set in what was given."""
+def _overrule_with_set_fields(built: S, given: S) -> S:
+    """What was built, overruled by every field that is set in the job's template."""
     unset = type(given)()
     fields = {name: getattr(given, name) for name in given.__struct_fields__}
     return replace(built, **{name: value for name, value in fields.items() if value != getattr(unset, name)})

@@ -1,8 +1,8 @@
-"""Precedence: of which reservation a pod's successor takes a seat, where several are for it.
+"""Reservation order: which reservation the scheduler gives a successor a seat of, if several match it.
 
-Goes in: the reservation that was given to a job, all others, and whom their nodes would take. Comes out: one that the
-scheduler would look at first, by its own order, and of which it would give the successor a seat. Then the seat that was
-given would stay empty.
+Goes in: the reservation that a user gave to a job, all others, and what the filters say about their nodes. Comes out: a
+reservation that the scheduler would try first, by its own order, and of which it would give the successor a seat. Then
+the seat of the given reservation would stay empty.
 """
 
 from __future__ import annotations
@@ -20,38 +20,38 @@ from restow.model.objects import MatchPolicy, Placement, Pod, Reservation, Reser
 from restow.model.reservations.observed_spec import is_being_deleted
 from restow.model.reservations.owner_index import try_order
 
-NodeTakesSuccessor = Callable[[Reservation, Sequence[Placement]], bool]
-"""Whether the node of one of these seats would take the successor in it."""
+FitsSomeSeat = Callable[[Reservation, Sequence[Placement]], bool]
+"""Whether the filters would let the successor into one of these seats of a reservation."""
 
 
-def earlier_reservation(facts: SeatFacts, others: Iterable[Reservation], takes: NodeTakesSuccessor) -> str | None:
-    """The name of the reservation of which the successor takes a seat before it takes one of that which was given."""
+def earlier_reservation(facts: SeatFacts, others: Iterable[Reservation], fits_some_seat: FitsSomeSeat) -> str | None:
+    """The name of a reservation of which the successor would be given a seat before one of the given reservation."""
     given = facts.reservation
-    before = (
-        one
-        for one in others
-        if one.metadata.namespace == given.metadata.namespace
-        and try_order(one) < try_order(given)
-        and one.status.state.phase == ReservationPhase.AVAILABLE
-        and not is_being_deleted(one)
+    tried_first = (
+        other
+        for other in others
+        if other.metadata.namespace == given.metadata.namespace
+        and try_order(other) < try_order(given)
+        and other.status.state.phase == ReservationPhase.AVAILABLE
+        and not is_being_deleted(other)
         and any(
             not why_reservation_excludes_successor(
-                one, like, facts.owner_chain, facts.options.scheduler_names, facts.successor_group
+                other, successor, facts.owner_chain, facts.options.scheduler_names, facts.successor_group
             )
-            for like in (facts.pod, facts.certain_successor)
+            for successor in (facts.pod, facts.certain_successor)
         )
     )
-    for one in sorted(before, key=try_order):
-        seats = _seats_tried_by_scheduler(one, facts.possible_successors)
-        if seats and takes(one, seats):
-            return one.metadata.name
+    for other in sorted(tried_first, key=try_order):
+        seats = _seats_tried_by_scheduler(other, facts.possible_successors)
+        if seats and fits_some_seat(other, seats):
+            return other.metadata.name
     return None
 
 
-def _seats_tried_by_scheduler(reservation: Reservation, likely: Sequence[Pod]) -> list[Placement]:
-    """The free seats that the scheduler would try for the successor, whichever it is like: under policy Fits also those
-    that are too small for it, because there may be room beside them."""
+def _seats_tried_by_scheduler(reservation: Reservation, successors: Sequence[Pod]) -> list[Placement]:
+    """The free seats that the scheduler would try for one of the possible successors. With matchPolicy Fits it tries
+    even seats that are too small, because the node may have more room beside them."""
     free = free_seats(reservation)
     if reservation.spec.match_policy == MatchPolicy.FITS:
         return free
-    return seats_of_suitable_tasks(free, lambda one: seat_suits_any(reservation, one, likely))
+    return seats_of_suitable_tasks(free, lambda seat: seat_suits_any(reservation, seat, successors))

@@ -2,8 +2,8 @@
 
     kubectl -n restow-system create configmap restow-stop --from-literal=paused=true
 
-Without the ConfigMap or the key, or with the word false, evictions go on; any other word stops them, so that a typing
-mistake stops too much rather than too little. `reason` beside it is shown to people.
+Without the ConfigMap or the key, or with the value false, evictions are allowed. Any other value stops them, so that a
+typing mistake stops too much rather than too little. The key `reason` beside it is shown to people.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ RESUME_HINT = "run restow resume to continue"
 
 
 def stop_reason(switch: ConfigMap | None) -> str | None:
-    """Why nothing is evicted; None if nothing is in the way."""
+    """Why evictions are stopped; None if they are not."""
     data = (switch.data if switch else None) or {}
     if data.get(STOP_KEY, "false").strip().lower() in ("false", ""):
         return None

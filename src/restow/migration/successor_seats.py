@@ -1,7 +1,7 @@
-"""Which seat is for whoever takes a pod's place, and why there is none.
+"""Successor seats: which seats of a reservation the successor may take, and why it may not take the others.
 
-Goes in: a reservation, and what the successor may be like. Comes out: the seat that is kept for it. The rules are those
-by which the scheduler hands out seats.
+Goes in: a reservation, and what the successor may be like. Comes out: seats, and reasons against seats. The rules are
+those by which the scheduler gives seats to pods.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from restow.model.taints import UNSCHEDULABLE, untolerated_taint
 from restow.model.times import time_of
 
 SeatKey = tuple[str, int]
-"""Which seat of a reservation: the task and the index."""
+"""A seat of one reservation: its task and index."""
 
 
 def seat_key(seat: Placement) -> SeatKey:
@@ -43,66 +43,69 @@ def seat_key(seat: Placement) -> SeatKey:
 
 
 def free_seats(reservation: Reservation) -> list[Placement]:
-    """The seats that nobody took."""
-    return [one for one in reservation.status.placements or () if one.pod_ref is None]
+    """The seats that no pod has consumed."""
+    return [seat for seat in reservation.status.placements or () if seat.pod_ref is None]
 
 
-def usable_seats(reservation: Reservation, likely: Sequence[Pod]) -> list[Placement]:
-    """The free seats that are not where the pod is now, and that whoever takes its place may take."""
-    here = likely[0].spec.node_name
-    elsewhere = (one for one in free_seats(reservation) if one.node_name != here)
-    return seats_of_suitable_tasks(elsewhere, lambda one: not why_seat_does_not_suit(reservation, one, likely))
+def usable_seats(reservation: Reservation, successors: Sequence[Pod]) -> list[Placement]:
+    """The free seats that are not on the pod's own node and suit every possible successor, the first of which is the
+    pod itself."""
+    own_node = successors[0].spec.node_name
+    elsewhere = (seat for seat in free_seats(reservation) if seat.node_name != own_node)
+    return seats_of_suitable_tasks(elsewhere, lambda seat: not why_seat_does_not_suit(reservation, seat, successors))
 
 
-def seats_on_current_node(reservation: Reservation, likely: Sequence[Pod]) -> list[Placement]:
-    """The free seats that are where the pod is now, and that whoever takes its place may take, whichever it is like."""
-    here = (one for one in free_seats(reservation) if one.node_name == likely[0].spec.node_name)
-    return seats_of_suitable_tasks(here, lambda one: seat_suits_any(reservation, one, likely))
+def seats_on_current_node(reservation: Reservation, successors: Sequence[Pod]) -> list[Placement]:
+    """The free seats that are on the pod's own node and suit any of the possible successors."""
+    here = (seat for seat in free_seats(reservation) if seat.node_name == successors[0].spec.node_name)
+    return seats_of_suitable_tasks(here, lambda seat: seat_suits_any(reservation, seat, successors))
 
 
 def seats_of_suitable_tasks(seats: Iterable[Placement], suits: Callable[[Placement], bool]) -> list[Placement]:
-    """The seats that suit, which is the same for all of a task: there may be thousands."""
-    asked: dict[str, bool] = {}
-    found: list[Placement] = []
-    for one in seats:
-        if one.task not in asked:
-            asked[one.task] = suits(one)
-        if asked[one.task]:
-            found.append(one)
-    return found
+    """The seats that suit. One seat of each task is asked about, because all of a task are alike and there may be
+    thousands."""
+    by_task: dict[str, bool] = {}
+    suitable: list[Placement] = []
+    for seat in seats:
+        if seat.task not in by_task:
+            by_task[seat.task] = suits(seat)
+        if by_task[seat.task]:
+            suitable.append(seat)
+    return suitable
 
 
-def seat_suits_any(reservation: Reservation, seat: Placement, likely: Iterable[Pod]) -> bool:
-    """Whether one of these pods may take a seat, by what the seat was made for."""
-    return any(not _why_seat_does_not_suit_pod(reservation, seat, pod) for pod in likely)
+def seat_suits_any(reservation: Reservation, seat: Placement, successors: Iterable[Pod]) -> bool:
+    """Whether one of the possible successors may take a seat, by the template of its task."""
+    return any(not _why_seat_does_not_suit_pod(reservation, seat, pod) for pod in successors)
 
 
-def may_be_taken_first(reservation: Reservation, one: Placement, other: Placement) -> bool:
-    """Whether the scheduler may hand out a seat before another: in the order of task and index, or of sizes."""
-    by_size = reservation.spec.match_policy == MatchPolicy.FITS and one.task != other.task
-    return by_size or seat_key(one) < seat_key(other)
+def may_be_taken_first(reservation: Reservation, seat: Placement, other: Placement) -> bool:
+    """Whether the scheduler may give away a seat before another: by task and index, or the smallest that fits."""
+    by_size = reservation.spec.match_policy == MatchPolicy.FITS and seat.task != other.task
+    return by_size or seat_key(seat) < seat_key(other)
 
 
 def count_unreliable_seats(reservation: Reservation, seats: Iterable[Placement]) -> int:
-    """How many seats of the tasks of these cannot be relied on yet: their room is being left, or a node is unfit."""
+    """How many seats cannot be relied on yet, of the tasks of these seats: their room is still being vacated, or their
+    node is unfit. The status has only numbers per task."""
     counts = reservation.status.task_status_count or {}
-    tasks = {one.task for one in seats} & counts.keys()
+    tasks = {seat.task for seat in seats} & counts.keys()
     return sum((counts[task].phase or {}).get(ReservationPhase.WAITING, 0) for task in tasks)
 
 
-def why_seat_does_not_suit(reservation: Reservation, seat: Placement, likely: Iterable[Pod]) -> str:
-    """What keeps any of these pods from a seat, by what the seat was made for; empty if nothing does."""
-    return next((why for pod in likely if (why := _why_seat_does_not_suit_pod(reservation, seat, pod))), "")
+def why_seat_does_not_suit(reservation: Reservation, seat: Placement, successors: Iterable[Pod]) -> str:
+    """Why one of the possible successors may not take a seat, by the template of its task; empty if all may."""
+    return next((why for pod in successors if (why := _why_seat_does_not_suit_pod(reservation, seat, pod))), "")
 
 
 def _why_seat_does_not_suit_pod(reservation: Reservation, seat: Placement, pod: Pod) -> str:
-    task = next((one for one in reservation.spec.tasks or () if one.name == seat.task), None)
+    task = next((task for task in reservation.spec.tasks or () if task.name == seat.task), None)
     if task is None:
         return ""
     meta = reservation.metadata
     if reservation.spec.match_policy != MatchPolicy.FITS:
         name = SeatName(meta.namespace or "", meta.name, seat.task, seat.index)
-        # What names no priority class gets the default one, which the pod has if it named none.
+        # A template without a priority class gets the default one; so did the pod, if it named none.
         default = pod.spec.priority_class_name or ""
         meant = reserved_pod_of(name, task, reservation.spec.scheduler_name)
         found = differing_fields(pod, meant, default)
@@ -116,27 +119,28 @@ def _why_seat_does_not_suit_pod(reservation: Reservation, seat: Placement, pod: 
 
 def why_reservation_excludes_successor(
     reservation: Reservation,
-    pod: Pod,
+    successor: Pod,
     owners: tuple[OwnerReference, ...],
-    schedulers: frozenset[str] | None,
+    scheduler_names: frozenset[str] | None,
     group: PodGroup | None = None,
 ) -> str:
-    """Why whoever takes a pod's place may use no seat of a reservation; empty if it may."""
-    mover = migrating_pod(reservation)
-    name = reservation.metadata.name
-    if schedulers is not None and not is_for_scheduler(reservation, schedulers):
-        return f"reservation {name} is another scheduler's, schedulerNames has {', '.join(sorted(schedulers))}"
-    if mover not in (None, pod.metadata.uid):
+    """Why the successor may take no seat of a reservation at all; empty if it may."""
+    mover, name = migrating_pod(reservation), reservation.metadata.name
+    if scheduler_names is not None and not is_for_scheduler(reservation, scheduler_names):
+        return f"reservation {name} is another scheduler's, schedulerNames has {', '.join(sorted(scheduler_names))}"
+    if mover not in (None, successor.metadata.uid):
         return f"reservation {name} is for the move of another pod, with UID {mover}"
-    if not _belongs_to(reservation, pod, owners, group):
-        return f"the owners of reservation {name} do not include whoever takes its place"
+    if not _is_owned_by(reservation, successor, owners, group):
+        return f"the owners of reservation {name} do not include its successor"
     return ""
 
 
-def _belongs_to(reservation: Reservation, pod: Pod, owners: tuple[OwnerReference, ...], group: PodGroup | None) -> bool:
-    """Whether its owners speak of the successor, which has the same name only if the owner is one that gives names."""
-    meta = pod.metadata
-    made = ObjectMeta(
+def _is_owned_by(
+    reservation: Reservation, successor: Pod, owners: tuple[OwnerReference, ...], group: PodGroup | None
+) -> bool:
+    """Whether the owners of a reservation match the successor, which has the pod's name only in a StatefulSet."""
+    meta = successor.metadata
+    created = ObjectMeta(
         name=meta.name if successor_keeps_name(owners) else "",
         namespace=meta.namespace,
         labels=meta.labels,
@@ -147,21 +151,21 @@ def _belongs_to(reservation: Reservation, pod: Pod, owners: tuple[OwnerReference
     if group is not None:
         kinship.put_group(group)
     same = (reservation.metadata.namespace or "") == (meta.namespace or "")
-    return same and Owners.of(reservation.spec.owners or ()).matches(Pod(metadata=made), kinship)
+    return same and Owners.of(reservation.spec.owners or ()).matches(Pod(metadata=created), kinship)
 
 
 # --- their nodes ------------------------------------------------------------------------------------------------------
 
 
 def is_node_newer(node: Node, reservation: Reservation) -> bool:
-    """Whether a node came into being after a seat was kept on what had its name before."""
+    """Whether a node was created after a seat was kept on an earlier node of the same name."""
     kept = time_of(reservation.status.state.last_transition_time)
     created = time_of(node.metadata.creation_timestamp)
     return kept is not None and created is not None and created > kept
 
 
 def why_node_unfit(node: Node, pod: Pod) -> str | None:
-    """Why a pod may not go to a node any more, by what the node itself says."""
+    """Why a pod may not be bound to a node any more, by the node's own spec and labels."""
     name = node.metadata.name
     if node.metadata.deletion_timestamp is not None:
         return f"node {name} is being deleted"

@@ -1,8 +1,8 @@
-"""Likeness: what whoever takes a pod's place may be like.
+"""Successor spec: what the pod that takes a migrating pod's place may be like.
 
-Goes in: the pod that is to move, and the template that its controller makes pods from now. Comes out: the pod itself,
-which may have been resized, or be of an earlier revision, and where it differs what would be made now; and whoever
-comes, by what is certain of it.
+Goes in: the migrating pod, and the template that its controller creates pods from now. Comes out: the possible
+successors: the pod itself, which may have been resized or be of an earlier revision, and what the template says now if
+that differs; and the successor with only those labels that are certain.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from restow.model.objects import Container, OwnerReference, Pod, PodSpec, PodTem
 
 V = TypeVar("V")
 
-_TOLD_APART_BY = frozenset(
+_LABELS_OF_ONE_POD = frozenset(
     {
         "apps.kubernetes.io/pod-index",
         "batch.kubernetes.io/job-completion-index",
@@ -26,47 +26,50 @@ _TOLD_APART_BY = frozenset(
 )
 
 
-def possible_successors(pod: Pod, anew: PodTemplate | None) -> tuple[Pod, ...]:
-    """The pod, and last what is made `anew`, if that is known to differ. Nobody knows before it comes which of them it
-    is like in size (whoever changed the pod when it was made may do so again), so a seat must be for both; where it may
-    go, the last one says."""
-    if anew is None:
+def possible_successors(pod: Pod, template: PodTemplate | None) -> tuple[Pod, ...]:
+    """The pod, and last what its controller would create now, if that is known to differ.
+
+    Which of them the successor is like in size is not known before it exists: a webhook that changed the pod when it
+    was created may do so again. So a seat must suit all of them. Where the successor may go, the last one says."""
+    if template is None:
         return (pod,)
-    meta, new = pod.metadata, anew.metadata
+    meta, new = pod.metadata, template.metadata
     labels, annotations = _merged(meta.labels, new.labels), _merged(meta.annotations, new.annotations)
     meta = replace(meta, labels=labels, annotations=annotations)
-    made = replace(pod, metadata=meta, spec=_made(pod.spec, anew.spec))
-    if made == pod:
+    created = replace(pod, metadata=meta, spec=_spec_from_template(pod.spec, template.spec))
+    if created == pod:
         return (pod,)
-    if made.spec.resources is not None and anew.spec.resources is None:  # what its containers ask for may count now
-        return pod, replace(made, spec=replace(made.spec, resources=None)), made
-    return pod, made
+    # Without pod-level resources in the template, the requests of the containers may count instead of the pod's own.
+    if created.spec.resources is not None and template.spec.resources is None:
+        return pod, replace(created, spec=replace(created.spec, resources=None)), created
+    return pod, created
 
 
 def successor_keeps_name(owners: Iterable[OwnerReference]) -> bool:
-    """Whether whoever takes a pod's place has its name: the controller, which comes first, gives names."""
+    """Whether the successor has the same name: the controller, the first owner of the chain, is a StatefulSet."""
     return any(owner.kind == "StatefulSet" for owner in islice(owners, 1))
 
 
-def successor_with_certain_labels(pod: Pod, anew: PodTemplate | None) -> Pod:
-    """Whoever takes a pod's place, by the labels that it certainly has: those of the template, and those by which its
-    controller tells its pods apart. Others may have been put on this very pod, or be of its revision."""
-    if anew is None:
+def successor_with_certain_labels(pod: Pod, template: PodTemplate | None) -> Pod:
+    """The successor with only the labels that it certainly has: the template's, and those by which the controller tells
+    its pods apart. Other labels may have been put on this pod alone, or be of its revision."""
+    if template is None:
         return pod
-    own = {key: text for key, text in (pod.metadata.labels or {}).items() if key in _TOLD_APART_BY}
-    labels = {**own, **(anew.metadata.labels or {})}
+    own = {key: text for key, text in (pod.metadata.labels or {}).items() if key in _LABELS_OF_ONE_POD}
+    labels = {**own, **(template.metadata.labels or {})}
     return replace(pod, metadata=replace(pod.metadata, labels=labels or None))
 
 
-def _made(old: PodSpec, new: PodSpec) -> PodSpec:
-    """As the template says, with what was added to the pod when it was made: defaults of its namespace, tolerations,
-    volumes, or containers beside its own. What the template does not have any more is not told from that."""
+def _spec_from_template(old: PodSpec, new: PodSpec) -> PodSpec:
+    """The template's spec, with what was added to the pod at its creation: defaults of its namespace, tolerations,
+    volumes, sidecar containers. What was removed from the template cannot be told from such additions, so it stays."""
     tolerated = old.tolerations or []
     return replace(
         old,
         node_selector=_merged(old.node_selector, new.node_selector),
         affinity=new.affinity or old.affinity,
-        tolerations=[*tolerated, *(one for one in new.tolerations or () if one not in tolerated)] or old.tolerations,
+        tolerations=[*tolerated, *(toleration for toleration in new.tolerations or () if toleration not in tolerated)]
+        or old.tolerations,
         topology_spread_constraints=new.topology_spread_constraints or old.topology_spread_constraints,
         overhead=new.overhead or old.overhead,
         resources=new.resources or old.resources,
@@ -74,35 +77,38 @@ def _made(old: PodSpec, new: PodSpec) -> PodSpec:
         host_network=new.host_network or old.host_network,
         scheduler_name=new.scheduler_name or old.scheduler_name,
         scheduling_gates=new.scheduling_gates or old.scheduling_gates,
-        volumes=_volumes(old.volumes, new.volumes),
-        containers=_renewed(old.containers, new.containers),
-        init_containers=_renewed(old.init_containers, new.init_containers),
+        volumes=_updated_volumes(old.volumes, new.volumes),
+        containers=_updated_containers(old.containers, new.containers),
+        init_containers=_updated_containers(old.init_containers, new.init_containers),
     )
 
 
-def _volumes(old: list[Volume] | None, new: list[Volume] | None) -> list[Volume] | None:
-    """Those of the template, and those that it does not name. A claim is not given up for what is no claim: it may be
-    the pod's own, from its StatefulSet."""
-    anew = {one.name: one for one in new or ()}
-    stay = [_claimed(one, anew.pop(one.name, one)) for one in old or ()]
-    return [*stay, *anew.values()] or old
+def _updated_volumes(old: list[Volume] | None, new: list[Volume] | None) -> list[Volume] | None:
+    """The template's volumes, and the pod's volumes of other names. A claim is not replaced by a volume that is no
+    claim: it may be from the volumeClaimTemplates of a StatefulSet."""
+    in_template = {volume.name: volume for volume in new or ()}
+    kept = [_keep_claim(volume, in_template.pop(volume.name, volume)) for volume in old or ()]
+    return [*kept, *in_template.values()] or old
 
 
-def _claimed(old: Volume, new: Volume) -> Volume:
+def _keep_claim(old: Volume, new: Volume) -> Volume:
     return old if old.persistent_volume_claim is not None and new.persistent_volume_claim is None else new
 
 
-def _renewed(old: list[Container] | None, new: list[Container] | None) -> list[Container] | None:
-    anew = {one.name: one for one in new or ()}
-    stay = [_updated(one, anew.pop(one.name)) if one.name in anew else one for one in old or ()]
-    return [*stay, *anew.values()] or old
+def _updated_containers(old: list[Container] | None, new: list[Container] | None) -> list[Container] | None:
+    in_template = {container.name: container for container in new or ()}
+    kept = [
+        _updated_container(container, in_template.pop(container.name)) if container.name in in_template else container
+        for container in old or ()
+    ]
+    return [*kept, *in_template.values()] or old
 
 
-def _updated(old: Container, new: Container) -> Container:
-    asked = _merged(new.resources.limits, new.resources.requests)  # a limit is a request, where there is none
+def _updated_container(old: Container, new: Container) -> Container:
+    requests = _merged(new.resources.limits, new.resources.requests)  # a limit is the default of a request
     resources = replace(
         old.resources,
-        requests=_merged(old.resources.requests, asked),
+        requests=_merged(old.resources.requests, requests),
         limits=_merged(old.resources.limits, new.resources.limits),
     )
     return replace(

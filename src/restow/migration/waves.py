@@ -1,8 +1,8 @@
-"""Waves: the moves of one plan go in order, wave after wave.
+"""Waves: the moves of one plan begin in order, wave after wave.
 
-Goes in: jobs, in any phase. Comes out: for a job, what of its plan must end before it may begin, and which moves before
-it failed. The room that a failed move was to free may be missing now, so the jobs after it are in doubt: the scheduler
-validates them anew when it looks for their seats, and they do not wait for room that nobody will give.
+Goes in: jobs, in any phase. Comes out: for a job, the earlier wave of its plan that must end first, and which earlier
+moves failed. The room that a failed move was to free may be missing, so the jobs after it are in doubt: the scheduler
+validates them again when it looks for their seats, and a job that gets no seat fails instead of waiting for the room.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def plan_of_job(job: PodMigrationJob) -> str | None:
 
 
 def wave_of_job(job: PodMigrationJob) -> int:
-    """The wave of its plan; what is not a number is in the first."""
+    """The wave of a job in its plan; a job without an integer there is in the first."""
     return integer_annotation(job, WAVE_ANNOTATION) or 0
 
 
@@ -29,19 +29,20 @@ class _Plan(msgspec.Struct):
     open: dict[int, int]
     """How many jobs of a wave have not ended."""
     failed: dict[int, list[str]]
+    """The names of the jobs of a wave that did not succeed."""
 
 
 class PlanWaves:
-    """The plans that are being carried out."""
+    """The plans that jobs belong to, and how far they are."""
 
     def __init__(self, jobs: Iterable[PodMigrationJob]) -> None:
         self._plans: dict[str, _Plan] = {}
         for job in jobs:
             plan = plan_of_job(job)
             if plan is not None:
-                self._note(self._plans.setdefault(plan, _Plan({}, {})), job)
+                self._count_job(self._plans.setdefault(plan, _Plan({}, {})), job)
 
-    def _note(self, plan: _Plan, job: PodMigrationJob) -> None:
+    def _count_job(self, plan: _Plan, job: PodMigrationJob) -> None:
         wave = wave_of_job(job)
         if not is_job_ended(job):
             plan.open[wave] = plan.open.get(wave, 0) + 1
@@ -49,17 +50,17 @@ class PlanWaves:
             plan.failed.setdefault(wave, []).append(job.metadata.name)
 
     def earlier_wave(self, job: PodMigrationJob) -> str | None:
-        """What it waits for."""
+        """The earlier wave that a job waits for, in a sentence; None if all earlier waves have ended."""
         name = plan_of_job(job)
         if name is None:
             return None
         plan, wave = self._plans[name], wave_of_job(job)
-        before = min((one for one in plan.open if one < wave), default=None)
-        if before is None:
+        earlier = min((other for other in plan.open if other < wave), default=None)
+        if earlier is None:
             return None
-        left = plan.open[before]
-        told = f"{left} of its jobs {'has' if left == 1 else 'have'} not ended"
-        return f"wave {before} of plan {name} comes first, and {told}"
+        left = plan.open[earlier]
+        progress = f"{left} of its jobs {'has' if left == 1 else 'have'} not ended"
+        return f"wave {earlier} of plan {name} comes first, and {progress}"
 
     def failed_moves_before(self, job: PodMigrationJob) -> list[str]:
         """The moves of earlier waves of the plan that did not succeed, by name."""
@@ -67,4 +68,4 @@ class PlanWaves:
         if name is None:
             return []
         wave = wave_of_job(job)
-        return sorted(one for at, names in self._plans[name].failed.items() if at < wave for one in names)
+        return sorted(job for at, jobs in self._plans[name].failed.items() if at < wave for job in jobs)

@@ -195,7 +195,7 @@ async def test_owners_by_a_label_that_only_this_pod_has(label: str) -> None:
         await pass_time(60)
         phase, reason, message = await it.told()
         assert (phase, reason) == ("Failed", "ForbiddenMigratePod"), message
-        assert "do not include whoever takes its place" in (message or "") and await pod_stays(it, old)
+        assert "do not include its successor" in (message or "") and await pod_stays(it, old)
 
 
 # --- who has come -----------------------------------------------------------------------------------------------------

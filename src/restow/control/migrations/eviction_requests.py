@@ -1,7 +1,7 @@
-"""Evicting: how a pod is sent away, only to see whether it would go, or for good, and what an answer to that means.
+"""Eviction requests: the calls that evict a pod or dry-run its eviction, and what an error in answer to them means.
 
-Goes in: a pod, the terms of its job, or an error that the API server answered with. Comes out: calls, and the certain
-no in an error.
+Goes in: a pod and the options of its job, or an error that the API server answered with. Comes out: requests; or the
+refusal in an error, if the error is certainly one.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from restow.model.wire import WireError
 from restow.ports import ApiError, Forbidden, Invalid, NotFound, OutcomeUnknown, TooManyRequests, Unauthorized
 
 RETRY_FORBIDDEN_AFTER = 30.0
-"""Seconds after which something is tried again that was not allowed."""
+"""Seconds after which a request is tried again that was forbidden."""
 _BUDGET = "DisruptionBudget"
 _DENIED = "denied the request"
-"""Whatever code a webhook answers with, the API server says this."""
+"""The API server's words for the refusal of an admission webhook, whatever status code the webhook gave."""
 
 
-async def should_delete(client: Client, pod: Pod, terms: EffectiveOptions) -> bool:
-    """Whether a pod is to be deleted, and not evicted. One that a budget covers, or may cover, never is: a deletion
-    takes nothing from budgets, and others would be told that they may go as well."""
-    if terms.eviction_policy != "Delete":
+async def should_delete(client: Client, pod: Pod, job_options: EffectiveOptions) -> bool:
+    """Whether a pod is to be deleted and not evicted. A pod that a budget covers, or may cover, never is: a deletion
+    takes nothing from the budget, which would allow other evictions at the same time."""
+    if job_options.eviction_policy != "Delete":
         return False
     try:
         budgets = await client.list(POD_DISRUPTION_BUDGET, pod.metadata.namespace)
@@ -33,41 +33,50 @@ async def should_delete(client: Client, pod: Pod, terms: EffectiveOptions) -> bo
         return True
     except (ApiError, WireError):
         return False
-    return not any(disruption_budget(one).covers(pod, ()) for one in budgets.items)
+    return not any(disruption_budget(budget).covers(pod, ()) for budget in budgets.items)
 
 
-async def send_eviction(client: Client, pod: Pod, terms: EffectiveOptions, *, delete: bool) -> None:
-    """Evict or delete this very pod."""
+async def send_eviction(client: Client, pod: Pod, job_options: EffectiveOptions, *, delete: bool) -> None:
+    """Evict or delete the pod with this UID."""
     meta = pod.metadata
-    how: Document = {"uid": meta.uid, "grace_seconds": terms.grace_seconds, "propagation": terms.propagation_policy}
+    options: Document = {
+        "uid": meta.uid,
+        "grace_seconds": job_options.grace_seconds,
+        "propagation": job_options.propagation_policy,
+    }
     if delete:
-        await client.delete(POD, meta.name, meta.namespace, **how)
+        await client.delete(POD, meta.name, meta.namespace, **options)
     else:
-        await client.evict(meta.namespace or "", meta.name, **how)
+        await client.evict(meta.namespace or "", meta.name, **options)
 
 
-async def dry_run_eviction(client: Client, namespace: str, name: str, uid: str, terms: EffectiveOptions) -> None:
-    """Whether this very pod may be evicted now. Whoever deletes pods asks it, too: a deletion heeds no budget."""
-    how: Document = {"uid": uid, "grace_seconds": terms.grace_seconds, "propagation": terms.propagation_policy}
-    await client.evict(namespace, name, **how, dry_run=True)
+async def dry_run_eviction(client: Client, namespace: str, name: str, uid: str, job_options: EffectiveOptions) -> None:
+    """Ask whether the pod with this UID may be evicted now. Also asked before a deletion, which no budget refuses."""
+    options: Document = {
+        "uid": uid,
+        "grace_seconds": job_options.grace_seconds,
+        "propagation": job_options.propagation_policy,
+    }
+    await client.evict(namespace, name, **options, dry_run=True)
 
 
 def is_server_trouble(error: ApiError) -> bool:
-    """Whether an error is about the server, or about who asks, and says nothing about what was only tried."""
+    """Whether an error is about the server or about our credentials, and says nothing about the eviction."""
     if isinstance(error, OutcomeUnknown):
         return error.status.reason != "InternalError"
     return isinstance(error, TooManyRequests | Unauthorized)
 
 
 def refusal_in(error: ApiError) -> Permission | None:
-    """The certain no in an error: a budget, a webhook, or a lack of permission. None if the error says nothing of the
-    kind."""
+    """The refusal by a budget, a webhook or missing permissions in an error. None if it is no certain refusal."""
     if _DENIED in str(error):
         wait = error.retry_after if isinstance(error, TooManyRequests) else None
         return Permission(False, str(error), wait or RETRY_FORBIDDEN_AFTER)
     if isinstance(error, TooManyRequests):
         details = error.status.details
-        causes = [one.message or "" for one in (details.causes if details else None) or () if one.reason == _BUDGET]
+        causes = [
+            cause.message or "" for cause in (details.causes if details else None) or () if cause.reason == _BUDGET
+        ]
         if not causes:
             return None  # the server is busy, which says nothing about the pod
         return Permission(

@@ -1,4 +1,4 @@
-"""By what pods and jobs are found: the values under which informers file them."""
+"""Informer indexes: the values by which pods and jobs are looked up."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def by_uid(item: Any) -> Iterable[str]:
 
 
 def by_pod(job: PodMigrationJob) -> Iterable[str]:
-    """The pod that moves, and the one that took its place."""
+    """The migrating pod, and its successor."""
     references = (job.spec.pod_ref, job.status.pod_ref)
     namespace = job.spec.pod_ref.namespace
     return {f"{one.namespace or namespace}/{one.name}" for one in references if one is not None}
@@ -31,7 +31,7 @@ def by_reservation(job: PodMigrationJob) -> Iterable[str]:
 
 
 def by_seat(pod: Pod) -> Iterable[str]:
-    """The reservation of which a bound pod has taken a seat."""
+    """The reservation of which a bound pod has consumed a seat."""
     seat = named_seat(pod) if pod.spec.node_name else None
     return () if seat is None else (f"{seat.namespace}/{seat.reservation}",)
 

@@ -11,7 +11,7 @@ _SECONDS = (1.0, 5.0, 15.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0)
 
 
 class MigrationMetrics:
-    """Without a registry nobody sees them."""
+    """Without a registry they are counted and not exported."""
 
     def __init__(self, registry: CollectorRegistry | None = None) -> None:
         self._ended = Counter(
@@ -52,7 +52,7 @@ class MigrationMetrics:
         self._swept.inc()
 
     def observe_jobs(self, phase: str, count: Callable[[], float]) -> None:
-        """How many jobs there are is asked for when somebody looks."""
+        """The number of jobs is counted when the metrics are scraped."""
         self._jobs.labels(phase).set_function(count)
 
     def observe_stop_switch(self, is_stopped: Callable[[], float]) -> None:

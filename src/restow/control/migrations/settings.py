@@ -1,4 +1,4 @@
-"""How the migration controller spends its time and its API calls. What people configure is `migration.arguments`."""
+"""How the migration controller spends its time and its API calls. What users configure is in `migration.arguments`."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ class MigrationSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Times in seconds."""
 
     namespace: str = HOME
-    """Where the stop switch is."""
+    """The namespace of the stop switch."""
     verdict_writers: int = 16
     """Verdicts of one arbitration that are written at once."""
     event_writers: int = 2
     garbage_collection_period: float = 60.0
-    """Between two looks for what nobody needs any more."""
+    """Between two garbage collections."""
     limit_report_interval: float = 10.0
-    """Between two numbers of the same limit that a job waits for."""
+    """Between two messages with new numbers of the same limit that a job waits for."""
     reported_turn_delay: float = 5.0
-    """A turn to evict that is further away is told."""
+    """A job whose turn to evict is further away than this says so in its status."""

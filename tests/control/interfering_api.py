@@ -34,7 +34,7 @@ CONFLICT = Conflict.because(409, "Conflict", "no")
 MISSING = NotFound.because(404, "NotFound", "who is that?")
 
 
-class Interfering:
+class InterferingApi:
     """An Api whose bindings are interfered with: `before` may raise, `after` raises although it took effect."""
 
     def __init__(self, api: Api) -> None:
@@ -62,7 +62,7 @@ class Interfering:
         return self._api.watch(request)
 
 
-class Keeper(ReservePlugin, PermitPlugin, PreBindPlugin, PostBindPlugin):
+class RecordingPlugin(ReservePlugin, PermitPlugin, PreBindPlugin, PostBindPlugin):
     """Writes down what it is asked, and answers as told."""
 
     name: ClassVar[str] = "Keeper"
@@ -73,7 +73,7 @@ class Keeper(ReservePlugin, PermitPlugin, PreBindPlugin, PostBindPlugin):
         self.journal: list[str] = []
         self.permits: list[Verdict] = []
         self.settles: list[Verdict] = []
-        self.patience = 10.0
+        self.permit_timeout = 10.0
 
     def reserve(self, cycle: Cycle, node: str) -> Verdict:
         self.journal.append("reserve")
@@ -83,7 +83,7 @@ class Keeper(ReservePlugin, PermitPlugin, PreBindPlugin, PostBindPlugin):
         self.journal.append("unreserve")
 
     def permit(self, cycle: Cycle, node: str) -> tuple[Verdict, float]:
-        return (self.permits.pop(0) if len(self.permits) > 1 else (self.permits or [SUCCESS])[0]), self.patience
+        return (self.permits.pop(0) if len(self.permits) > 1 else (self.permits or [SUCCESS])[0]), self.permit_timeout
 
     def pre_bind(self, cycle: Cycle, node: str) -> Sequence[Write]:
         self.journal.append("pre-bind")
@@ -96,11 +96,11 @@ class Keeper(ReservePlugin, PermitPlugin, PreBindPlugin, PostBindPlugin):
         self.journal.append("post-bind")
 
 
-def interfered(**story: Any) -> tuple[list[Interfering], Callable[[Api], Api]]:
-    made: list[Interfering] = []
+def interfering_api(**story: Any) -> tuple[list[InterferingApi], Callable[[Api], Api]]:
+    made: list[InterferingApi] = []
 
     def around(api: Api) -> Api:
-        made.append(Interfering(api))
+        made.append(InterferingApi(api))
         for name, value in story.items():
             setattr(made[0], name, value)
         return made[0]
@@ -108,23 +108,23 @@ def interfered(**story: Any) -> tuple[list[Interfering], Callable[[Api], Api]]:
     return made, around
 
 
-class Forbidding:
+class ForbiddenBindApi:
     """An Api that never binds one pod, and counts how often it is asked to."""
 
     def __init__(self, api: Api, name: str) -> None:
-        self.asked = 0
+        self.times_asked = 0
         self.watch = api.watch
         self._api = api
         self._name = name
 
     async def call(self, request: Request) -> Response:
         if request.subresource == "binding" and request.name == self._name:
-            self.asked += 1
+            self.times_asked += 1
             raise FORBIDDEN
         return await self._api.call(request)
 
 
-class Blind:
+class BlindWatchApi:
     """An Api whose watches keep quiet about a pod once it is bound."""
 
     def __init__(self, api: Api, name: str) -> None:

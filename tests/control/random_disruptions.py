@@ -18,41 +18,41 @@ from restow.ports import ApiError
 from restow.sim.loop import run_virtual
 from tests.sim.simulated_cluster import SimulatedCluster, node, pass_time, pod
 
-Accident = Callable[[], Awaitable[object]]
+Disruption = Callable[[], Awaitable[object]]
 
 
-class Accidents:
+class RandomDisruptions:
     """Each picks by chance, and may be refused. `all` has them as often as they are likely."""
 
     def __init__(self, it: SimulatedCluster, rng: random.Random, nodes: Sequence[str]) -> None:
-        self.all: list[Accident] = []
+        self.all: list[Disruption] = []
         self._stage = it
         self._rng = rng
         self._nodes = nodes
         self._made = 0
 
-    async def strike(self) -> None:
+    async def disrupt(self) -> None:
         self._made += 1
         with suppress(ApiError, IndexError):
             await self._rng.choice(self.all)()
 
-    async def leave(self) -> None:
+    async def delete_pod(self) -> None:
         one = self._rng.choice(await self._stage.pods())
         await self._stage.delete(kinds.POD, one.metadata.name, grace_seconds=self._rng.choice((0, 10)))
 
-    async def scale(self, least: int = 1, most: int = 4) -> None:
+    async def scale_workload(self, least: int = 1, most: int = 4) -> None:
         await self._stage.patch(kinds.DEPLOYMENT, "web", {"spec": {"replicas": self._rng.randint(least, most)}})
 
     # --- nodes --------------------------------------------------------------------------------------------------------
 
-    async def cordon(self) -> None:
+    async def cordon_node(self) -> None:
         await self._stage.patch(kinds.NODE, self._rng.choice(self._nodes), {"spec": {"unschedulable": True}})
 
-    async def uncordon(self) -> None:
+    async def uncordon_nodes(self) -> None:
         for name in self._nodes:
             await self._stage.patch(kinds.NODE, name, {"spec": {"unschedulable": None}})
 
-    async def lose_node(self) -> None:
+    async def recreate_node(self) -> None:
         """It comes back, under its old name."""
         name = self._rng.choice(self._nodes)
         await self._stage.delete(kinds.NODE, name)
@@ -61,20 +61,20 @@ class Accidents:
 
     # --- thieves ------------------------------------------------------------------------------------------------------
 
-    async def rob(self, where: str, cpu: str) -> None:
+    async def create_foreign_pod(self, where: str, cpu: str) -> None:
         """A pod that nobody has asked the scheduler about takes room."""
         thief = pod(f"thief{self._made}", cpu, app="other", schedulerName="other", nodeName=where)
         await self._stage.create(kinds.POD, thief)
 
-    async def thieves(self) -> list[Pod]:
+    async def foreign_pods(self) -> list[Pod]:
         return [one for one in await self._stage.pods() if one.metadata.name.startswith("thief")]
 
-    async def give_back(self) -> None:
-        one = self._rng.choice(await self.thieves())
+    async def delete_foreign_pod(self) -> None:
+        one = self._rng.choice(await self.foreign_pods())
         await self._stage.delete(kinds.POD, one.metadata.name, grace_seconds=0)
 
 
-def main(run: Callable[[int], Coroutine[Any, Any, Counter[str]]], name: str) -> None:
+def run_seeds(run: Callable[[int], Coroutine[Any, Any, Counter[str]]], name: str) -> None:
     """Carry out runs until as many seeds have passed as the command line says; a file says how far that got, so that it
     can be ended and gone on with."""
     logging.disable(logging.ERROR)

@@ -29,7 +29,9 @@ DEFINITIONS = custom_resource_definitions()
 
 
 @asynccontextmanager
-async def world(*, nodes: int = 3, cpu: str = "4", seed: int = 1, **settings: Any) -> AsyncIterator[SimulatedCluster]:
+async def unscheduled_cluster(
+    *, nodes: int = 3, cpu: str = "4", seed: int = 1, **settings: Any
+) -> AsyncIterator[SimulatedCluster]:
     """A cluster of equal nodes n1, n2, ... with our kinds and everything that acts on it apart from a scheduler."""
     clock = VirtualClock()
     api = MemoryApi(clock, random.Random(seed))
@@ -46,7 +48,7 @@ async def world(*, nodes: int = 3, cpu: str = "4", seed: int = 1, **settings: An
 
 
 @asynccontextmanager
-async def stage(
+async def scheduled_cluster(
     *plugins: Plugin,
     around: Callable[[Api], Api] = lambda api: api,
     nodes: int = 3,
@@ -57,39 +59,41 @@ async def stage(
 ) -> AsyncIterator[SimulatedCluster]:
     """The world with the scheduler in it."""
     async with (
-        world(nodes=nodes, cpu=cpu, seed=seed, **world_settings) as it,
+        unscheduled_cluster(nodes=nodes, cpu=cpu, seed=seed, **world_settings) as it,
         running_scheduler(around(it.api), it.clock, *plugins, seed=seed, settings=settings),
     ):
         yield it
 
 
-def member(name: str, gang: str, cpu: str = "1", **fields: Any) -> Document:
+def gang_member(name: str, gang: str, cpu: str = "1", **fields: Any) -> Document:
     return pod(name, cpu, annotations={"scheduling.k8s.io/group-name": gang}, **fields)
 
 
-def group(name: str, least: int, **spec: Any) -> Document:
+def pod_group(name: str, least: int, **spec: Any) -> Document:
     return {"metadata": {"name": name, "namespace": "default"}, "spec": {"minMember": least, **spec}}
 
 
-async def places(it: SimulatedCluster) -> dict[str, str | None]:
+async def nodes_by_pod(it: SimulatedCluster) -> dict[str, str | None]:
     """Which node every pod is on."""
     return {one.metadata.name: one.spec.node_name for one in await it.pods()}
 
 
-async def events(it: SimulatedCluster, reason: str, about: str | None = None) -> list[tuple[str, str]]:
+async def events_with_reason(it: SimulatedCluster, reason: str, about: str | None = None) -> list[tuple[str, str]]:
     """(object, message) of the Events with this reason, of one kind of object or of all, oldest first."""
     found = (await it.client.list(kinds.EVENT.whole)).items
     told = [one for one in found if one["reason"] == reason and about in (None, one["involvedObject"]["kind"])]
     return [(one["involvedObject"]["name"], one["message"]) for one in told]
 
 
-async def condition(it: SimulatedCluster, name: str, type: str = "PodScheduled") -> tuple[str, str | None, str | None]:
+async def condition_of_pod(
+    it: SimulatedCluster, name: str, type: str = "PodScheduled"
+) -> tuple[str, str | None, str | None]:
     one: Pod = await it.client.get(kinds.POD, name, "default")
     found = next(each for each in one.status.conditions or () if each.type == type)
     return found.status, found.reason, found.message
 
 
-async def over_committed(client: Client) -> list[str]:
+async def overcommitted_nodes(client: Client) -> list[str]:
     """The nodes that have more on them than they offer."""
     pods = (await client.list(kinds.POD)).items
     found = []
@@ -104,43 +108,43 @@ async def over_committed(client: Client) -> list[str]:
     return found
 
 
-async def check_room(it: SimulatedCluster) -> None:
+async def assert_nothing_overcommitted(it: SimulatedCluster) -> None:
     """No node has more on it than it offers, and no kubelet had to refuse a pod."""
-    assert await over_committed(it.client) == []
+    assert await overcommitted_nodes(it.client) == []
     refused = [one.metadata.name for one in await it.pods() if (one.status.reason or "").startswith("OutOf")]
     assert not refused, refused
 
 
-class PutBack:
+class SetBackClock:
     """A wall clock that somebody puts back."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self.by = 0.0
+        self.set_back_by = 0.0
 
     def now(self) -> float:
-        return self._clock.now() - self.by
+        return self._clock.now() - self.set_back_by
 
 
-class Answering:
+class FixedErrorApi:
     """An Api that has the same answer to all requests of a kind, while it has one."""
 
     def __init__(self, api: Api, about: Callable[[Request], bool], answer: ApiError | None) -> None:
-        self.answer = answer
-        self.asked = 0
+        self.error = answer
+        self.times_raised = 0
         """How often it gave that answer."""
         self.watch = api.watch
         self._api = api
         self._about = about
 
     async def call(self, request: Request) -> Response:
-        if self.answer is not None and self._about(request):
-            self.asked += 1
-            raise self.answer
+        if self.error is not None and self._about(request):
+            self.times_raised += 1
+            raise self.error
         return await self._api.call(request)
 
 
-class Audited:
+class OvercommitAuditApi:
     """An Api that notes bindings after which their node has more on it than it offers."""
 
     def __init__(self, api: Api) -> None:
@@ -152,12 +156,12 @@ class Audited:
         response = await self._api.call(request)
         if request.subresource == "binding":
             node: str = msgspec.json.decode(request.body)["target"]["name"]
-            if node in await over_committed(Client(self._api)):
+            if node in await overcommitted_nodes(Client(self._api)):
                 self.faults.append(f"{request.name} on {node}")
         return response
 
 
-def trouble(rng: random.Random, *, most: float = 0.15, timely: bool = False) -> FaultPlan:
+def random_faults(rng: random.Random, *, most: float = 0.15, timely: bool = False) -> FaultPlan:
     """Every fault, each as often as chance has it. `timely`: nothing is shown late, or wrongly, for a scheduler could
     not know then what others do behind its back."""
     often = [rng.uniform(0, most) for _ in range(8)]

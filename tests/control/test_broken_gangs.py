@@ -13,54 +13,62 @@ from restow.control.scheduler import SchedulerSettings
 from restow.model import kinds
 from restow.model.quantity import parse_amount
 from restow.ports import Api, Request, Response
-from tests.control.interfering_api import FORBIDDEN, UNKNOWN, Forbidding, interfered
-from tests.control.scheduler_cluster import check_room, events, group, member, places, stage, world
+from tests.control.interfering_api import FORBIDDEN, UNKNOWN, ForbiddenBindApi, interfering_api
+from tests.control.scheduler_cluster import (
+    assert_nothing_overcommitted,
+    events_with_reason,
+    gang_member,
+    nodes_by_pod,
+    pod_group,
+    scheduled_cluster,
+    unscheduled_cluster,
+)
 from tests.sim.simulated_cluster import SimulatedCluster, on_virtual_time, pass_time, pod, running_scheduler
 
 
 @on_virtual_time
-async def test_a_gang_that_is_bound_half_way_is_completed_first_and_says_so() -> None:
-    made, around = interfered()
-    async with stage(around=around, nodes=1) as it:
+async def test_gang_bound_in_part_is_completed_first_and_records_an_event() -> None:
+    made, around = interfering_api()
+    async with scheduled_cluster(around=around, nodes=1) as it:
 
         async def crowd() -> None:
             made[0].before = [FORBIDDEN]
             await it.create(kinds.POD, pod("rival", "2"))
 
         made[0].first = crowd
-        await it.create(kinds.POD_GROUP, group("train", 2))
+        await it.create(kinds.POD_GROUP, pod_group("train", 2))
         for name in ("w1", "w2"):
-            await it.create(kinds.POD, member(name, "train", "2"))
+            await it.create(kinds.POD, gang_member(name, "train", "2"))
         await pass_time(20)
-        assert await places(it) == {"w1": "n1", "w2": "n1", "rival": None}
-        [(name, message)] = await events(it, "Completing")
+        assert await nodes_by_pod(it) == {"w1": "n1", "w2": "n1", "rival": None}
+        [(name, message)] = await events_with_reason(it, "Completing")
         assert name == "train"
         assert message.endswith("the gang is completed before anything else")
 
 
 @on_virtual_time
-async def test_a_gang_that_cannot_be_completed_backs_off_whoever_else_comes() -> None:
-    made: list[Forbidding] = []
+async def test_broken_gang_that_cannot_be_completed_backs_off() -> None:
+    made: list[ForbiddenBindApi] = []
 
     def around(api: Api) -> Api:
-        made.append(Forbidding(api, "w2"))
+        made.append(ForbiddenBindApi(api, "w2"))
         return made[0]
 
-    async with stage(around=around, cpu="64") as it:
-        await it.create(kinds.POD_GROUP, group("train", 2))
+    async with scheduled_cluster(around=around, cpu="64") as it:
+        await it.create(kinds.POD_GROUP, pod_group("train", 2))
         for name in ("w1", "w2"):
-            await it.create(kinds.POD, member(name, "train"))
+            await it.create(kinds.POD, gang_member(name, "train"))
         for number in range(60):
             await it.create(kinds.POD, pod(f"other{number}", "100m"))
             await pass_time(0.1)
-        assert made[0].asked == 3  # at once, after one second and after two more
-        assert None not in [where for name, where in (await places(it)).items() if name != "w2"]
+        assert made[0].times_asked == 3  # at once, after one second and after two more
+        assert None not in [where for name, where in (await nodes_by_pod(it)).items() if name != "w2"]
 
 
 @on_virtual_time
-async def test_room_that_becomes_free_goes_to_a_broken_gang_whatever_back_off_is_left() -> None:
-    made, around = interfered()
-    async with stage(around=around, nodes=1) as it:
+async def test_freed_room_goes_to_a_broken_gang_despite_its_backoff() -> None:
+    made, around = interfering_api()
+    async with scheduled_cluster(around=around, nodes=1) as it:
 
         async def crowd() -> None:
             made[0].before = [FORBIDDEN]
@@ -68,39 +76,39 @@ async def test_room_that_becomes_free_goes_to_a_broken_gang_whatever_back_off_is
 
         made[0].first = crowd
         await it.create(kinds.PRIORITY_CLASS, {"metadata": {"name": "high"}, "value": 1000})
-        await it.create(kinds.POD_GROUP, group("train", 2))
+        await it.create(kinds.POD_GROUP, pod_group("train", 2))
         for name in ("w1", "w2"):
-            await it.create(kinds.POD, member(name, "train", "2"))
+            await it.create(kinds.POD, gang_member(name, "train", "2"))
         await pass_time(4)
         for number in range(8):
             await it.create(kinds.POD, pod(f"rival{number}", "1", priorityClassName="high"))
             await pass_time(0.1)
         await it.delete(kinds.POD, "thief", grace_seconds=0)
         await pass_time(3)
-        assert (await places(it))["w2"] == "n1"
+        assert (await nodes_by_pod(it))["w2"] == "n1"
 
 
 @on_virtual_time
-async def test_a_member_that_goes_away_when_others_are_bound_has_its_place_filled_first() -> None:
-    made, around = interfered()
-    async with stage(around=around, nodes=1) as it:
+async def test_deleted_member_of_a_bound_gang_is_replaced_before_other_pods() -> None:
+    made, around = interfering_api()
+    async with scheduled_cluster(around=around, nodes=1) as it:
 
         async def vanish() -> None:
             await it.delete(kinds.POD, "w1", grace_seconds=0)
 
         made[0].first = vanish
-        await it.create(kinds.POD_GROUP, group("train", 2))
+        await it.create(kinds.POD_GROUP, pod_group("train", 2))
         for name in ("w1", "w2"):
-            await it.create(kinds.POD, member(name, "train", "2"))
+            await it.create(kinds.POD, gang_member(name, "train", "2"))
         await pass_time(3)
-        assert [message.split(";")[0] for _, message in await events(it, "Completing")] == [
+        assert [message.split(";")[0] for _, message in await events_with_reason(it, "Completing")] == [
             "pod w1 was not bound: it is gone"
         ]
         await it.create(kinds.PRIORITY_CLASS, {"metadata": {"name": "high"}, "value": 1000})
         await it.create(kinds.POD, pod("rival", "3", priorityClassName="high"))
-        await it.create(kinds.POD, member("w3", "train", "2"))
+        await it.create(kinds.POD, gang_member("w3", "train", "2"))
         await pass_time(3)
-        assert await places(it) == {"rival": None, "w2": "n1", "w3": "n1"}
+        assert await nodes_by_pod(it) == {"rival": None, "w2": "n1", "w3": "n1"}
 
 
 # --- the rest does not fit --------------------------------------------------------------------------------------------
@@ -108,9 +116,9 @@ async def test_a_member_that_goes_away_when_others_are_bound_has_its_place_fille
 
 async def _half_bound(it: SimulatedCluster, cpu: str) -> None:
     """A gang of four, of which the first two are bound by a scheduler that died then."""
-    await it.create(kinds.POD_GROUP, group("train", 4))
+    await it.create(kinds.POD_GROUP, pod_group("train", 4))
     for name in ("w1", "w2", "w3", "w4"):
-        await it.create(kinds.POD, member(name, "train", cpu))
+        await it.create(kinds.POD, gang_member(name, "train", cpu))
     for one in (await it.pods())[-4:-2]:
         await Client(it.api).bind("default", one.metadata.name, uid=one.metadata.uid, node="n1")
 
@@ -118,17 +126,15 @@ async def _half_bound(it: SimulatedCluster, cpu: str) -> None:
 @pytest.mark.parametrize(
     ("old", "rival"),
     [
-        pytest.param("2", "2", id="each place that becomes free takes one of them"),
-        pytest.param("1", "1", id="places become free in pieces that others would take"),
-        pytest.param("500m", "500m", id="in small ones, too"),
+        pytest.param("2", "2", id="room for one pod at a time"),
+        pytest.param("1", "1", id="room in pieces that other pods would take"),
+        pytest.param("500m", "500m", id="room in small pieces"),
     ],
 )
-def test_what_is_missing_of_a_gang_is_placed_before_anything_else_however_room_becomes_free(
-    old: str, rival: str
-) -> None:
+def test_missing_pods_of_a_gang_are_placed_first_however_room_becomes_free(old: str, rival: str) -> None:
     @on_virtual_time
     async def story() -> None:
-        async with world(nodes=3) as it:
+        async with unscheduled_cluster(nodes=3) as it:
             count = int(4000 / parse_amount("cpu", old))
             for where in ("n2", "n3"):
                 for number in range(count):
@@ -143,23 +149,23 @@ def test_what_is_missing_of_a_gang_is_placed_before_anything_else_however_room_b
                     assert await _placed_rivals(it) == 0
                     await it.delete(kinds.POD, f"old-n2-{number}", grace_seconds=0)
                     await pass_time(3)
-                assert {(await places(it))[name] for name in ("w3", "w4")} == {"n2"}
+                assert {(await nodes_by_pod(it))[name] for name in ("w3", "w4")} == {"n2"}
                 await pass_time(20)
                 await it.delete(kinds.POD, "old-n3-0", grace_seconds=0)
                 await pass_time(20)
                 assert await _placed_rivals(it) == 1
-                await check_room(it)
+                await assert_nothing_overcommitted(it)
 
     story()
 
 
 async def _placed_rivals(it: SimulatedCluster) -> int:
-    return sum(name.startswith("rival") and where is not None for name, where in (await places(it)).items())
+    return sum(name.startswith("rival") and where is not None for name, where in (await nodes_by_pod(it)).items())
 
 
 @on_virtual_time
-async def test_a_successor_keeps_the_room_for_what_is_missing_of_a_gang() -> None:
-    async with world(nodes=2) as it:
+async def test_new_leader_keeps_the_room_for_missing_pods_of_a_gang() -> None:
+    async with unscheduled_cluster(nodes=2) as it:
         for number in range(4):
             await it.create(kinds.POD, pod(f"old{number}", "1", schedulerName="x", nodeName="n2"))
         await _half_bound(it, "2")
@@ -173,15 +179,15 @@ async def test_a_successor_keeps_the_room_for_what_is_missing_of_a_gang() -> Non
                 assert await _placed_rivals(it) == 0
         async with running_scheduler(it.api, it.clock, seed=9):
             await pass_time(20)
-            assert {(await places(it))[name] for name in ("w3", "w4")} == {"n2"}
+            assert {(await nodes_by_pod(it))[name] for name in ("w3", "w4")} == {"n2"}
 
 
 @on_virtual_time
-async def test_a_gang_that_lacks_a_role_is_broken_for_a_successor_too() -> None:
-    async with world(nodes=1) as it:
-        await it.create(kinds.POD_GROUP, group("train", 2, minTaskMember={"chief": 1, "worker": 1}))
+async def test_gang_without_a_role_is_broken_for_a_new_leader() -> None:
+    async with unscheduled_cluster(nodes=1) as it:
+        await it.create(kinds.POD_GROUP, pod_group("train", 2, minTaskMember={"chief": 1, "worker": 1}))
         for name, role in (("chief", "chief"), ("w1", "worker"), ("w2", "worker")):
-            document = member(name, "train", "1")
+            document = gang_member(name, "train", "1")
             document["metadata"]["annotations"]["volcano.sh/task-spec"] = role
             await it.create(kinds.POD, document)
         for one in (await it.pods())[1:]:
@@ -190,7 +196,7 @@ async def test_a_gang_that_lacks_a_role_is_broken_for_a_successor_too() -> None:
         await it.create(kinds.POD, pod("rival", "2", priorityClassName="high"))
         async with running_scheduler(it.api, it.clock):
             await pass_time(10)
-            assert await places(it) == {"chief": "n1", "w1": "n1", "w2": "n1", "rival": None}
+            assert await nodes_by_pod(it) == {"chief": "n1", "w1": "n1", "w2": "n1", "rival": None}
 
 
 async def _take_room(it: SimulatedCluster, node: str) -> None:
@@ -221,20 +227,22 @@ class Displacing:
 @pytest.mark.parametrize(
     "happens", [pytest.param(_take_room, id="room is taken"), pytest.param(_take_node, id="node is gone")]
 )
-def test_a_member_whose(happens: Callable[[SimulatedCluster, str], Awaitable[None]]) -> None:
+def test_member_displaced_while_another_is_bound_goes_elsewhere_at_once(
+    happens: Callable[[SimulatedCluster, str], Awaitable[None]],
+) -> None:
     """... when another is bound goes elsewhere at once, whatever back-off it would have."""
 
     @on_virtual_time
     async def story() -> None:
-        async with world(nodes=3) as it:
+        async with unscheduled_cluster(nodes=3) as it:
             api = Displacing(it.api)
             api.happens = partial(happens, it)
             async with running_scheduler(api, it.clock, settings=SchedulerSettings(binding_writers=1)):
-                await it.create(kinds.POD_GROUP, group("train", 2))
+                await it.create(kinds.POD_GROUP, pod_group("train", 2))
                 for name in ("w1", "w2"):
-                    await it.create(kinds.POD, member(name, "train", "3"))
+                    await it.create(kinds.POD, gang_member(name, "train", "3"))
                 await pass_time(0.8)
-                found = await places(it)
+                found = await nodes_by_pod(it)
                 assert "n3" in (found["w1"], found["w2"])
                 assert None not in (found["w1"], found["w2"])
 
@@ -260,13 +268,13 @@ class Losing:
 
 
 @on_virtual_time
-async def test_a_member_whose_binding_was_tried_long_enough_is_decided_anew_at_once() -> None:
-    async with world(nodes=1) as it:
+async def test_member_is_scheduled_anew_at_once_after_its_bind_retries() -> None:
+    async with unscheduled_cluster(nodes=1) as it:
         api = Losing(it.api, "w2", 5)
         async with running_scheduler(api, it.clock):
-            await it.create(kinds.POD_GROUP, group("train", 2))
+            await it.create(kinds.POD_GROUP, pod_group("train", 2))
             for name in ("w1", "w2"):
-                await it.create(kinds.POD, member(name, "train"))
+                await it.create(kinds.POD, gang_member(name, "train"))
             await pass_time(30)
-            assert await places(it) == {"w1": "n1", "w2": "n1"}
+            assert await nodes_by_pod(it) == {"w1": "n1", "w2": "n1"}
             assert api.asked[5] - api.asked[4] < 0.9  # the first back-off would be a second

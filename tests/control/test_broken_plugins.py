@@ -32,7 +32,7 @@ from restow.scheduling.framework import (
     unschedulable,
     wait,
 )
-from tests.control.scheduler_cluster import condition, places, stage
+from tests.control.scheduler_cluster import condition_of_pod, nodes_by_pod, scheduled_cluster
 from tests.sim.simulated_cluster import on_virtual_time, pass_time, pod
 
 
@@ -151,67 +151,71 @@ BOOM, NO_CODE, NO_PAIR = "Odd: RuntimeError: boom", "no attribute 'code'", "cann
     ("plugin", "told"),
     [
         pytest.param(OddFilter(pre_filter=boom), BOOM, id="PreFilter raises"),
-        pytest.param(OddFilter(pre_filter=nothing), NO_CODE, id="PreFilter says nothing"),
-        pytest.param(OddFilter(pre_filter=lambda: "yes"), NO_CODE, id="PreFilter says what is no verdict"),
-        pytest.param(OddFilter(pre_filter=lambda: unschedulable("half \ud800")), "half ?", id="half a character"),
-        pytest.param(OddFilter(pre_filter=lambda: unschedulable("no" * 99_999)), "nono", id="a reason without end"),
+        pytest.param(OddFilter(pre_filter=nothing), NO_CODE, id="PreFilter returns None"),
+        pytest.param(OddFilter(pre_filter=lambda: "yes"), NO_CODE, id="PreFilter returns no verdict"),
         pytest.param(
-            OddFilter(pre_filter=lambda: unschedulable(SEVEN)), "available: 7.", id="a reason that is no text"
+            OddFilter(pre_filter=lambda: unschedulable("half \ud800")), "half ?", id="reason with half a character"
         ),
+        pytest.param(OddFilter(pre_filter=lambda: unschedulable("no" * 99_999)), "nono", id="endless reason"),
+        pytest.param(OddFilter(pre_filter=lambda: unschedulable(SEVEN)), "available: 7.", id="reason that is no text"),
         pytest.param(OddFilter(filter=boom), BOOM, id="Filter raises"),
-        pytest.param(OddFilter(filter=nothing), NO_MASK, id="Filter says nothing"),
-        pytest.param(OddFilter(filter=lambda: np.ones(1, np.bool_)), NO_MASK, id="Filter forgets rows"),
-        pytest.param(OddFilter(filter=lambda: np.array([0, 1, 1])), NO_MASK, id="Filter answers numbers"),
-        pytest.param(OddRoomFilter(filter=lambda: np.array([0, 1, 1])), NO_MASK, id="numbers, about the room of rows"),
-        pytest.param(OddFilter(filter=none_at_all, refusals=boom), BOOM, id="refusals raise"),
-        pytest.param(OddFilter(filter=none_at_all, refusals=nothing), "not iterable", id="refusals are none"),
+        pytest.param(OddFilter(filter=nothing), NO_MASK, id="Filter returns None"),
+        pytest.param(OddFilter(filter=lambda: np.ones(1, np.bool_)), NO_MASK, id="Filter mask lacks rows"),
+        pytest.param(OddFilter(filter=lambda: np.array([0, 1, 1])), NO_MASK, id="Filter returns numbers"),
+        pytest.param(OddRoomFilter(filter=lambda: np.array([0, 1, 1])), NO_MASK, id="row Filter returns numbers"),
+        pytest.param(OddFilter(filter=none_at_all, refusals=boom), BOOM, id="reading refusals raises"),
+        pytest.param(OddFilter(filter=none_at_all, refusals=nothing), "not iterable", id="refusals are None"),
         pytest.param(
             OddFilter(filter=none_at_all),
             "0/3 nodes are available: 3 node(s) that Odd refuses without a reason.",
             id="Filter refuses without a reason",
         ),
-        pytest.param(OddFilter(counted_resources=nothing), "not iterable", id="what it counts is nothing"),
-        pytest.param(OddClusterFilter(filter=boom), BOOM, id="a Filter that looks at the cluster raises"),
-        pytest.param(
-            OddClusterFilter(filter=nothing), "subscriptable", id="a Filter that looks at the cluster is mute"
-        ),
-        pytest.param(OddScore(pre_score=nothing), NO_CODE, id="PreScore says nothing"),
+        pytest.param(OddFilter(counted_resources=nothing), "not iterable", id="counted resources are None"),
+        pytest.param(OddClusterFilter(filter=boom), BOOM, id="cluster Filter raises"),
+        pytest.param(OddClusterFilter(filter=nothing), "subscriptable", id="cluster Filter returns None"),
+        pytest.param(OddScore(pre_score=nothing), NO_CODE, id="PreScore returns None"),
         pytest.param(OddScore(score=boom), BOOM, id="Score raises"),
         pytest.param(OddScore(score=scored(-1)), "Odd scored outside of 0..100", id="Score is negative"),
         pytest.param(OddScore(score=scored(2**62)), "Odd scored outside of 0..100", id="Score is enormous"),
-        pytest.param(OddScore(score=scored(float("nan"))), "TypeError", id="Score is no number"),
+        pytest.param(OddScore(score=scored(float("nan"))), "TypeError", id="Score is not a number"),
         pytest.param(
-            OddNormalized(normalize_score=scored(101)), "Odd scored outside of 0..100", id="normalised beyond"
+            OddNormalized(normalize_score=scored(101)),
+            "Odd scored outside of 0..100",
+            id="normalized score out of range",
         ),
         pytest.param(OddGate(pre_enqueue=boom), BOOM, id="PreEnqueue raises"),
-        pytest.param(OddGate(pre_enqueue=nothing), NO_CODE, id="PreEnqueue says nothing"),
+        pytest.param(OddGate(pre_enqueue=nothing), NO_CODE, id="PreEnqueue returns None"),
         pytest.param(OddOrder(key=boom), BOOM, id="QueueSort raises"),
-        pytest.param(OddOrder(key=lambda: "first"), "not supported between", id="QueueSort cannot be compared"),
+        pytest.param(OddOrder(key=lambda: "first"), "not supported between", id="QueueSort keys cannot be compared"),
         pytest.param(OddPostFilter(post_filter=boom), BOOM, id="PostFilter raises"),
-        pytest.param(OddPostFilter(post_filter=nothing), NO_PAIR, id="PostFilter says nothing"),
-        pytest.param(OddPostFilter(post_filter=lambda: (SUCCESS, "gone")), "node gone, which", id="PostFilter invents"),
+        pytest.param(OddPostFilter(post_filter=nothing), NO_PAIR, id="PostFilter returns None"),
+        pytest.param(
+            OddPostFilter(post_filter=lambda: (SUCCESS, "gone")),
+            "node gone, which",
+            id="PostFilter names an unknown node",
+        ),
         pytest.param(OddReserve(reserve=boom), BOOM, id="Reserve raises"),
         pytest.param(OddReserve(reserve=lambda: unschedulable("no"), unreserve=boom), BOOM, id="Unreserve raises"),
         pytest.param(OddPermit(permit=boom), BOOM, id="Permit raises"),
-        pytest.param(OddPermit(permit=lambda: (wait(), "5")), "TypeError", id="Permit waits for a text"),
-        pytest.param(OddPermit(permit=lambda: (wait(), -5)), "Odd did not permit it", id="Permit waited before"),
-        pytest.param(OddPermit(permit=lambda: (wait(), float("nan"))), LATE, id="Permit waits for no number"),
+        pytest.param(OddPermit(permit=lambda: (wait(), "5")), "TypeError", id="Permit timeout is a text"),
+        pytest.param(OddPermit(permit=lambda: (wait(), -5)), "Odd did not permit it", id="Permit timeout is negative"),
+        pytest.param(OddPermit(permit=lambda: (wait(), float("nan"))), LATE, id="Permit timeout is not a number"),
         pytest.param(OddPreBind(pre_bind=boom), BOOM, id="PreBind raises"),
         pytest.param(OddPreBind(pre_bind=lambda: [7]), "AttributeError", id="PreBind writes nonsense"),
-        pytest.param(OddPreBind(settled=boom), BOOM, id="what is written never settles but raises"),
-        pytest.param(OddPreBind(settled=lambda: SKIP), "Odd: Skip", id="what is written neither settles nor fails"),
+        pytest.param(OddPreBind(settled=boom), BOOM, id="settled raises"),
+        pytest.param(OddPreBind(settled=lambda: SKIP), "Odd: Skip", id="settled returns Skip"),
         pytest.param(OddBind(bind=boom), BOOM, id="Bind raises"),
-        pytest.param(OddBind(bind=list), "not bound to node", id="Bind does nothing"),
+        pytest.param(OddBind(bind=list), "not bound to node", id="Bind writes nothing"),
     ],
 )
 @on_virtual_time
-async def test_who_is_answered_nonsense_is_told_so_and_nobody_else_notices(plugin: Odd, told: str) -> None:
+async def test_pod_with_a_broken_plugin_names_the_plugin_and_other_pods_are_scheduled(plugin: Odd, told: str) -> None:
     large = "9" if isinstance(plugin, OddPostFilter) else "1100m"
-    async with stage(plugin, settings=SchedulerSettings(pre_bind_timeout=10.0)) as it:
+    async with scheduled_cluster(plugin, settings=SchedulerSettings(pre_bind_timeout=10.0)) as it:
         for name, cpu in (("a", "1"), ("odd", large), ("b", "1")):
             await it.create(kinds.POD, pod(name, cpu))
         await pass_time(15)
         await it.create(kinds.POD, pod("late", "1"))
         await pass_time(900 if told == LATE else 1)
-        assert {name for name, where in (await places(it)).items() if where} == {"a", "b", "late"}
-        assert told in ((await condition(it, "odd"))[2] or "")
+        assert {name for name, where in (await nodes_by_pod(it)).items() if where} == {"a", "b", "late"}
+        assert told in ((await condition_of_pod(it, "odd"))[2] or "")

@@ -10,13 +10,13 @@ from restow.model import kinds
 from restow.model.kinds import Kind
 from restow.model.objects import Document, Node
 from restow.model.snapshot import Snapshot
-from tests.control.reservations.reservation_cluster import reservation, seats
-from tests.control.scheduler_cluster import places, stage
+from tests.control.reservations.reservation_cluster import new_reservation, seats_by_index
+from tests.control.scheduler_cluster import nodes_by_pod, scheduled_cluster
 from tests.sim.simulated_cluster import job, node, on_virtual_time, pass_time, pod, template, workload
 
 
 @pytest.mark.parametrize("error", [RuntimeError, KeyError, RecursionError])
-def test_one_object_that_cannot_be_read_stops_nobody_and_is_told_once(
+def test_unreadable_object_is_logged_once_and_other_objects_are_handled(
     error: type[Exception], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     apply_node = Snapshot.apply_node
@@ -30,7 +30,7 @@ def test_one_object_that_cannot_be_read_stops_nobody_and_is_told_once(
 
     @on_virtual_time
     async def story() -> None:
-        async with stage(nodes=0) as it:
+        async with scheduled_cluster(nodes=0) as it:
             await it.create(kinds.NODE, node("odd"))
             await pass_time(1)
             for number in range(3):
@@ -38,7 +38,7 @@ def test_one_object_that_cannot_be_read_stops_nobody_and_is_told_once(
             await it.create(kinds.NODE, node("even"))
             await it.create(kinds.POD, pod("a"))
             await pass_time(5)
-            assert await places(it) == {"a": "even"}
+            assert await nodes_by_pod(it) == {"a": "even"}
 
     story()
     told = [one for one in caplog.records if one.message == "object cannot be read"]
@@ -60,12 +60,12 @@ APP = {"apiVersion": "example.com/v1", "kind": "App", "name": "shop", "uid": "ui
     ids=lambda one: one.kind if isinstance(one, Kind) else "",
 )
 @on_virtual_time
-async def test_whoever_owns_what_owns_a_pod_is_its_owner(kind: Kind[Any], made: Document) -> None:
-    async with stage(nodes=1) as it:
+async def test_reservation_matches_the_owner_of_the_owner_of_a_pod(kind: Kind[Any], made: Document) -> None:
+    async with scheduled_cluster(nodes=1) as it:
         app = {"kind": "App", "name": "shop"}
-        await it.create(kinds.RESERVATION, reservation(replicas=1, cpu="1", owners=[{"controller": app}]))
+        await it.create(kinds.RESERVATION, new_reservation(replicas=1, cpu="1", owners=[{"controller": app}]))
         await pass_time(3)
         await it.create(kind, {**made, "metadata": {**made["metadata"], "ownerReferences": [APP]}})
         await pass_time(10)
         [one] = await it.pods()
-        assert (await seats(it))[0] == ("n1", one.metadata.name)
+        assert (await seats_by_index(it))[0] == ("n1", one.metadata.name)

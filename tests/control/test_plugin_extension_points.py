@@ -22,8 +22,8 @@ from restow.scheduling.framework import (
     unschedulable,
 )
 from restow.scheduling.writes import Write
-from tests.control.interfering_api import interfered
-from tests.control.scheduler_cluster import condition, events, places, stage
+from tests.control.interfering_api import interfering_api
+from tests.control.scheduler_cluster import condition_of_pod, events_with_reason, nodes_by_pod, scheduled_cluster
 from tests.sim.simulated_cluster import is_pod_ready, node, on_virtual_time, pass_time, pod
 
 
@@ -39,8 +39,8 @@ class Preempting(PostFilterPlugin):
 
 
 @on_virtual_time
-async def test_what_postfilter_nominates_is_told_and_its_room_is_kept() -> None:
-    async with stage(Preempting(), nodes=2) as it:
+async def test_pod_nominated_by_post_filter_has_its_room_kept() -> None:
+    async with scheduled_cluster(Preempting(), nodes=2) as it:
         await it.create(kinds.PRIORITY_CLASS, {"metadata": {"name": "high"}, "value": 1000})
         for number in (1, 2):
             await it.create(kinds.POD, pod(f"low{number}", "4"))
@@ -49,14 +49,14 @@ async def test_what_postfilter_nominates_is_told_and_its_room_is_kept() -> None:
         await it.create(kinds.POD, pod("rival", "4"))
         await pass_time(5)
         vip = await it.document(kinds.POD, "vip")
-        assert (await condition(it, "vip"))[1] == "Unschedulable"
-        assert "nobody is less important" in ((await condition(it, "rival"))[2] or "")
-        on = {where: name for name, where in (await places(it)).items()}
+        assert (await condition_of_pod(it, "vip"))[1] == "Unschedulable"
+        assert "nobody is less important" in ((await condition_of_pod(it, "rival"))[2] or "")
+        on = {where: name for name, where in (await nodes_by_pod(it)).items()}
         nominated = vip["status"]["nominatedNodeName"]
         await it.delete(kinds.POD, on[nominated])
         await pass_time(15)
-        assert (await places(it))["vip"] == nominated
-        assert (await places(it))["rival"] is None
+        assert (await nodes_by_pod(it))["vip"] == nominated
+        assert (await nodes_by_pod(it))["rival"] is None
         assert "nominatedNodeName" not in (await it.document(kinds.POD, "vip"))["status"]
 
 
@@ -74,28 +74,30 @@ class ByLetter(BindPlugin):
 
 
 @on_virtual_time
-async def test_a_bind_plugin_gets_pods_bound_in_its_own_way_and_leaves_others_to_a_binding() -> None:
-    made, around = interfered()
-    async with stage(ByLetter(), around=around, nodes=1, settings=SchedulerSettings(pre_bind_timeout=30.0)) as it:
+async def test_bind_plugin_binds_its_pods_and_leaves_the_others() -> None:
+    made, around = interfering_api()
+    async with scheduled_cluster(
+        ByLetter(), around=around, nodes=1, settings=SchedulerSettings(pre_bind_timeout=30.0)
+    ) as it:
         await it.create(kinds.POD, pod("letter"))
         await it.create(kinds.POD, pod("plain"))
         await pass_time(5)
-        assert (await places(it))["letter"] is None
+        assert (await nodes_by_pod(it))["letter"] is None
         assert (await it.document(kinds.NODE, "n1", None))["metadata"]["labels"]["bind"] == "letter"
         [waiting] = [one for one in await it.pods() if one.metadata.name == "letter"]
         await it.client.bind("default", "letter", uid=waiting.metadata.uid, node="n1")
         await pass_time(5)
         assert all(map(is_pod_ready, await it.pods()))
         assert made[0].bindings == 1
-        assert {name for name, _ in await events(it, "Scheduled")} == {"letter", "plain"}
+        assert {name for name, _ in await events_with_reason(it, "Scheduled")} == {"letter", "plain"}
 
 
 @on_virtual_time
-async def test_a_bind_plugin_that_binds_nothing_in_time_gives_the_room_back() -> None:
-    async with stage(ByLetter(), nodes=1, settings=SchedulerSettings(pre_bind_timeout=30.0)) as it:
+async def test_bind_plugin_that_times_out_gives_back_the_room() -> None:
+    async with scheduled_cluster(ByLetter(), nodes=1, settings=SchedulerSettings(pre_bind_timeout=30.0)) as it:
         await it.create(kinds.POD, pod("letter", "4"))
         await pass_time(31)
-        assert (await condition(it, "letter"))[2] == "ByLetter: not bound to node n1 within 30 seconds"
+        assert (await condition_of_pod(it, "letter"))[2] == "ByLetter: not bound to node n1 within 30 seconds"
 
 
 class Curfew(PreEnqueuePlugin):
@@ -108,14 +110,14 @@ class Curfew(PreEnqueuePlugin):
 
 
 @on_virtual_time
-async def test_whom_a_plugin_does_not_let_into_the_queue_is_told_so() -> None:
-    async with stage(Curfew(), nodes=1) as it:
+async def test_pod_gated_by_a_plugin_has_the_scheduling_gated_reason() -> None:
+    async with scheduled_cluster(Curfew(), nodes=1) as it:
         for name in ("late", "early"):
             await it.create(kinds.POD, pod(name))
         await pass_time(5)
-        assert await places(it) == {"early": "n1", "late": None}
-        assert await condition(it, "late") == ("False", "SchedulingGated", "Curfew: it is late")
-        assert await events(it, "FailedScheduling") == [("late", "Curfew: it is late")]
+        assert await nodes_by_pod(it) == {"early": "n1", "late": None}
+        assert await condition_of_pod(it, "late") == ("False", "SchedulingGated", "Curfew: it is late")
+        assert await events_with_reason(it, "FailedScheduling") == [("late", "Curfew: it is late")]
 
 
 class ByName(QueueSortPlugin):
@@ -128,14 +130,14 @@ class ByName(QueueSortPlugin):
 
 
 @on_virtual_time
-async def test_a_queue_sort_plugin_decides_who_comes_first() -> None:
-    async with stage(ByName(), nodes=0) as it:
+async def test_queue_sort_plugin_decides_the_order() -> None:
+    async with scheduled_cluster(ByName(), nodes=0) as it:
         for name in ("a", "c", "b"):
             await it.create(kinds.POD, pod(name, "4"))
         await pass_time(5)
         await it.create(kinds.NODE, node("n1"))
         await pass_time(30)
-        assert [name for name, where in (await places(it)).items() if where] == ["c"]
+        assert [name for name, where in (await nodes_by_pod(it)).items() if where] == ["c"]
 
 
 class Explosive(FilterPlugin):
@@ -156,10 +158,10 @@ class Explosive(FilterPlugin):
 
 
 @on_virtual_time
-async def test_a_plugin_that_breaks_on_one_pod_does_not_stop_the_others() -> None:
-    async with stage(Explosive()) as it:
+async def test_plugin_that_fails_for_one_pod_does_not_stop_the_others() -> None:
+    async with scheduled_cluster(Explosive()) as it:
         for name, cpu in (("a", "1"), ("bad", "2"), ("c", "1")):
             await it.create(kinds.POD, pod(name, cpu))
         await pass_time(20)
-        assert {name for name, where in (await places(it)).items() if where} == {"a", "c"}
-        assert await condition(it, "bad") == ("False", "SchedulerError", "Explosive: RuntimeError: boom")
+        assert {name for name, where in (await nodes_by_pod(it)).items() if where} == {"a", "c"}
+        assert await condition_of_pod(it, "bad") == ("False", "SchedulerError", "Explosive: RuntimeError: boom")

@@ -9,8 +9,8 @@ import pytest
 from restow.model import kinds
 from restow.ports import Api, Conflict, Request, Response
 from restow.scheduling.framework import SUCCESS, wait
-from tests.control.interfering_api import Keeper
-from tests.control.scheduler_cluster import group, member, places, stage
+from tests.control.interfering_api import RecordingPlugin
+from tests.control.scheduler_cluster import gang_member, nodes_by_pod, pod_group, scheduled_cluster
 from tests.sim.simulated_cluster import SimulatedCluster, on_virtual_time, pass_time
 
 
@@ -31,17 +31,17 @@ class _Busy:
 
 
 @on_virtual_time
-async def test_what_was_to_be_said_before_a_gang_started_is_said_no_more() -> None:
+async def test_status_decided_before_a_gang_started_is_not_written_after_it() -> None:
     busy: list[_Busy] = []
 
     def around(api: Api) -> Api:
         busy.append(_Busy(api))
         return busy[0]
 
-    async with stage(nodes=2, around=around) as it:
-        await it.create(kinds.POD_GROUP, group("train", 2))
+    async with scheduled_cluster(nodes=2, around=around) as it:
+        await it.create(kinds.POD_GROUP, pod_group("train", 2))
         for name in ("w1", "w2"):
-            await it.create(kinds.POD, member(name, "train"))
+            await it.create(kinds.POD, gang_member(name, "train"))
             await pass_time(5)
         busy[0].is_busy = False
         await pass_time(60)
@@ -67,20 +67,20 @@ async def _loses_a_member(it: SimulatedCluster) -> None:
     ],
 )
 @on_virtual_time
-async def test_a_gang_that_changes_on_its_way_to_nodes(
+async def test_gang_changed_during_its_binding_has_the_status_of_the_new_spec(
     happens: Callable[[SimulatedCluster], Awaitable[None]], told: str
 ) -> None:
-    keeper = Keeper()
-    keeper.permits, keeper.patience = [wait("not yet")], 300.0
-    async with stage(keeper, nodes=2) as it:
-        await it.create(kinds.POD_GROUP, group("train", 2))
+    keeper = RecordingPlugin()
+    keeper.permits, keeper.permit_timeout = [wait("not yet")], 300.0
+    async with scheduled_cluster(keeper, nodes=2) as it:
+        await it.create(kinds.POD_GROUP, pod_group("train", 2))
         for name in ("w1", "w2"):
-            await it.create(kinds.POD, member(name, "train"))
+            await it.create(kinds.POD, gang_member(name, "train"))
         await pass_time(3)
         await happens(it)
         keeper.permits = [SUCCESS]
         await pass_time(60)
-        assert all((await places(it)).values())
+        assert all((await nodes_by_pod(it)).values())
         [condition] = (await it.document(kinds.POD_GROUP, "train"))["status"]["conditions"]
         start, end = told.split("…")
         assert condition["message"].startswith(start) and condition["message"].endswith(end.strip())

@@ -8,7 +8,7 @@ import pytest
 
 from restow.model import kinds
 from tests.control.migrations.migration_cluster import cluster_with_scheduler, running_controller
-from tests.control.scheduler_cluster import condition, group, member, places, stage
+from tests.control.scheduler_cluster import condition_of_pod, gang_member, nodes_by_pod, pod_group, scheduled_cluster
 from tests.sim.simulated_cluster import SimulatedCluster, on_virtual_time, pass_time, pod, template, workload
 
 WHY = "0/2 nodes are available: 2 node(s) were locked for queue q."
@@ -31,51 +31,51 @@ async def queues(it: SimulatedCluster, *names: str) -> None:
 
 @pytest.mark.parametrize("how", ["released", "deleted", "disabled for one node"])
 @on_virtual_time
-async def test_who_was_kept_off_is_placed_once_a_node_is_free(how: str) -> None:
-    async with stage(nodes=2) as it:
+async def test_pod_refused_by_queue_locks_is_placed_once_a_node_is_unlocked(how: str) -> None:
+    async with scheduled_cluster(nodes=2) as it:
         await queues(it, "q")
         await lock(it, "n1", "n2")
         await it.create(kinds.POD, pod("other"))
         await it.create(kinds.POD, of_queue("ours"))
         await pass_time(5)
-        assert await condition(it, "other") == ("False", "Unschedulable", WHY)
-        assert (await places(it))["ours"] is not None
+        assert await condition_of_pod(it, "other") == ("False", "Unschedulable", WHY)
+        assert (await nodes_by_pod(it))["ours"] is not None
         if how == "deleted":
             await it.delete(kinds.QUEUE, "q")
         else:
             await lock(it, *(["n1"] if how == "disabled for one node" else []))
         await pass_time(12)
         free = ["n2"] if how == "disabled for one node" else ["n1", "n2"]
-        assert (await places(it))["other"] in free
+        assert (await nodes_by_pod(it))["other"] in free
 
 
 @on_virtual_time
-async def test_a_lock_for_its_own_queue_wakes_a_gang() -> None:
-    async with stage(nodes=2) as it:
+async def test_lock_for_its_own_queue_requeues_a_gang() -> None:
+    async with scheduled_cluster(nodes=2) as it:
         await queues(it, "q", "r")
         await lock(it, "n1", "n2", queue="r")
-        await it.create(kinds.POD_GROUP, group("g", 1, queue="q"))
-        await it.create(kinds.POD, member("m", "g"))
+        await it.create(kinds.POD_GROUP, pod_group("g", 1, queue="q"))
+        await it.create(kinds.POD, gang_member("m", "g"))
         await pass_time(5)
-        assert await places(it) == {"m": None}
+        assert await nodes_by_pod(it) == {"m": None}
         await lock(it, "n1", queue="r")
         await lock(it, "n2")
         await pass_time(12)
-        assert await places(it) == {"m": "n2"}
+        assert await nodes_by_pod(it) == {"m": "n2"}
 
 
 @pytest.mark.parametrize(
     ("gang", "target"),
     [
-        pytest.param(None, "n3", id="a pod of another queue keeps off"),
-        pytest.param("g", "n2", id="one of the queue may"),
+        pytest.param(None, "n3", id="pod of another queue"),
+        pytest.param("g", "n2", id="pod of the queue"),
     ],
 )
 @on_virtual_time
-async def test_a_moving_pod_finds_no_seat_on_the_nodes_of_others(gang: str | None, target: str) -> None:
+async def test_migrating_pod_gets_no_seat_on_nodes_locked_for_other_queues(gang: str | None, target: str) -> None:
     async with cluster_with_scheduler(nodes=3) as it, running_controller(it.api, it.clock):
         await queues(it, "q")
-        await it.create(kinds.POD_GROUP, group("g", 1, queue="q"))
+        await it.create(kinds.POD_GROUP, pod_group("g", 1, queue="q"))
         marks = {"scheduling.k8s.io/group-name": gang} if gang else None
         await it.create(kinds.DEPLOYMENT, workload("web", 1, pods=template(app="web", annotations=marks)))
         await pass_time(10)

@@ -13,9 +13,9 @@ from restow.model import kinds
 from restow.model.objects import Document
 from restow.ports import Api, Request
 from restow.scheduling.framework import SUCCESS, Code, Cycle, PermitPlugin, Verdict
-from tests.control.reservations.reservation_cluster import WEB, reservation
-from tests.control.scheduler_cluster import group, member, places, stage
-from tests.control.volume_objects import LOCAL, claim, disk, using
+from tests.control.reservations.reservation_cluster import WEB, new_reservation
+from tests.control.scheduler_cluster import gang_member, nodes_by_pod, pod_group, scheduled_cluster
+from tests.control.volume_objects import LOCAL_STORAGE_CLASS, local_volume, pod_with_claims, volume_claim
 from tests.sim.simulated_cluster import SimulatedCluster, on_virtual_time, pass_time, pod, template, workload
 
 Change = Callable[[SimulatedCluster], Awaitable[None]]
@@ -26,12 +26,12 @@ GREEDY = SchedulerSettings(namespace_share=100)
 async def waits(it: SimulatedCluster, *names: str) -> None:
     """They wait now, and back-off is over."""
     await pass_time(20)
-    assert [(await places(it))[name] for name in names] == [None] * len(names)
+    assert [(await nodes_by_pod(it))[name] for name in names] == [None] * len(names)
 
 
 async def woken(it: SimulatedCluster, *names: str) -> None:
     await pass_time(15)
-    assert None not in [(await places(it))[name] for name in names]
+    assert None not in [(await nodes_by_pod(it))[name] for name in names]
 
 
 def near(kind: str) -> Document:
@@ -50,24 +50,24 @@ def tasks(cpu: str, app: str = "web") -> list[Document]:
 @pytest.mark.parametrize(
     ("held", "waiting", "change"),
     [
-        pytest.param({"owners": [TEAM]}, {"cpu": "4"}, edited(owners=[WEB]), id="for its owner now"),
-        pytest.param({"matchPolicy": "Template"}, {"cpu": "3"}, edited(matchPolicy="Fits"), id="for pods like it now"),
-        pytest.param({"owners": [TEAM]}, {"cpu": "3"}, edited(tasks=tasks("1")), id="holding less now"),
+        pytest.param({"owners": [TEAM]}, {"cpu": "4"}, edited(owners=[WEB]), id="owners edited"),
+        pytest.param({"matchPolicy": "Template"}, {"cpu": "3"}, edited(matchPolicy="Fits"), id="match policy edited"),
+        pytest.param({"owners": [TEAM]}, {"cpu": "3"}, edited(tasks=tasks("1")), id="template made smaller"),
         pytest.param(
             {"cpu": "1"},
             {"cpu": "1", "app": "x", "affinity": near("podAntiAffinity")},
             edited(tasks=tasks("1", "other")),
-            id="with other labels now",
+            id="labels of the template edited",
         ),
     ],
 )
-def test_a_reservation_that_is_edited_wakes_who_can_be_placed_because_it_is(
+def test_edited_reservation_requeues_pods_that_fit_because_of_it(
     held: Document, waiting: Document, change: Change
 ) -> None:
     @on_virtual_time
     async def run() -> None:
-        async with stage(nodes=1, settings=GREEDY) as it:
-            await it.create(kinds.RESERVATION, reservation(**{"replicas": 1, "cpu": "4", **held}))
+        async with scheduled_cluster(nodes=1, settings=GREEDY) as it:
+            await it.create(kinds.RESERVATION, new_reservation(**{"replicas": 1, "cpu": "4", **held}))
             await pass_time(3)
             await it.create(kinds.POD, pod("a", **waiting))
             await waits(it, "a")
@@ -78,31 +78,33 @@ def test_a_reservation_that_is_edited_wakes_who_can_be_placed_because_it_is(
 
 
 @on_virtual_time
-async def test_a_seat_wakes_who_wants_to_be_near_its_pod() -> None:
-    async with stage() as it:
+async def test_new_seat_requeues_pods_with_affinity_to_its_pod() -> None:
+    async with scheduled_cluster() as it:
         await it.create(kinds.POD, pod("a", app="x", affinity=near("podAffinity")))
         await waits(it, "a")
-        await it.create(kinds.RESERVATION, reservation(replicas=1))
+        await it.create(kinds.RESERVATION, new_reservation(replicas=1))
         await woken(it, "a")
 
 
 @pytest.mark.parametrize(
     ("owner", "named", "change"),
     [
-        pytest.param(WEB, "typo", {"annotations": {"restow.sh/use-reservation": "r"}}, id="names another reservation"),
-        pytest.param(TEAM, "r", {"labels": {"team": "x"}}, id="is one of its owners now"),
+        pytest.param(
+            WEB, "typo", {"annotations": {"restow.sh/use-reservation": "r"}}, id="group names another reservation"
+        ),
+        pytest.param(TEAM, "r", {"labels": {"team": "x"}}, id="group becomes an owner"),
     ],
 )
-def test_a_group_that(owner: Document, named: str, change: Document) -> None:
+def test_edited_pod_group_requeues_its_pods(owner: Document, named: str, change: Document) -> None:
     @on_virtual_time
     async def run() -> None:
-        async with stage() as it:
-            await it.create(kinds.RESERVATION, reservation(owners=[owner]))
-            gang = group("g", 2)
+        async with scheduled_cluster() as it:
+            await it.create(kinds.RESERVATION, new_reservation(owners=[owner]))
+            gang = pod_group("g", 2)
             gang["metadata"]["annotations"] = {"restow.sh/use-reservation": named}
             await it.create(kinds.POD_GROUP, gang)
             for name in "ab":
-                await it.create(kinds.POD, member(name, "g"))
+                await it.create(kinds.POD, gang_member(name, "g"))
             await waits(it, "a", "b")
             await it.patch(kinds.POD_GROUP, "g", {"metadata": change})
             await woken(it, "a", "b")
@@ -110,16 +112,16 @@ def test_a_group_that(owner: Document, named: str, change: Document) -> None:
     run()
 
 
-@pytest.mark.parametrize("gang", [pytest.param(False, id="for a pod"), pytest.param(True, id="for a gang")])
-def test_room_that_was_kept_wakes_others_when_nobody_waits_for_it_any_more(gang: bool) -> None:
+@pytest.mark.parametrize("gang", [pytest.param(False, id="nominated pod"), pytest.param(True, id="nominated gang")])
+def test_ended_nomination_requeues_pods_that_wait_for_room(gang: bool) -> None:
     @on_virtual_time
     async def run() -> None:
-        async with stage(nodes=1, cpu="6", stop=3000.0) as it:
+        async with scheduled_cluster(nodes=1, cpu="6", stop=3000.0) as it:
             await it.create(kinds.POD, pod("old", "4", terminationGracePeriodSeconds=3000))
             await pass_time(3)
             await it.delete(kinds.POD, "old")
-            waiting = [member("a", "g", "3"), member("b", "g", "3")] if gang else [pod("a", "5")]
-            await it.create(kinds.POD_GROUP, group("g", 2))
+            waiting = [gang_member("a", "g", "3"), gang_member("b", "g", "3")] if gang else [pod("a", "5")]
+            await it.create(kinds.POD_GROUP, pod_group("g", 2))
             for one in waiting:
                 await it.create(kinds.POD, one)
             await pass_time(3)
@@ -152,18 +154,22 @@ APP = {"apiVersion": "example.com/v1", "kind": "App", "name": "shop", "uid": "ui
 @pytest.mark.parametrize(
     ("late", "owner"),
     [
-        pytest.param({"replicasets": 8}, {"kind": "Deployment", "name": "d"}, id="its owner"),
-        pytest.param({"replicasets": 8}, {"kind": "App", "name": "shop"}, id="its owner, whose own is known"),
-        pytest.param({"deployments": 8}, {"kind": "App", "name": "shop"}, id="the owner of its owner"),
-        pytest.param({"replicasets": 8, "deployments": 14}, {"kind": "App", "name": "shop"}, id="one after the other"),
+        pytest.param({"replicasets": 8}, {"kind": "Deployment", "name": "d"}, id="owner seen later"),
+        pytest.param(
+            {"replicasets": 8}, {"kind": "App", "name": "shop"}, id="owner seen later, owner of the owner known"
+        ),
+        pytest.param({"deployments": 8}, {"kind": "App", "name": "shop"}, id="owner of the owner seen later"),
+        pytest.param(
+            {"replicasets": 8, "deployments": 14}, {"kind": "App", "name": "shop"}, id="owners seen one after the other"
+        ),
     ],
 )
 @on_virtual_time
-async def test_a_pod_that_is_seen_before_an_owner_is_tried_again_with_it(
+async def test_pod_seen_before_its_owner_is_tried_again_when_the_owner_is_seen(
     late: dict[str, float], owner: Document
 ) -> None:
-    async with stage(around=lambda api: Late(api, late)) as it:
-        await it.create(kinds.RESERVATION, reservation(replicas=1, owners=[{"controller": owner}]))
+    async with scheduled_cluster(around=lambda api: Late(api, late)) as it:
+        await it.create(kinds.RESERVATION, new_reservation(replicas=1, owners=[{"controller": owner}]))
         named = template("1", app="d", annotations={"restow.sh/use-reservation": "r"})
         made = workload("d", 1, pods=named)
         await it.create(kinds.DEPLOYMENT, {**made, "metadata": {**made["metadata"], "ownerReferences": [APP]}})
@@ -183,13 +189,13 @@ class Gatekeeper(PermitPlugin):
 
 
 @on_virtual_time
-async def test_a_disk_that_was_promised_wakes_others_when_it_is_not_to_be() -> None:
-    async with stage(Gatekeeper()) as it:
-        await it.create(kinds.STORAGE_CLASS, LOCAL)
-        await it.create(kinds.PERSISTENT_VOLUME, disk("d1", "n1"))
+async def test_volume_given_back_requeues_pods_that_wait_for_it() -> None:
+    async with scheduled_cluster(Gatekeeper()) as it:
+        await it.create(kinds.STORAGE_CLASS, LOCAL_STORAGE_CLASS)
+        await it.create(kinds.PERSISTENT_VOLUME, local_volume("d1", "n1"))
         for number in (1, 2):
-            await it.create(kinds.PERSISTENT_VOLUME_CLAIM, claim(f"c{number}"))
-            await it.create(kinds.POD, using(f"p{number}", f"c{number}"))
+            await it.create(kinds.PERSISTENT_VOLUME_CLAIM, volume_claim(f"c{number}"))
+            await it.create(kinds.POD, pod_with_claims(f"p{number}", f"c{number}"))
             await pass_time(3)
         await waits(it, "p1", "p2")
         await it.delete(kinds.POD, "p1", grace_seconds=0)

@@ -31,7 +31,7 @@ async def eventually(holds: Callable[[], Awaitable[bool]]) -> None:
             await asyncio.sleep(0.05)
 
 
-async def test_pods_are_bound_and_refused_over_http_before_and_after_the_server_was_away() -> None:
+async def test_pods_are_bound_and_refused_over_http_across_a_server_restart() -> None:
     memory = MemoryApi(SystemClock(), random.Random(1))
     client = Client(memory)
     for number in range(3):

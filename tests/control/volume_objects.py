@@ -7,14 +7,14 @@ from typing import Any
 from restow.model.objects import Document
 from tests.sim.simulated_cluster import pod
 
-LOCAL = {
+LOCAL_STORAGE_CLASS = {
     "metadata": {"name": "local"},
     "provisioner": "kubernetes.io/no-provisioner",
     "volumeBindingMode": "WaitForFirstConsumer",
 }
 
-CLASS = {"metadata": {"name": "fast"}, "provisioner": "sim/disk", "volumeBindingMode": "WaitForFirstConsumer"}
-CLAIM = {
+STORAGE_CLASS = {"metadata": {"name": "fast"}, "provisioner": "sim/disk", "volumeBindingMode": "WaitForFirstConsumer"}
+VOLUME_CLAIM = {
     "metadata": {"name": "data", "namespace": "default"},
     "spec": {
         "accessModes": ["ReadWriteOnce"],
@@ -22,10 +22,10 @@ CLAIM = {
         "resources": {"requests": {"storage": "1Gi"}},
     },
 }
-MOUNT = [{"name": "d", "persistentVolumeClaim": {"claimName": "data"}}]
+POD_VOLUMES = [{"name": "d", "persistentVolumeClaim": {"claimName": "data"}}]
 
 
-def disk(name: str, on: str, size: str = "10Gi") -> Document:
+def local_volume(name: str, on: str, size: str = "10Gi") -> Document:
     here = [{"key": "kubernetes.io/hostname", "operator": "In", "values": [on]}]
     return {
         "metadata": {"name": name},
@@ -39,11 +39,11 @@ def disk(name: str, on: str, size: str = "10Gi") -> Document:
     }
 
 
-def claim(name: str, of: str = "local", mode: str = "ReadWriteOnce", size: str = "1Gi") -> Document:
+def volume_claim(name: str, of: str = "local", mode: str = "ReadWriteOnce", size: str = "1Gi") -> Document:
     spec = {"accessModes": [mode], "storageClassName": of, "resources": {"requests": {"storage": size}}}
     return {"metadata": {"name": name, "namespace": "default"}, "spec": spec}
 
 
-def using(name: str, *claims: str, **spec: Any) -> Document:
+def pod_with_claims(name: str, *claims: str, **spec: Any) -> Document:
     volumes = [{"name": f"v-{one}", "persistentVolumeClaim": {"claimName": one}} for one in claims]
     return pod(name, volumes=volumes, **spec)

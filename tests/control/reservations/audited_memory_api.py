@@ -172,7 +172,9 @@ class Memory:
     def _explain(self, known: Known, when: str) -> None:
         """Everything that takes room is a pod, or a seat beyond the pod in it."""
         pods = [one for one in self._pods if takes_room(one)]
-        free: dict[str, Vector] = {one.metadata.name: dict(parse_amounts(one.status.allocatable)) for one in self._nodes}
+        free: dict[str, Vector] = {
+            one.metadata.name: dict(parse_amounts(one.status.allocatable)) for one in self._nodes
+        }
         taken: list[tuple[str, Vector]] = [(one.spec.node_name or "", pod_requests(one)) for one in pods]
         for one in self._reservations:
             taken += [*held_by(one, pods, sizes_of(one)), *kept_by(one, pods, sizes_of(one))]
@@ -268,26 +270,18 @@ class Memory:
         return True
 
     def _compare(self, leader: Scheduler, own: Known, known: Known, when: str) -> None:
-        now = self._clock.now()
-        pods, holds = (
-            leader._cache.snapshot.assumed(now),
-            list(leader._cache.snapshot.reservations.placements.assumed(now)),
-        )
+        now, snapshot = self._clock.now(), leader._cache.snapshot
+        pods, holds = snapshot.assumed(now), list(snapshot.reservations.placements.assumed(now))
         for one in pods:
             if one.pod.metadata.uid not in leader._binding_tasks:
-                self._blame(when, f"the leader counts {one.pod.metadata.name} on {one.node}, and nobody binds it")
+                self._blame(when, f"the leader counts {one.pod.metadata.name} on {one.node}, and no task binds it")
         for reservation, _ in holds:
             if not _is_worked_on(leader, key_of(reservation)):
-                self._blame(when, f"the leader holds seats of {reservation.metadata.name}, and nobody writes that down")
+                self._blame(when, f"the leader holds seats of {reservation.metadata.name}, and no task writes that")
         if own.live != known.live:
             self._blame(when, f"the leader looks after {sorted(own.live)}, a successor after {sorted(known.live)}")
-        book = leader._cache.snapshot.reservations
-        spent = {str(name) for name in book.consumers.closed}
-        for name in book.consumers.closed:
-            seat = book.seat(name)
-            if seat is not None and seat.is_open and not _is_worked_on(leader, (name.namespace, name.reservation)):
-                self._blame(when, f"the leader knows that {name} was taken, and nobody writes that down")
-        if not own.vacant <= known.vacant or not (pods or holds or known.vacant - own.vacant <= spent):
+        closed = self._closed_seats(leader, when)
+        if not own.vacant <= known.vacant or not (pods or holds or known.vacant - own.vacant <= closed):
             self._blame(when, f"to the leader {sorted(own.vacant)} are vacant, to a successor {sorted(known.vacant)}")
         if pods or holds:
             more = {node: left for node, left in own.free.items() if not _is_less(left, known.free.get(node, {}))}
@@ -299,6 +293,15 @@ class Memory:
             self._blame(when, f"the leader counts with {own.free}, {own.held}; a successor {known.free}, {known.held}")
         if not known.short <= own.short:
             self._blame(when, f"the leader looks for seats for {sorted(own.short)}, a successor {sorted(known.short)}")
+
+    def _closed_seats(self, leader: Scheduler, when: str) -> set[str]:
+        """The seats that the leader knows to be consumed; the consumption of each is being written."""
+        index = leader._cache.snapshot.reservations
+        for name in index.consumers.closed:
+            seat = index.seat(name)
+            if seat is not None and seat.is_open and not _is_worked_on(leader, (name.namespace, name.reservation)):
+                self._blame(when, f"the leader knows that {name} was consumed, and no task writes that")
+        return {str(name) for name in index.consumers.closed}
 
     def _in_time(self, when: str) -> None:
         """What a successor would write at once is written before long."""

@@ -31,11 +31,11 @@ from restow.model.times import format_time
 from restow.ports import Api, ApiError, Request, Response
 from restow.sim.faults import FaultPlan, FaultyApi, run_until_crash
 from restow.sim.write_log import is_write
-from tests.control.random_disruptions import Accidents, main
+from tests.control.random_disruptions import RandomDisruptions, run_seeds
 from tests.control.reservations.audited_memory_api import Memory
-from tests.control.reservations.reservation_cluster import WEB, collecting, open_seats, reservation
+from tests.control.reservations.reservation_cluster import WEB, new_reservation, open_seats, running_garbage_collector
 from tests.control.reservations.write_auditor import Auditor
-from tests.control.scheduler_cluster import places, trouble, world
+from tests.control.scheduler_cluster import nodes_by_pod, random_faults, unscheduled_cluster
 from tests.sim.simulated_cluster import (
     SimulatedCluster,
     default_profile,
@@ -126,7 +126,7 @@ class Leaders:
             await asyncio.sleep(10_000)
 
 
-class SeatAccidents(Accidents):
+class SeatAccidents(RandomDisruptions):
     def __init__(self, it: SimulatedCluster, auditor: Auditor, rng: random.Random, *, thieves: bool) -> None:
         super().__init__(it, rng, NODES)
         self._it = it
@@ -138,23 +138,23 @@ class SeatAccidents(Accidents):
             self.evict,
             *[self.use] * 8,
             self.other,
-            self.leave,
-            self.leave,
+            self.delete_pod,
+            self.delete_pod,
             self.change,
             self.resize,
             self.retask,
             self.hand_on,
             self.set_term,
             self.delete,
-            self.cordon,
-            self.uncordon,
-            self.lose_node,
+            self.cordon_node,
+            self.uncordon_nodes,
+            self.recreate_node,
         ]
         if thieves:
-            self.all += [self.steal, self.steal, self.give_back]
+            self.all += [self.steal, self.steal, self.delete_foreign_pod]
 
     async def strike(self) -> None:
-        await super().strike()
+        await super().disrupt()
         await self._auditor.look()
 
     def _cpu(self) -> str:
@@ -164,7 +164,7 @@ class SeatAccidents(Accidents):
         terms = {"ttl": self._rng.choice(("10s", "30s", "300s"))} if self._rng.random() < 0.6 else {}
         replicas = self._rng.randint(1, 3)
         least = self._rng.randint(1, replicas)
-        made = reservation(f"r{self._made % 7}", replicas, self._cpu(), minAvailable=least, **terms)
+        made = new_reservation(f"r{self._made % 7}", replicas, self._cpu(), minAvailable=least, **terms)
         await self._it.create(kinds.RESERVATION, made)
 
     async def claim(self) -> None:
@@ -172,7 +172,7 @@ class SeatAccidents(Accidents):
         where = self._rng.choice(NODES)
         there = [one.metadata.uid for one in await self._it.pods() if one.spec.node_name == where]
         awaited = [uid for uid in there if self._rng.random() < 0.8]
-        made = reservation(f"r{self._made % 7}", 1, self._rng.choice(("3", "4")), ttl="60s")
+        made = new_reservation(f"r{self._made % 7}", 1, self._rng.choice(("3", "4")), ttl="60s")
         made["metadata"]["annotations"] = {"restow.sh/awaits": ",".join(awaited)}
         made["spec"]["tasks"][0]["template"]["spec"]["nodeSelector"] = {"kubernetes.io/hostname": where}
         await self._it.create(kinds.RESERVATION, made)
@@ -180,7 +180,7 @@ class SeatAccidents(Accidents):
     async def move(self) -> None:
         """A seat for a pod that is to be evicted."""
         mover = self._rng.choice([one for one in await self._it.pods() if one.spec.node_name])
-        made = reservation(f"r{self._made % 7}", 1, self._cpu(), ttl="60s")
+        made = new_reservation(f"r{self._made % 7}", 1, self._cpu(), ttl="60s")
         made["metadata"]["annotations"] = {"restow.sh/migrating": mover.metadata.uid}
         await self._it.create(kinds.RESERVATION, made)
 
@@ -248,7 +248,7 @@ class SeatAccidents(Accidents):
         held = sorted({node for one in found for _, _, node in open_seats(one)}) or NODES
         where, cpu = self._rng.choice(held), self._rng.choice(("500m", "1500m", "3"))
         self._auditor.rob(where)
-        await self.rob(where, cpu)
+        await self.create_foreign_pod(where, cpu)
 
     async def _any(self) -> str:
         found = (await self._it.client.list(kinds.RESERVATION)).items
@@ -265,10 +265,10 @@ async def run(seed: int) -> Counter[str]:
     """Carry a run out; AssertionError where a promise is broken."""
     rng = random.Random(seed)
     thieves = rng.random() < 0.5
-    plan = trouble(rng, most=0.2, timely=thieves)
+    plan = random_faults(rng, most=0.2, timely=thieves)
     async with (
-        world(nodes=len(NODES), seed=seed) as it,
-        collecting(it, FaultyApi(it.api, random.Random(seed + 2), plan), gcDuration="20s"),
+        unscheduled_cluster(nodes=len(NODES), seed=seed) as it,
+        running_garbage_collector(it, FaultyApi(it.api, random.Random(seed + 2), plan), gcDuration="20s"),
     ):
         auditor = Auditor(it.api, it.clock, namespace_share=SETTINGS.namespace_share, statuses_only=True)
         memory = Memory(it.api, it.clock, profile=default_profile(), settings=SETTINGS)
@@ -347,9 +347,9 @@ async def _leaks_nothing(it: SimulatedCluster) -> None:
         await it.patch(kinds.NODE, name, {"spec": {"unschedulable": None, "taints": None}})
         await it.create(kinds.POD, pod(f"whole-{name}", "4", app="other"))
     await pass_time(30)
-    where = await places(it)
+    where = await nodes_by_pod(it)
     assert sorted(str(one) for one in where.values()) == list(NODES), where
 
 
 if __name__ == "__main__":
-    main(run, "reservation")
+    run_seeds(run, "reservation")

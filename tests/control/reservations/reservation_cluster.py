@@ -31,7 +31,7 @@ THEIRS = {"schedulerName": "other"}
 WEB = {"labelSelector": {"matchLabels": {"app": "web"}}}
 
 
-def reservation(name: str = "r", replicas: int = 2, cpu: str = "1", **spec: Any) -> Document:
+def new_reservation(name: str = "r", replicas: int = 2, cpu: str = "1", **spec: Any) -> Document:
     task = {"name": "web", "replicas": replicas, "template": template(cpu)}
     return {
         "metadata": {"name": name, "namespace": "default"},
@@ -39,29 +39,29 @@ def reservation(name: str = "r", replicas: int = 2, cpu: str = "1", **spec: Any)
     }
 
 
-async def read(it: SimulatedCluster, name: str = "r") -> Reservation:
+async def read_reservation(it: SimulatedCluster, name: str = "r") -> Reservation:
     found: Reservation = await it.client.get(kinds.RESERVATION, name, "default")
     return found
 
 
-async def phase(it: SimulatedCluster, name: str = "r") -> tuple[str | None, str | None]:
+async def phase_and_reason(it: SimulatedCluster, name: str = "r") -> tuple[str | None, str | None]:
     """The phase of a reservation and its reason."""
-    state = (await read(it, name)).status.state
+    state = (await read_reservation(it, name)).status.state
     return state.phase, state.reason
 
 
-async def message(it: SimulatedCluster, name: str = "r") -> str | None:
-    return (await read(it, name)).status.state.message
+async def status_message(it: SimulatedCluster, name: str = "r") -> str | None:
+    return (await read_reservation(it, name)).status.state.message
 
 
-async def seats(it: SimulatedCluster, name: str = "r") -> dict[int, tuple[str, str | None]]:
+async def seats_by_index(it: SimulatedCluster, name: str = "r") -> dict[int, tuple[str, str | None]]:
     """The node of each seat, and the pod that took it."""
-    found = (await read(it, name)).status.placements or ()
+    found = (await read_reservation(it, name)).status.placements or ()
     return {one.index: (one.node_name, one.pod_ref.name if one.pod_ref else None) for one in found}
 
 
 @asynccontextmanager
-async def collecting(
+async def running_garbage_collector(
     it: SimulatedCluster, api: Api | None = None, metrics: ReservationMetrics | None = None, **section: str
 ) -> AsyncIterator[None]:
     """Somebody deletes what has ended; `section` is what is configured."""
@@ -85,13 +85,13 @@ async def collecting(
 # --- promises ---------------------------------------------------------------------------------------------------------
 
 
-async def settled(it: SimulatedCluster) -> None:
+async def pass_time_and_check_room(it: SimulatedCluster) -> None:
     """Give everybody time to act on what was done; nobody has over-committed anything by then."""
     await pass_time(3)
-    assert await over_committed(it.client) == []
+    assert await overcommitted_nodes(it.client) == []
 
 
-async def over_committed(client: Client) -> list[str]:
+async def overcommitted_nodes(client: Client) -> list[str]:
     """Nodes on which pods and live reservations are more than what is offered; a seat and the pod in it count once."""
     pods = [one for one in (await client.list(kinds.POD)).items if takes_room(one)]
     reservations = (await client.list(kinds.RESERVATION)).items
@@ -129,19 +129,19 @@ def open_seats(one: Reservation) -> list[tuple[str, str, str]]:
     ]
 
 
-class Barrier(PermitPlugin):
+class PermitBarrier(PermitPlugin):
     """Nobody passes until it is lifted."""
 
     name: ClassVar[str] = "Barrier"
 
     def __init__(self) -> None:
         super().__init__()
-        self.lifted = False
+        self.is_lifted = False
 
     def permit(self, cycle: Cycle, node: str) -> tuple[Verdict, float]:
-        return (SUCCESS if self.lifted else wait()), 600.0
+        return (SUCCESS if self.is_lifted else wait()), 600.0
 
 
-async def take_away(it: SimulatedCluster, instead: str = "other") -> None:
+async def replace_task(it: SimulatedCluster, instead: str = "other") -> None:
     task = {"name": instead, "replicas": 1, "template": template("1")}
     await it.patch(kinds.RESERVATION, "r", {"spec": {"tasks": [task], "minAvailable": 1}})

@@ -17,8 +17,8 @@ from restow.ports import Forbidden
 from tests.control.reservations import audited_memory_api as auditing
 from tests.control.reservations.audited_memory_api import LONGEST, Memory
 from tests.control.reservations.next_leader import Known, Lists, Steps, Successor
-from tests.control.reservations.reservation_cluster import phase, read, reservation
-from tests.control.scheduler_cluster import Answering, world
+from tests.control.reservations.reservation_cluster import new_reservation, phase_and_reason, read_reservation
+from tests.control.scheduler_cluster import FixedErrorApi, unscheduled_cluster
 from tests.sim.simulated_cluster import (
     SimulatedCluster,
     default_profile,
@@ -45,7 +45,7 @@ async def _write(it: SimulatedCluster, placements: list[Document], phase: str = 
 async def _sits(it: SimulatedCluster, name: str, **fields: Any) -> Pod:
     """A pod is on n1, and says that it took the seat."""
     made = pod(name, "1", nodeName="n1", **fields)
-    life = (await read(it)).metadata.uid
+    life = (await read_reservation(it)).metadata.uid
     notes = {"restow.sh/reservation": str(SEAT), "restow.sh/reservation-uid": life}
     made["metadata"]["annotations"] = notes
     found: Pod = await it.create(kinds.POD, made)
@@ -58,18 +58,18 @@ async def _sits(it: SimulatedCluster, name: str, **fields: Any) -> Pod:
 @pytest.mark.parametrize(
     ("before", "after", "blamed"),
     [
-        pytest.param(([], "Failed"), ([OPEN], "Available"), "had ended", id="an end is final"),
-        pytest.param(([], "Failed"), ([OPEN], "Failed"), "has another seat", id="nothing is held then"),
-        pytest.param(([TAKEN],), ([OPEN],), "was marked", id="a seat that was taken never opens"),
-        pytest.param(([TAKEN],), ([],), "was marked", id="and is not forgotten"),
-        pytest.param(([OPEN], "Available", 2), ([OPEN],), "has forgotten", id="what was seen was seen"),
+        pytest.param(([], "Failed"), ([OPEN], "Available"), "had ended", id="ended and available again"),
+        pytest.param(([], "Failed"), ([OPEN], "Failed"), "has another seat", id="ended and holding a seat"),
+        pytest.param(([TAKEN],), ([OPEN],), "was marked", id="consumed seat opened"),
+        pytest.param(([TAKEN],), ([],), "was marked", id="consumed seat removed"),
+        pytest.param(([OPEN], "Available", 2), ([OPEN],), "has forgotten", id="older observedGeneration"),
     ],
 )
 @on_virtual_time
-async def test_what_is_never_to_be_written(before: Any, after: Any, blamed: str) -> None:
-    async with world(nodes=1) as it:
+async def test_auditor_reports_a_status_that_must_not_be_written(before: Any, after: Any, blamed: str) -> None:
+    async with unscheduled_cluster(nodes=1) as it:
         memory = audited(it)
-        await it.create(kinds.RESERVATION, reservation(replicas=1))
+        await it.create(kinds.RESERVATION, new_reservation(replicas=1))
         await _write(it, *before)
         known = len(memory.faults)
         await _write(it, *after)
@@ -80,10 +80,10 @@ async def test_what_is_never_to_be_written(before: Any, after: Any, blamed: str)
 
 
 @on_virtual_time
-async def test_nobody_is_blamed_for_a_seat_that_is_held_taken_and_over() -> None:
-    async with world(nodes=1) as it:
+async def test_auditor_accepts_a_seat_held_consumed_and_ended() -> None:
+    async with unscheduled_cluster(nodes=1) as it:
         memory = audited(it)
-        await it.create(kinds.RESERVATION, reservation(replicas=1))
+        await it.create(kinds.RESERVATION, new_reservation(replicas=1))
         await _write(it, [OPEN])
         one = await _sits(it, "p")
         taken = {**OPEN, "podRef": {"namespace": "default", "name": "p", "uid": one.metadata.uid}}
@@ -94,11 +94,11 @@ async def test_nobody_is_blamed_for_a_seat_that_is_held_taken_and_over() -> None
 
 
 @on_virtual_time
-async def test_who_took_a_seat_has_to_be_believed() -> None:
+async def test_auditor_reports_a_consumer_that_a_new_leader_would_not_believe() -> None:
     """It is none of the owners, and nothing says that it ever was: the seat would be held beside it."""
-    async with world(nodes=1) as it:
+    async with unscheduled_cluster(nodes=1) as it:
         memory = audited(it)
-        await it.create(kinds.RESERVATION, reservation(replicas=1))
+        await it.create(kinds.RESERVATION, new_reservation(replicas=1))
         await _write(it, [OPEN])
         assert memory.faults == []
         await _sits(it, "p", app="other")
@@ -134,13 +134,13 @@ def lose_mark(steps: Steps) -> None:
     ("wrong", "blamed"),
     [
         pytest.param(lambda steps: None, "", id="nothing is done"),
-        pytest.param(lambda steps: bind(steps, "large"), "would lack", id="a pod goes where there is no room"),
-        pytest.param(lambda steps: bind(steps, "small", SEAT), "which was taken", id="a seat is given twice"),
-        pytest.param(lose_mark, "was marked", id="a mark is lost"),
+        pytest.param(lambda steps: bind(steps, "large"), "would lack", id="pod bound without room"),
+        pytest.param(lambda steps: bind(steps, "small", SEAT), "which was taken", id="seat assigned twice"),
+        pytest.param(lose_mark, "was marked", id="recorded consumption removed"),
     ],
 )
 @on_virtual_time
-async def test_what_a_successor_must_not_do(
+async def test_auditor_reports_what_a_new_leader_must_not_do(
     wrong: Callable[[Steps], None], blamed: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Wrong(Successor):
@@ -149,9 +149,9 @@ async def test_what_a_successor_must_not_do(
             wrong(steps)
             return steps
 
-    async with world(nodes=1) as it:
+    async with unscheduled_cluster(nodes=1) as it:
         memory = audited(it)
-        await it.create(kinds.RESERVATION, reservation(replicas=1))
+        await it.create(kinds.RESERVATION, new_reservation(replicas=1))
         await _write(it, [OPEN])
         one = await _sits(it, "p")
         for name, cpu in (("small", "1"), ("large", "9")):
@@ -166,13 +166,13 @@ async def test_what_a_successor_must_not_do(
 @pytest.mark.parametrize(
     ("spec", "annotations", "blamed"),
     [
-        pytest.param({"ttl": "1s"}, {}, "has expired", id="it does not end"),
-        pytest.param({}, {"restow.sh/migrating": "p"}, "for nobody yet", id="its pod has not left"),
-        pytest.param({}, {}, "is gone", id="its node is gone"),
+        pytest.param({"ttl": "1s"}, {}, "has expired", id="expired and not ended"),
+        pytest.param({}, {"restow.sh/migrating": "p"}, "for nobody yet", id="migrating pod has not left"),
+        pytest.param({}, {}, "is gone", id="node is gone"),
     ],
 )
 @on_virtual_time
-async def test_what_a_successor_must_not_leave(
+async def test_auditor_reports_what_a_new_leader_must_not_leave(
     spec: Document, annotations: Document, blamed: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Idle(Successor):
@@ -182,10 +182,10 @@ async def test_what_a_successor_must_not_leave(
                 bind(steps, "q", SEAT)
             return steps
 
-    async with world(nodes=1) as it:
+    async with unscheduled_cluster(nodes=1) as it:
         mover = await it.create(kinds.POD, pod("p", nodeName="n1"))
         await it.create(kinds.POD, pod("q"))
-        made = reservation(replicas=1, **spec)
+        made = new_reservation(replicas=1, **spec)
         made["metadata"]["annotations"] = dict.fromkeys(annotations, mover.metadata.uid)
         await it.create(kinds.RESERVATION, made)
         await _write(it, [OPEN])
@@ -201,14 +201,14 @@ async def test_what_a_successor_must_not_leave(
 
 
 @on_virtual_time
-async def test_a_seat_that_somebody_took_must_not_look_vacant(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_auditor_reports_a_consumed_seat_that_looks_free(monkeypatch: pytest.MonkeyPatch) -> None:
     class Forgetful(Successor):
         @property
         def known(self) -> Known:
             return replace(super().known, vacant=frozenset({str(SEAT)}))
 
-    async with world(nodes=1) as it:
-        await it.create(kinds.RESERVATION, reservation(replicas=1))
+    async with unscheduled_cluster(nodes=1) as it:
+        await it.create(kinds.RESERVATION, new_reservation(replicas=1))
         await _write(it, [OPEN])
         await _sits(it, "p")
         memory = audited(it)
@@ -251,35 +251,37 @@ def assume_and_grow(leader: Scheduler) -> None:
 @pytest.mark.parametrize(
     ("wrong", "blamed"),
     [
-        pytest.param(lambda leader: None, "", id="it knows what there is"),
-        pytest.param(assume, "nobody binds it", id="a pod that nobody binds"),
-        pytest.param(hold, "nobody writes that down", id="seats that nobody writes down"),
+        pytest.param(lambda leader: None, "", id="correct knowledge"),
+        pytest.param(assume, "no task binds it", id="assumed pod without a binding cycle"),
+        pytest.param(hold, "no task writes that", id="assumed seats without a write"),
         pytest.param(
-            lambda leader: leader._reservation_parts.work.live.clear(), "looks after", id="nothing to look after"
+            lambda leader: leader._reservation_parts.work.live.clear(), "looks after", id="no live reservations"
         ),
-        pytest.param(grow, "the leader counts with", id="more room than there is"),
-        pytest.param(assume_and_grow, "sees more room", id="the same, while pods are on their way"),
+        pytest.param(grow, "the leader counts with", id="too much room"),
+        pytest.param(assume_and_grow, "sees more room", id="too much room while pods are assumed"),
         pytest.param(
-            lambda leader: leader._cache.snapshot.reservations.free.discard(SEAT), "are vacant", id="no vacant seat"
+            lambda leader: leader._cache.snapshot.reservations.free.discard(SEAT), "are vacant", id="free seat missing"
         ),
         pytest.param(
             lambda leader: leader._cache.snapshot.reservations.states.close(SEAT),
-            "was taken, and nobody writes that down",
-            id="somebody who took a seat and is not to be marked",
+            "was consumed, and no task writes that",
+            id="consumption without a write",
         ),
         pytest.param(
-            lambda leader: leader._reservation_parts.entries._entries.clear(), "looks for seats", id="nobody who waits"
+            lambda leader: leader._reservation_parts.entries._entries.clear(),
+            "looks for seats",
+            id="reservation missing in the queue",
         ),
     ],
 )
 @on_virtual_time
-async def test_what_a_leader_must_not_know(wrong: Callable[[Scheduler], None], blamed: str) -> None:
-    async with world(nodes=1) as it:
+async def test_auditor_reports_what_only_the_leader_knows(wrong: Callable[[Scheduler], None], blamed: str) -> None:
+    async with unscheduled_cluster(nodes=1) as it:
         memory = audited(it)
         async with running_scheduler(it.api, it.clock) as made:
             memory.leader = lambda: made
-            await it.create(kinds.RESERVATION, reservation(replicas=1))
-            await it.create(kinds.RESERVATION, reservation("none", replicas=1, cpu="9"))
+            await it.create(kinds.RESERVATION, new_reservation(replicas=1))
+            await it.create(kinds.RESERVATION, new_reservation("none", replicas=1, cpu="9"))
             await pass_time(3)
             assert memory.faults == []
             wrong(made)
@@ -290,20 +292,20 @@ async def test_what_a_leader_must_not_know(wrong: Callable[[Scheduler], None], b
 
 @pytest.mark.parametrize("late", [False, True], ids=["in time", "too late"])
 @on_virtual_time
-async def test_what_is_due_is_written_before_long(late: bool) -> None:
+async def test_auditor_reports_a_status_that_is_written_too_late(late: bool) -> None:
     """A reservation expires, and nobody may write that down."""
-    async with world(nodes=1) as it:
+    async with unscheduled_cluster(nodes=1) as it:
         memory = audited(it)
-        strict = Answering(it.api, lambda request: request.subresource == "status", None)
+        strict = FixedErrorApi(it.api, lambda request: request.subresource == "status", None)
         async with running_scheduler(strict, it.clock) as made:
             memory.leader = lambda: made
-            await it.create(kinds.RESERVATION, reservation(replicas=1, ttl="5s"))
+            await it.create(kinds.RESERVATION, new_reservation(replicas=1, ttl="5s"))
             await pass_time(4)
-            strict.answer = Forbidden.because(403, "Forbidden", "no rights")
+            strict.error = Forbidden.because(403, "Forbidden", "no rights")
             await pass_time(2)
             memory.look("now")
             assert len(memory.due) == 1
             await pass_time(LONGEST + 1 if late else 1)
             await it.create(kinds.NAMESPACE, {"metadata": {"name": "next"}})
-            assert await phase(it) == ("Available", "Reserved")
+            assert await phase_and_reason(it) == ("Available", "Reserved")
         assert ["was to be written" in fault for fault in memory.faults] == [True] * late

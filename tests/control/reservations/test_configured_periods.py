@@ -15,8 +15,8 @@ from restow.model import kinds
 from restow.running.component_runner import ComponentDependencies
 from restow.running.components import COMPONENTS
 from restow.running.configuration import Configuration
-from tests.control.reservations.reservation_cluster import reservation
-from tests.control.scheduler_cluster import world
+from tests.control.reservations.reservation_cluster import new_reservation
+from tests.control.scheduler_cluster import unscheduled_cluster
 from tests.sim.simulated_cluster import SimulatedCluster, on_virtual_time, pass_time, running_component
 
 
@@ -49,13 +49,13 @@ AVAILABLE, FAILED, GONE = ["Available"], ["Failed"], list[str]()
     ],
 )
 @on_virtual_time
-async def test_expiry_and_deletion_have_periods_of_their_own(
+async def test_expiry_and_deletion_follow_their_configured_periods(
     expiry_check: str, gc_period: str, gc_duration: str, seen: list[list[str]]
 ) -> None:
     """A reservation that lives for 5 seconds, after 10, 20, 40 and 70."""
     section = {"expiryCheck": expiry_check, "gcPeriod": gc_period, "gcDuration": gc_duration}
-    async with world(nodes=1) as it, looked_after(it, section):
-        await it.create(kinds.RESERVATION, reservation(replicas=1, ttl="5s"))
+    async with unscheduled_cluster(nodes=1) as it, looked_after(it, section):
+        await it.create(kinds.RESERVATION, new_reservation(replicas=1, ttl="5s"))
         found = []
         for seconds in (10, 10, 20, 30):
             await pass_time(seconds)

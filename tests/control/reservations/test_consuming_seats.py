@@ -5,63 +5,70 @@ from __future__ import annotations
 import pytest
 
 from restow.model import kinds
-from tests.control.reservations.reservation_cluster import THEIRS, phase, read, reservation, seats, settled
-from tests.control.scheduler_cluster import events, stage
+from tests.control.reservations.reservation_cluster import (
+    THEIRS,
+    new_reservation,
+    pass_time_and_check_room,
+    phase_and_reason,
+    read_reservation,
+    seats_by_index,
+)
+from tests.control.scheduler_cluster import events_with_reason, scheduled_cluster
 from tests.sim.simulated_cluster import on_virtual_time, pass_time, pod, workload
 
 
 @on_virtual_time
-async def test_pods_take_seats_which_are_marked_and_then_it_has_succeeded() -> None:
-    async with stage(nodes=2) as it:
-        await it.create(kinds.RESERVATION, reservation())
-        await settled(it)
+async def test_pods_consume_seats_and_the_reservation_succeeds() -> None:
+    async with scheduled_cluster(nodes=2) as it:
+        await it.create(kinds.RESERVATION, new_reservation())
+        await pass_time_and_check_room(it)
         await it.create(kinds.REPLICA_SET, workload("web", 1))
-        await settled(it)
+        await pass_time_and_check_room(it)
         one = (await it.pods())[0]
-        found = await read(it)
-        assert [name for _, name in (await seats(it)).values()].count(one.metadata.name) == 1
+        found = await read_reservation(it)
+        assert [name for _, name in (await seats_by_index(it)).values()].count(one.metadata.name) == 1
         assert (found.status.state.phase, found.status.available, found.status.succeeded) == ("Available", 1, 1)
         assert found.status.allocated == {"cpu": "1", "memory": "64Mi"}
-        (told,) = [message for name, message in await events(it, "Scheduled") if name == one.metadata.name]
+        (told,) = [message for name, message in await events_with_reason(it, "Scheduled") if name == one.metadata.name]
         assert told.endswith(", in reserved seat default/r/web/0")
         await it.patch(kinds.REPLICA_SET, "web", {"spec": {"replicas": 3}})
-        await settled(it)
-        found = await read(it)
-        assert await phase(it) == ("Succeeded", "Consumed")
+        await pass_time_and_check_room(it)
+        found = await read_reservation(it)
+        assert await phase_and_reason(it) == ("Succeeded", "Consumed")
         assert [(owner.kind, owner.name) for owner in found.status.current_owners or ()] == [("ReplicaSet", "web")]
-        assert await events(it, "Consumed") == [("r", "all 2 seats are consumed")]
+        assert await events_with_reason(it, "Consumed") == [("r", "all 2 seats are consumed")]
 
 
 @on_virtual_time
-async def test_a_taken_seat_never_opens_again() -> None:
-    async with stage(nodes=1) as it:
-        await it.create(kinds.RESERVATION, reservation())
-        await settled(it)
+async def test_consumed_seat_never_opens_again() -> None:
+    async with scheduled_cluster(nodes=1) as it:
+        await it.create(kinds.RESERVATION, new_reservation())
+        await pass_time_and_check_room(it)
         await it.create(kinds.POD, pod("a"))
-        await settled(it)
-        taken = [index for index, (_, name) in (await seats(it)).items() if name == "a"]
+        await pass_time_and_check_room(it)
+        taken = [index for index, (_, name) in (await seats_by_index(it)).items() if name == "a"]
         await it.delete(kinds.POD, "a", grace_seconds=0)
         await it.create(kinds.POD, pod("b"))
-        await settled(it)
-        assert (await seats(it))[taken[0]] == ("n1", "a")
-        assert {name for _, name in (await seats(it)).values()} == {"a", "b"}
-        assert await phase(it) == ("Succeeded", "Consumed")
+        await pass_time_and_check_room(it)
+        assert (await seats_by_index(it))[taken[0]] == ("n1", "a")
+        assert {name for _, name in (await seats_by_index(it)).values()} == {"a", "b"}
+        assert await phase_and_reason(it) == ("Succeeded", "Consumed")
 
 
 @on_virtual_time
-async def test_a_seat_stays_taken_if_its_pod_goes_before_that_is_written_down() -> None:
-    async with stage(nodes=1) as it:
-        await it.create(kinds.RESERVATION, reservation())
-        await settled(it)
+async def test_seat_stays_consumed_if_its_pod_is_gone_before_the_status_write() -> None:
+    async with scheduled_cluster(nodes=1) as it:
+        await it.create(kinds.RESERVATION, new_reservation())
+        await pass_time_and_check_room(it)
         await it.create(kinds.POD, pod("a"))
         while not (await it.pods())[0].spec.node_name:
             await pass_time(0.005)
         await pass_time(0.02)
-        assert {name for _, name in (await seats(it)).values()} == {None}
+        assert {name for _, name in (await seats_by_index(it)).values()} == {None}
         await it.delete(kinds.POD, "a", grace_seconds=0)
         await it.create(kinds.POD, pod("b"))
-        await settled(it)
-        assert {name for _, name in (await seats(it)).values()} == {"a", "b"}
+        await pass_time_and_check_room(it)
+        assert {name for _, name in (await seats_by_index(it)).values()} == {"a", "b"}
 
 
 @pytest.mark.parametrize(
@@ -73,17 +80,17 @@ async def test_a_seat_stays_taken_if_its_pod_goes_before_that_is_written_down() 
     ],
 )
 @on_virtual_time
-async def test_a_forged_annotation_takes_no_seat(labels: str, namespace: str, elsewhere: bool) -> None:
-    async with stage(nodes=2) as it:
+async def test_forged_annotation_consumes_no_seat(labels: str, namespace: str, elsewhere: bool) -> None:
+    async with scheduled_cluster(nodes=2) as it:
         await it.create(kinds.NAMESPACE, {"metadata": {"name": "other"}})
-        await it.create(kinds.RESERVATION, reservation(replicas=1))
-        await settled(it)
-        held = (await seats(it))[0][0]
-        life = (await read(it)).metadata.uid
+        await it.create(kinds.RESERVATION, new_reservation(replicas=1))
+        await pass_time_and_check_room(it)
+        held = (await seats_by_index(it))[0][0]
+        life = (await read_reservation(it)).metadata.uid
         forged = {"restow.sh/reservation": "default/r/web/0", "restow.sh/reservation-uid": life}
         node_name = {"n1": "n2", "n2": "n1"}[held] if elsewhere else held
         thief = pod("thief", "1", app=labels, annotations=forged, nodeName=node_name, **THEIRS)
         thief["metadata"]["namespace"] = namespace
         await it.create(kinds.POD, thief)
-        await settled(it)
-        assert (await seats(it), await phase(it)) == ({0: (held, None)}, ("Available", "Reserved"))
+        await pass_time_and_check_room(it)
+        assert (await seats_by_index(it), await phase_and_reason(it)) == ({0: (held, None)}, ("Available", "Reserved"))

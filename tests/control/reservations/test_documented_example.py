@@ -11,8 +11,8 @@ import yaml
 from restow.control.scheduler import Scheduler
 from restow.model import kinds
 from restow.scheduling.registry import read_profile
-from tests.control.reservations.reservation_cluster import phase, read
-from tests.control.scheduler_cluster import places, world
+from tests.control.reservations.reservation_cluster import phase_and_reason, read_reservation
+from tests.control.scheduler_cluster import nodes_by_pod, unscheduled_cluster
 from tests.sim.simulated_cluster import on_virtual_time, pass_time, running_component
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "reservation.yaml"
@@ -26,23 +26,23 @@ def user(task: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 @on_virtual_time
-async def test_the_example_works_unchanged() -> None:
+async def test_documented_example_works_unchanged() -> None:
     document = yaml.safe_load(EXAMPLE.read_text(encoding="utf-8"))
     names = {"schedulerNames": ["restow", "volcano"]}
-    async with world(nodes=2) as it:
+    async with unscheduled_cluster(nodes=2) as it:
         scheduler = Scheduler(it.api, it.clock, random.Random(1), profile=read_profile(names))
         async with running_component(scheduler):
             await it.create(kinds.RESERVATION, document)
             await pass_time(2)
-            found = await read(it, "complex-reservation")
+            found = await read_reservation(it, "complex-reservation")
             assert (found.status.state.phase, found.status.available) == ("Available", 3)
             assert found.status.allocatable == {"cpu": "1250m", "memory": "1256Mi"}
             for task in document["spec"]["tasks"]:
                 for index in range(task["replicas"]):
                     await it.create(kinds.POD, user(task, f"{task['name']}-{index}"))
             await pass_time(5)
-            assert await phase(it, "complex-reservation") == ("Succeeded", "Consumed")
-            found = await read(it, "complex-reservation")
+            assert await phase_and_reason(it, "complex-reservation") == ("Succeeded", "Consumed")
+            found = await read_reservation(it, "complex-reservation")
             assert {one.pod_ref.name: one.node_name for one in found.status.placements or () if one.pod_ref} == (
-                await places(it)
+                await nodes_by_pod(it)
             )

@@ -16,9 +16,16 @@ from restow.model.objects import Document
 from restow.ports import INITIAL_EVENTS_END, Api, Request
 from restow.scheduling.framework import Plugin
 from restow.sim.faults import FaultPlan, FaultyApi, run_until_crash
-from tests.control.reservations.reservation_cluster import Barrier, phase, read, reservation, seats, settled
+from tests.control.reservations.reservation_cluster import (
+    PermitBarrier,
+    new_reservation,
+    pass_time_and_check_room,
+    phase_and_reason,
+    read_reservation,
+    seats_by_index,
+)
 from tests.control.reservations.write_auditor import Auditor
-from tests.control.scheduler_cluster import places, stage, world
+from tests.control.scheduler_cluster import nodes_by_pod, scheduled_cluster, unscheduled_cluster
 from tests.sim.simulated_cluster import SimulatedCluster, on_virtual_time, pass_time, pod, running_scheduler
 
 ALL = SchedulerSettings(namespace_share=100)
@@ -47,7 +54,7 @@ class Views:
 async def _lead(it: SimulatedCluster, api: Api) -> None:
     """Until it dies: a reservation is placed, beside which somebody else finds no room, and a pod takes its seat."""
     async with running_scheduler(api, it.clock, settings=ALL):
-        await it.create(kinds.RESERVATION, reservation(replicas=1, cpu="3"))
+        await it.create(kinds.RESERVATION, new_reservation(replicas=1, cpu="3"))
         await pass_time(3)
         await it.create(kinds.POD, pod("rest", "3", app="other"))
         await pass_time(3)
@@ -59,17 +66,15 @@ async def _lead(it: SimulatedCluster, api: Api) -> None:
 @pytest.mark.parametrize(
     "old",
     [
-        pytest.param({"pods"}, id="it knows pods as they were"),
-        pytest.param({"reservations"}, id="it knows reservations as they were"),
-        pytest.param({"pods", "reservations"}, id="it knows both as they were"),
-        pytest.param({"nodes", "pods"}, id="it knows nodes and pods as they were"),
+        pytest.param({"pods"}, id="stale pods"),
+        pytest.param({"reservations"}, id="stale reservations"),
+        pytest.param({"pods", "reservations"}, id="stale pods and reservations"),
+        pytest.param({"nodes", "pods"}, id="stale nodes and pods"),
     ],
 )
 @on_virtual_time
-async def test_a_new_leader_with_caches_of_different_age_gives_no_seat_and_no_room_twice(
-    old: set[str], last: str
-) -> None:
-    async with world(nodes=1) as it:
+async def test_new_leader_with_stale_caches_gives_no_seat_and_no_room_twice(old: set[str], last: str) -> None:
+    async with unscheduled_cluster(nodes=1) as it:
         auditor = Auditor(it.api, it.clock)
         mortal = FaultyApi(auditor, random.Random(1), FaultPlan(crash_after=last))
         first = asyncio.create_task(run_until_crash(mortal, _lead(it, mortal)))
@@ -78,7 +83,7 @@ async def test_a_new_leader_with_caches_of_different_age_gives_no_seat_and_no_ro
         second = asyncio.create_task(_take_over(it, auditor, views))
         await asyncio.wait((first,))
         await it.create(kinds.POD, pod("b", "3"))
-        assert await places(it) == {"a": "n1", "b": None, "rest": None}
+        assert await nodes_by_pod(it) == {"a": "n1", "b": None, "rest": None}
         views.opened.set()
         await second
         assert auditor.faults == []
@@ -89,23 +94,23 @@ async def _take_over(it: SimulatedCluster, auditor: Auditor, views: Views) -> No
         assert views.opened.is_set()
         auditor.life += 1
         await pass_time(5)
-        assert await places(it) == {"a": "n1", "b": None, "rest": None}
+        assert await nodes_by_pod(it) == {"a": "n1", "b": None, "rest": None}
         views.caught_up.set()
         await pass_time(15)
-        assert await places(it) == {"a": "n1", "b": None, "rest": None}
-        assert (await seats(it), await phase(it)) == ({0: ("n1", "a")}, ("Succeeded", "Consumed"))
+        assert await nodes_by_pod(it) == {"a": "n1", "b": None, "rest": None}
+        assert (await seats_by_index(it), await phase_and_reason(it)) == ({0: ("n1", "a")}, ("Succeeded", "Consumed"))
 
 
 @pytest.mark.parametrize("others", [("b",), ("x", "b")], ids=["once", "twice"])
 @on_virtual_time
-async def test_to_a_new_leader_who_was_one_of_the_owners_has_taken_its_seat_however_often_they_changed(
+async def test_new_leader_accepts_a_consumer_that_was_an_owner_before_the_edits(
     others: tuple[str, ...],
 ) -> None:
-    async with world(nodes=1) as it:
+    async with unscheduled_cluster(nodes=1) as it:
         auditor = Auditor(it.api, it.clock)
         mortal = FaultyApi(auditor, random.Random(1), FaultPlan(crash_after=BOUND))
         first = asyncio.create_task(run_until_crash(mortal, _schedule(it, mortal)))
-        await it.create(kinds.RESERVATION, reservation())
+        await it.create(kinds.RESERVATION, new_reservation())
         await pass_time(3)
         await it.create(kinds.POD, pod("a"))
         await asyncio.wait((first,))
@@ -115,56 +120,61 @@ async def test_to_a_new_leader_who_was_one_of_the_owners_has_taken_its_seat_howe
         async with running_scheduler(auditor, it.clock, seed=2):
             await it.create(kinds.POD, pod("b"))
             await pass_time(5)
-            assert await places(it) == {"a": "n1", "b": "n1"}
-            assert await seats(it) == {0: ("n1", "a"), 1: ("n1", "b")}
+            assert await nodes_by_pod(it) == {"a": "n1", "b": "n1"}
+            assert await seats_by_index(it) == {0: ("n1", "a"), 1: ("n1", "b")}
         assert auditor.faults == []
 
 
 @on_virtual_time
-async def test_to_a_new_leader_who_was_on_its_way_when_the_owners_changed_has_taken_its_seat() -> None:
-    barrier = Barrier()
-    async with world(nodes=1) as it:
+async def test_new_leader_accepts_a_consumer_assigned_before_the_owners_were_edited() -> None:
+    barrier = PermitBarrier()
+    async with unscheduled_cluster(nodes=1) as it:
         auditor = Auditor(it.api, it.clock)
         mortal = FaultyApi(auditor, random.Random(1), FaultPlan(crash_after=BOUND))
         first = asyncio.create_task(run_until_crash(mortal, _schedule(it, mortal, barrier)))
-        await it.create(kinds.RESERVATION, reservation())
+        await it.create(kinds.RESERVATION, new_reservation())
         await pass_time(3)
         await it.create(kinds.POD, pod("a"))
         await pass_time(3)
         await it.patch(kinds.RESERVATION, "r", {"spec": {"owners": [_named("b")]}})
         await pass_time(3)
-        assert (await read(it)).status.observed_generation == 2
-        barrier.lifted = True
+        assert (await read_reservation(it)).status.observed_generation == 2
+        barrier.is_lifted = True
         await asyncio.wait((first,))
         auditor.life += 1
         async with running_scheduler(auditor, it.clock, seed=2):
             await pass_time(5)
-            assert await seats(it) == {0: ("n1", "a"), 1: ("n1", None)}
-            assert [one.object and one.object.name for one in (await read(it)).status.observed_owners or ()] == ["b"]
+            assert await seats_by_index(it) == {0: ("n1", "a"), 1: ("n1", None)}
+            assert [
+                one.object and one.object.name for one in (await read_reservation(it)).status.observed_owners or ()
+            ] == ["b"]
         assert auditor.faults == []
 
 
 @pytest.mark.parametrize("over", [False, True], ids=["running", "over"])
 @on_virtual_time
-async def test_a_successor_marks_seats_that_were_taken_and_not_marked(over: bool) -> None:
-    async with world(nodes=1) as it:
+async def test_new_leader_records_consumption_that_was_not_recorded(over: bool) -> None:
+    async with unscheduled_cluster(nodes=1) as it:
         async with running_scheduler(it.api, it.clock):
-            await it.create(kinds.RESERVATION, reservation(replicas=1))
-            await settled(it)
+            await it.create(kinds.RESERVATION, new_reservation(replicas=1))
+            await pass_time_and_check_room(it)
         run = {"annotations": {"sim.restow.sh/run-seconds": "1"}, "restartPolicy": "Never"} if over else {}
         made = await it.create(kinds.POD, pod("a", "1", **run))
-        life = (await read(it)).metadata.uid
+        life = (await read_reservation(it)).metadata.uid
         named = {"restow.sh/reservation": "default/r/web/0", "restow.sh/reservation-uid": life}
         await Client(it.api).bind("default", "a", uid=made.metadata.uid, node="n1", annotations=named)
         await pass_time(10)
         assert (await it.pods())[0].status.phase == ("Succeeded" if over else "Running")
         async with running_scheduler(it.api, it.clock, seed=2):
-            await settled(it)
-            assert (await seats(it), await phase(it)) == ({0: ("n1", "a")}, ("Succeeded", "Consumed"))
+            await pass_time_and_check_room(it)
+            assert (await seats_by_index(it), await phase_and_reason(it)) == (
+                {0: ("n1", "a")},
+                ("Succeeded", "Consumed"),
+            )
 
 
 @on_virtual_time
-async def test_whoever_takes_over_reads_what_is_not_what_some_cache_remembers() -> None:
+async def test_new_leader_lists_consistently_and_not_from_a_cache() -> None:
     asked: list[Request] = []
 
     class Listening:
@@ -176,7 +186,7 @@ async def test_whoever_takes_over_reads_what_is_not_what_some_cache_remembers() 
             asked.append(request)
             return self._api.watch(request)
 
-    async with stage(nodes=1, around=Listening):
+    async with scheduled_cluster(nodes=1, around=Listening):
         first = {one.resource.plural: one.query for one in reversed(asked)}
     assert {"pods", "reservations", "nodes"} <= first.keys()
     assert all("sendInitialEvents" in query and not query.get("resourceVersion") for query in first.values())

@@ -5,38 +5,43 @@ from __future__ import annotations
 import pytest
 
 from restow.model import kinds
-from tests.control.reservations.reservation_cluster import phase, read, reservation, seats
-from tests.control.scheduler_cluster import stage
+from tests.control.reservations.reservation_cluster import (
+    new_reservation,
+    phase_and_reason,
+    read_reservation,
+    seats_by_index,
+)
+from tests.control.scheduler_cluster import scheduled_cluster
 from tests.sim.simulated_cluster import on_virtual_time, pass_time, pod
 
 SEAT = {"restow.sh/reservation": "default/r/web/0"}
 
 
 @on_virtual_time
-async def test_who_does_not_say_of_which_reservation_has_no_seat() -> None:
-    async with stage(nodes=1) as it:
+async def test_annotation_without_the_reservation_uid_consumes_no_seat() -> None:
+    async with scheduled_cluster(nodes=1) as it:
         await it.create(kinds.POD, pod("copy", "1"))
         await pass_time(3)
-        await it.create(kinds.RESERVATION, reservation(replicas=1))
+        await it.create(kinds.RESERVATION, new_reservation(replicas=1))
         await pass_time(3)
         await it.patch(kinds.POD, "copy", {"metadata": {"annotations": SEAT}})
         await pass_time(3)
-        assert (await seats(it), await phase(it)) == ({0: ("n1", None)}, ("Available", "Reserved"))
+        assert (await seats_by_index(it), await phase_and_reason(it)) == ({0: ("n1", None)}, ("Available", "Reserved"))
 
 
-@pytest.mark.parametrize("says", [False, True], ids=["a copy", "one that names the reservation"])
+@pytest.mark.parametrize("says", [False, True], ids=["without the reservation UID", "with the reservation UID"])
 @on_virtual_time
-async def test_nobody_sits_in_the_seat_of_a_move_before_the_pod_has_left(says: bool) -> None:
-    async with stage(nodes=2) as it:
+async def test_forged_annotation_consumes_no_migration_seat_before_the_pod_has_left(says: bool) -> None:
+    async with scheduled_cluster(nodes=2) as it:
         for name, node in (("mover", "n1"), ("sibling", "n2")):
             await it.create(kinds.POD, pod(name, "1", nodeSelector={"kubernetes.io/hostname": node}))
         await pass_time(3)
-        made = reservation(replicas=1)
+        made = new_reservation(replicas=1)
         made["metadata"]["annotations"] = {"restow.sh/migrating": (await it.pods())[0].metadata.uid}
         made["spec"]["tasks"][0]["template"]["spec"]["nodeSelector"] = {"kubernetes.io/hostname": "n2"}
         await it.create(kinds.RESERVATION, made)
         await pass_time(3)
-        life = {"restow.sh/reservation-uid": (await read(it)).metadata.uid} if says else {}
+        life = {"restow.sh/reservation-uid": (await read_reservation(it)).metadata.uid} if says else {}
         await it.patch(kinds.POD, "sibling", {"metadata": {"annotations": SEAT | life}})
         await pass_time(3)
-        assert (await seats(it), await phase(it)) == ({0: ("n2", None)}, ("Available", "Reserved"))
+        assert (await seats_by_index(it), await phase_and_reason(it)) == ({0: ("n2", None)}, ("Available", "Reserved"))

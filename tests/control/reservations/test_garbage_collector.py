@@ -13,8 +13,8 @@ from restow.model import kinds
 from restow.model.objects import ReservationPhase
 from restow.ports import Request, Response
 from restow.sim.faults import FaultPlan, FaultyApi
-from tests.control.reservations.reservation_cluster import collecting, reservation
-from tests.control.scheduler_cluster import stage, world
+from tests.control.reservations.reservation_cluster import new_reservation, running_garbage_collector
+from tests.control.scheduler_cluster import scheduled_cluster, unscheduled_cluster
 from tests.sim.simulated_cluster import SimulatedCluster, on_virtual_time, pass_time, pod
 
 
@@ -23,12 +23,12 @@ async def names(it: SimulatedCluster) -> list[str]:
 
 
 @on_virtual_time
-async def test_what_ended_is_kept_for_a_while_and_then_deleted() -> None:
-    async with stage(nodes=1) as it, collecting(it, gcDuration="30s"):
-        await it.create(kinds.RESERVATION, reservation("used", replicas=1))
-        await it.create(kinds.RESERVATION, reservation("expires", replicas=1, ttl="20s", owners=[]))
-        await it.create(kinds.RESERVATION, reservation("lives", replicas=1, owners=[]))
-        await it.create(kinds.RESERVATION, reservation("waits", replicas=9))
+async def test_ended_reservation_is_deleted_after_the_gc_duration() -> None:
+    async with scheduled_cluster(nodes=1) as it, running_garbage_collector(it, gcDuration="30s"):
+        await it.create(kinds.RESERVATION, new_reservation("used", replicas=1))
+        await it.create(kinds.RESERVATION, new_reservation("expires", replicas=1, ttl="20s", owners=[]))
+        await it.create(kinds.RESERVATION, new_reservation("lives", replicas=1, owners=[]))
+        await it.create(kinds.RESERVATION, new_reservation("waits", replicas=9))
         await pass_time(5)
         await it.create(kinds.POD, pod("a"))
         await pass_time(20)
@@ -41,12 +41,15 @@ async def test_what_ended_is_kept_for_a_while_and_then_deleted() -> None:
 
 
 @on_virtual_time
-async def test_how_many_there_are_is_counted() -> None:
+async def test_reservations_and_seats_are_counted() -> None:
     registry = CollectorRegistry()
-    async with stage(nodes=1) as it, collecting(it, metrics=ReservationMetrics(registry), gcDuration="30s"):
-        await it.create(kinds.RESERVATION, reservation("half", replicas=2))
-        await it.create(kinds.RESERVATION, reservation("waits", replicas=9))
-        await it.create(kinds.RESERVATION, reservation("expires", replicas=1, ttl="10s", owners=[]))
+    async with (
+        scheduled_cluster(nodes=1) as it,
+        running_garbage_collector(it, metrics=ReservationMetrics(registry), gcDuration="30s"),
+    ):
+        await it.create(kinds.RESERVATION, new_reservation("half", replicas=2))
+        await it.create(kinds.RESERVATION, new_reservation("waits", replicas=9))
+        await it.create(kinds.RESERVATION, new_reservation("expires", replicas=1, ttl="10s", owners=[]))
         await pass_time(5)
         await it.create(kinds.POD, pod("a"))
         await pass_time(20)
@@ -60,11 +63,11 @@ async def test_how_many_there_are_is_counted() -> None:
 
 
 @on_virtual_time
-async def test_others_reservations_are_not_counted_and_ours_are_pending_until_they_have_a_phase() -> None:
+async def test_only_our_reservations_are_counted_as_pending_without_a_phase() -> None:
     registry = CollectorRegistry()
-    async with world(nodes=1) as it, collecting(it, metrics=ReservationMetrics(registry)):
-        await it.create(kinds.RESERVATION, reservation("new"))
-        await it.create(kinds.RESERVATION, reservation("theirs", schedulerName="other"))
+    async with unscheduled_cluster(nodes=1) as it, running_garbage_collector(it, metrics=ReservationMetrics(registry)):
+        await it.create(kinds.RESERVATION, new_reservation("new"))
+        await it.create(kinds.RESERVATION, new_reservation("theirs", schedulerName="other"))
         available = {"status": {"state": {"phase": "Available"}, "available": 2}}
         await it.client.patch(kinds.RESERVATION, "theirs", available, "default", subresource="status")
         await pass_time(5)
@@ -90,26 +93,31 @@ class Overtaken:
 
 async def renew(it: SimulatedCluster) -> None:
     await it.delete(kinds.RESERVATION, "r")
-    await it.create(kinds.RESERVATION, reservation(replicas=1))
+    await it.create(kinds.RESERVATION, new_reservation(replicas=1))
 
 
 async def touch(it: SimulatedCluster) -> None:
     await it.patch(kinds.RESERVATION, "r", {"metadata": {"labels": {"keep": "it"}}})
 
 
-@pytest.mark.parametrize("happens", [renew, touch], ids=["another of the same name", "changed since"])
+@pytest.mark.parametrize("happens", [renew, touch], ids=["recreated", "changed since"])
 @on_virtual_time
-async def test_only_what_was_looked_at_is_deleted(happens: Callable[[SimulatedCluster], Awaitable[None]]) -> None:
-    async with stage(nodes=1) as it, collecting(it, Overtaken(it, happens), gcPeriod="20s", gcDuration="0s"):
-        await it.create(kinds.RESERVATION, reservation(replicas=1, ttl="2s"))
+async def test_reservation_replaced_or_changed_since_is_not_deleted(
+    happens: Callable[[SimulatedCluster], Awaitable[None]],
+) -> None:
+    async with (
+        scheduled_cluster(nodes=1) as it,
+        running_garbage_collector(it, Overtaken(it, happens), gcPeriod="20s", gcDuration="0s"),
+    ):
+        await it.create(kinds.RESERVATION, new_reservation(replicas=1, ttl="2s"))
         await pass_time(30)
         assert await names(it) == ["r"]
 
 
 @on_virtual_time
-async def test_what_is_another_schedulers_is_left_alone() -> None:
-    async with world(nodes=1) as it, collecting(it, gcDuration="0s"):
-        await it.create(kinds.RESERVATION, reservation(schedulerName="other"))
+async def test_reservation_of_another_scheduler_is_not_deleted() -> None:
+    async with unscheduled_cluster(nodes=1) as it, running_garbage_collector(it, gcDuration="0s"):
+        await it.create(kinds.RESERVATION, new_reservation(schedulerName="other"))
         failed = {"status": {"state": {"phase": "Failed", "lastTransitionTime": "2026-01-01T00:00:00Z"}}}
         await it.client.patch(kinds.RESERVATION, "r", failed, "default", subresource="status")
         await pass_time(60)
@@ -117,12 +125,12 @@ async def test_what_is_another_schedulers_is_left_alone() -> None:
 
 
 @on_virtual_time
-async def test_an_end_that_cannot_be_read_is_that_of_something_old() -> None:
+async def test_ended_reservation_with_an_unreadable_time_counts_from_its_creation() -> None:
     """Where somebody else's definition lets anything be written."""
-    async with world(nodes=1) as it, collecting(it, gcDuration="30s"):
+    async with unscheduled_cluster(nodes=1) as it, running_garbage_collector(it, gcDuration="30s"):
         await it.allow_any_field(kinds.RESERVATION, "status")
         for name in ("a", "b"):
-            await it.create(kinds.RESERVATION, reservation(name))
+            await it.create(kinds.RESERVATION, new_reservation(name))
         failed = {"status": {"state": {"phase": "Failed", "lastTransitionTime": "at noon"}}}
         await it.client.patch(kinds.RESERVATION, "a", failed, "default", subresource="status")
         await pass_time(20)
@@ -132,10 +140,13 @@ async def test_an_end_that_cannot_be_read_is_that_of_something_old() -> None:
 
 
 @on_virtual_time
-async def test_faults_only_delay_it() -> None:
+async def test_reservation_is_deleted_despite_faults() -> None:
     plan = FaultPlan(conflict=0.3, busy=0.2, refused=0.3, unknown=0.3, dropped=0.1, late=0.1)
-    async with stage(nodes=1) as it, collecting(it, FaultyApi(it.api, random.Random(7), plan), gcDuration="0s"):
+    async with (
+        scheduled_cluster(nodes=1) as it,
+        running_garbage_collector(it, FaultyApi(it.api, random.Random(7), plan), gcDuration="0s"),
+    ):
         for number in range(4):
-            await it.create(kinds.RESERVATION, reservation(f"r{number}", replicas=1, ttl="2s"))
+            await it.create(kinds.RESERVATION, new_reservation(f"r{number}", replicas=1, ttl="2s"))
         await pass_time(120)
         assert await names(it) == []

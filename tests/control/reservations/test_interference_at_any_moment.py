@@ -143,7 +143,9 @@ async def _come_to(it: SimulatedCluster, moment: str) -> None:
 @pytest.mark.parametrize("moment", MOMENTS)
 @pytest.mark.parametrize(("interference", "reason"), INTERFERENCES.values(), ids=INTERFERENCES)
 @on_virtual_time
-async def test_it_may_happen_at_any_moment(interference: Interference, reason: str | None, moment: str) -> None:
+async def test_outcome_is_defined_whenever_it_happens(
+    interference: Interference, reason: str | None, moment: str
+) -> None:
     barrier = PermitBarrier()
     barrier.is_lifted = moment != "on the way"
     async with unscheduled_cluster(nodes=1) as it:

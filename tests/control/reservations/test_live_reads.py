@@ -14,8 +14,13 @@ from restow.model import kinds
 from restow.model.kinds import Kind
 from restow.model.queues import QUEUE_ANNOTATION
 from restow.ports import Api, Gone, Request, Response
-from tests.control.reservations.reservation_cluster import THEIRS, over_committed, phase, reservation
-from tests.control.scheduler_cluster import places, stage
+from tests.control.reservations.reservation_cluster import (
+    THEIRS,
+    new_reservation,
+    overcommitted_nodes,
+    phase_and_reason,
+)
+from tests.control.scheduler_cluster import nodes_by_pod, scheduled_cluster
 from tests.sim.simulated_cluster import SimulatedCluster, node, on_virtual_time, pass_time, pod
 
 ALL = SchedulerSettings(namespace_share=100)
@@ -60,38 +65,38 @@ async def come_and_go(it: SimulatedCluster) -> None:
 @pytest.mark.parametrize(
     ("last", "happens"),
     [
-        pytest.param(("nodes", "DELETED", "n1"), replace_node, id="that a node is there again"),
-        pytest.param(("pods", "ADDED", "thief"), come_and_go, id="that whoever took the room is gone"),
+        pytest.param(("nodes", "DELETED", "n1"), replace_node, id="node recreated"),
+        pytest.param(("pods", "ADDED", "thief"), come_and_go, id="foreign pod gone"),
     ],
 )
 @on_virtual_time
-async def test_a_cache_that_does_not_know_costs_nobody_a_seat(
+async def test_seat_is_not_lost_because_of_a_cache_that_is_behind(
     last: tuple[str, str, str], happens: Callable[[SimulatedCluster], Awaitable[Any]]
 ) -> None:
     behind = Behind(*last)
-    async with stage(nodes=1, around=behind.around, settings=ALL) as it:
-        await it.create(kinds.RESERVATION, reservation())
+    async with scheduled_cluster(nodes=1, around=behind.around, settings=ALL) as it:
+        await it.create(kinds.RESERVATION, new_reservation())
         await pass_time(3)
         await happens(it)
         await pass_time(10)
-        assert await phase(it) == ("Available", "Reserved")
+        assert await phase_and_reason(it) == ("Available", "Reserved")
         behind.caught_up.set()
         await pass_time(10)
-        assert await phase(it) == ("Available", "Reserved")
+        assert await phase_and_reason(it) == ("Available", "Reserved")
 
 
 @on_virtual_time
-async def test_one_that_turns_out_to_be_deleted_holds_nothing() -> None:
+async def test_reservation_found_deleted_after_a_live_read_holds_nothing() -> None:
     behind = Behind("reservations", "ADDED", "r")
-    async with stage(nodes=1, around=behind.around, settings=ALL) as it:
-        await it.create(kinds.RESERVATION, reservation(ttl="20s"))
+    async with scheduled_cluster(nodes=1, around=behind.around, settings=ALL) as it:
+        await it.create(kinds.RESERVATION, new_reservation(ttl="20s"))
         await pass_time(3)
         await it.delete(kinds.RESERVATION, "r")
         await it.create(kinds.POD, pod("big", "4", app="other"))
         await pass_time(5)
-        assert await places(it) == {"big": None}
+        assert await nodes_by_pod(it) == {"big": None}
         await pass_time(30)
-        assert await places(it) == {"big": "n1"}
+        assert await nodes_by_pod(it) == {"big": "n1"}
 
 
 class SlowLists:
@@ -108,41 +113,41 @@ class SlowLists:
 
 
 @on_virtual_time
-async def test_who_comes_while_a_node_is_read_is_there() -> None:
-    async with stage(nodes=1, around=SlowLists().around, settings=ALL) as it:
-        await it.create(kinds.RESERVATION, reservation())
+async def test_pod_bound_during_a_live_read_is_kept() -> None:
+    async with scheduled_cluster(nodes=1, around=SlowLists().around, settings=ALL) as it:
+        await it.create(kinds.RESERVATION, new_reservation())
         await pass_time(3)
         await it.create(kinds.POD, pod("thief", "3", **THIEF))
         await pass_time(1)
         await it.create(kinds.POD, pod("late", "1", **THIEF))
         await pass_time(10)
-        assert await phase(it) == ("Failed", "RoomTaken")
+        assert await phase_and_reason(it) == ("Failed", "RoomTaken")
         await it.create(kinds.POD, pod("other", "1", app="other"))
         await pass_time(10)
-        assert await places(it) == {"thief": "n1", "late": "n1", "other": None}
-        assert await over_committed(it.client) == []
+        assert await nodes_by_pod(it) == {"thief": "n1", "late": "n1", "other": None}
+        assert await overcommitted_nodes(it.client) == []
 
 
 @on_virtual_time
-async def test_one_that_is_handed_over_while_its_node_is_read_is_left_to_whom_it_was_handed() -> None:
-    async with stage(nodes=1, around=SlowLists().around, settings=ALL) as it:
-        await it.create(kinds.RESERVATION, reservation())
+async def test_reservation_handed_to_another_scheduler_during_a_live_read_is_left_alone() -> None:
+    async with scheduled_cluster(nodes=1, around=SlowLists().around, settings=ALL) as it:
+        await it.create(kinds.RESERVATION, new_reservation())
         await pass_time(3)
         await it.create(kinds.POD, pod("thief", "3", **THIEF))
         await pass_time(1)
         await it.patch(kinds.RESERVATION, "r", {"spec": THEIRS})
         await pass_time(10)
-        assert await phase(it) == ("Available", "Reserved")
+        assert await phase_and_reason(it) == ("Available", "Reserved")
         await it.patch(kinds.RESERVATION, "r", {"spec": {"schedulerName": None}})
         await pass_time(10)
-        assert await phase(it) == ("Failed", "RoomTaken")
+        assert await phase_and_reason(it) == ("Failed", "RoomTaken")
 
 
 @on_virtual_time
-async def test_who_goes_while_a_node_is_read_is_gone_also_for_its_queue() -> None:
-    async with stage(nodes=1, around=SlowLists().around, settings=ALL) as it:
+async def test_pod_gone_during_a_live_read_is_gone_for_its_queue_too() -> None:
+    async with scheduled_cluster(nodes=1, around=SlowLists().around, settings=ALL) as it:
         await it.create(kinds.QUEUE, {"metadata": {"name": "small"}, "spec": {"capability": {"cpu": "3"}}})
-        await it.create(kinds.RESERVATION, reservation())
+        await it.create(kinds.RESERVATION, new_reservation())
         await pass_time(3)
         await it.create(kinds.POD, pod("thief", "3", annotations=SMALL, **THIEF))
         await pass_time(1)
@@ -150,60 +155,60 @@ async def test_who_goes_while_a_node_is_read_is_gone_also_for_its_queue() -> Non
         await pass_time(10)
         await it.create(kinds.POD, pod("next", "1", app="other", annotations=SMALL))
         await pass_time(10)
-        assert await places(it) == {"next": "n1"}
+        assert await nodes_by_pod(it) == {"next": "n1"}
 
 
 async def hold(it: SimulatedCluster) -> None:
-    await it.create(kinds.RESERVATION, reservation(cpu="2"))
+    await it.create(kinds.RESERVATION, new_reservation(cpu="2"))
     await pass_time(3)
 
 
 async def crowd(it: SimulatedCluster) -> None:
-    await it.create(kinds.RESERVATION, reservation())
+    await it.create(kinds.RESERVATION, new_reservation())
     await pass_time(3)
     await it.create(kinds.POD, pod("thief", "2", **THIEF))
     await pass_time(3)
     await it.client.patch(kinds.NODE, "n1", {"status": {"allocatable": {"cpu": "3"}}}, subresource="status")
     await pass_time(10)
-    assert await phase(it) == ("Failed", "RoomTaken")
+    assert await phase_and_reason(it) == ("Failed", "RoomTaken")
 
 
 @pytest.mark.parametrize(
     ("kind", "name", "happens"),
     [
-        pytest.param(kinds.RESERVATION, "r", hold, id="a reservation that we have written since"),
-        pytest.param(kinds.POD, "thief", crowd, id="a pod that we have read since"),
+        pytest.param(kinds.RESERVATION, "r", hold, id="reservation written since"),
+        pytest.param(kinds.POD, "thief", crowd, id="pod read since"),
     ],
 )
 @on_virtual_time
-async def test_what_a_list_lacks_is_gone_though_the_watch_never_showed_what_we_know_of_it(
+async def test_object_missing_in_a_relist_is_gone_though_a_response_was_newer_than_the_watch(
     kind: Kind[Any], name: str, happens: Callable[[SimulatedCluster], Awaitable[Any]]
 ) -> None:
     behind = Behind(kind.plural, "ADDED", name, ends=True)
-    async with stage(nodes=1, around=behind.around, settings=ALL) as it:
+    async with scheduled_cluster(nodes=1, around=behind.around, settings=ALL) as it:
         await happens(it)
         await it.delete(kind, name, grace_seconds=0 if kind is kinds.POD else None)
         behind.caught_up.set()
         await pass_time(5)
         await it.create(kinds.POD, pod("big", "3", app="other"))
         await pass_time(20)
-        assert (await places(it))["big"] == "n1"
+        assert (await nodes_by_pod(it))["big"] == "n1"
 
 
 @on_virtual_time
-async def test_a_node_that_a_list_lacks_is_gone_though_the_watch_never_showed_what_we_know_of_it() -> None:
+async def test_node_missing_in_a_relist_is_gone_though_a_live_read_was_newer_than_the_watch() -> None:
     behind = Behind("nodes", "ADDED", "n1", ends=True)
-    async with stage(nodes=0, around=behind.around, settings=ALL) as it:
+    async with scheduled_cluster(nodes=0, around=behind.around, settings=ALL) as it:
         await it.create(kinds.NODE, node("n1"))
-        await it.create(kinds.RESERVATION, reservation())
+        await it.create(kinds.RESERVATION, new_reservation())
         await pass_time(3)
         await it.patch(kinds.NODE, "n1", {"metadata": {"labels": {"newer": "yes"}}})
         await it.create(kinds.POD, pod("thief", "3", **THIEF))
         await pass_time(3)
-        assert await phase(it) == ("Failed", "RoomTaken")
+        assert await phase_and_reason(it) == ("Failed", "RoomTaken")
         await it.delete(kinds.NODE, "n1")
         behind.caught_up.set()
         await pass_time(5)
         await it.create(kinds.POD, pod("next", "1", app="other"))
         await pass_time(5)
-        assert (await places(it))["next"] is None
+        assert (await nodes_by_pod(it))["next"] is None

@@ -13,8 +13,8 @@ from restow.control.scheduler import SchedulerSettings
 from restow.model import kinds
 from restow.model.objects import ReservationPhase
 from restow.ports import Api, Request, Response
-from tests.control.reservations.reservation_cluster import reservation
-from tests.control.scheduler_cluster import stage
+from tests.control.reservations.reservation_cluster import new_reservation
+from tests.control.scheduler_cluster import scheduled_cluster
 from tests.sim.simulated_cluster import SimulatedCluster, node, on_virtual_time, pass_time, pod, template
 
 Step = Callable[[SimulatedCluster], Awaitable[Any]]
@@ -44,7 +44,7 @@ class Phases:
 
 
 def reserve(replicas: int = 2, **spec: Any) -> Step:
-    return lambda it: it.create(kinds.RESERVATION, reservation(replicas=replicas, cpu="2", **spec))
+    return lambda it: it.create(kinds.RESERVATION, new_reservation(replicas=replicas, cpu="2", **spec))
 
 
 def seats(replicas: int) -> Step:
@@ -111,9 +111,9 @@ STORIES: dict[str, tuple[list[Step], str]] = {
 
 @pytest.mark.parametrize(("steps", "phases"), STORIES.values(), ids=STORIES)
 @on_virtual_time
-async def test_phases_follow_each_other(steps: list[Step], phases: str) -> None:
+async def test_phases_follow_each_other_in_order(steps: list[Step], phases: str) -> None:
     seen = Phases()
-    async with stage(nodes=1, around=seen.around, settings=SchedulerSettings(namespace_share=100)) as it:
+    async with scheduled_cluster(nodes=1, around=seen.around, settings=SchedulerSettings(namespace_share=100)) as it:
         for step in steps:
             await step(it)
             await pass_time(3)
@@ -121,7 +121,7 @@ async def test_phases_follow_each_other(steps: list[Step], phases: str) -> None:
         assert seen.seen == phases.split()
 
 
-def test_every_phase_transition_has_a_story() -> None:
+def test_every_phase_transition_is_tested() -> None:
     """From any that is no end to any other; only nothing is taken before it is held."""
     ends = {ReservationPhase.SUCCEEDED, ReservationPhase.FAILED}
     lives = [None, *(one for one in ReservationPhase if one not in ends)]

@@ -9,8 +9,15 @@ import pytest
 
 from restow.control.scheduler import SchedulerSettings
 from restow.model import kinds
-from tests.control.reservations.reservation_cluster import Barrier, over_committed, read, reservation, seats, take_away
-from tests.control.scheduler_cluster import events, places, stage
+from tests.control.reservations.reservation_cluster import (
+    PermitBarrier,
+    new_reservation,
+    overcommitted_nodes,
+    read_reservation,
+    replace_task,
+    seats_by_index,
+)
+from tests.control.scheduler_cluster import events_with_reason, nodes_by_pod, scheduled_cluster
 from tests.sim.simulated_cluster import SimulatedCluster, node, on_virtual_time, pass_time, pod
 
 
@@ -24,16 +31,16 @@ async def delete(it: SimulatedCluster) -> None:
 
 async def move(it: SimulatedCluster) -> None:
     """The seat is taken away, and found again on another node."""
-    await take_away(it)
+    await replace_task(it)
     await it.patch(kinds.NODE, "n1", {"spec": {"unschedulable": True}})
     await it.create(kinds.NODE, node("n2"))
     await pass_time(3)
-    await take_away(it, instead="web")
+    await replace_task(it, instead="web")
 
 
 async def make_anew(it: SimulatedCluster) -> None:
     await it.delete(kinds.RESERVATION, "r")
-    await it.create(kinds.RESERVATION, reservation(replicas=1))
+    await it.create(kinds.RESERVATION, new_reservation(replicas=1))
 
 
 @pytest.mark.parametrize(
@@ -41,71 +48,74 @@ async def make_anew(it: SimulatedCluster) -> None:
     [
         pytest.param(nothing, True, id="nothing happens"),
         pytest.param(delete, False, id="the reservation is deleted"),
-        pytest.param(take_away, False, id="the seat is taken away"),
-        pytest.param(move, False, id="the seat is elsewhere now"),
-        pytest.param(make_anew, False, id="another of the same name is made"),
+        pytest.param(replace_task, False, id="the seat is removed by an edit"),
+        pytest.param(move, False, id="the seat is on another node"),
+        pytest.param(make_anew, False, id="the reservation is recreated"),
     ],
 )
 @on_virtual_time
-async def test_a_seat_that_was_released_is_not_named(
+async def test_binding_names_only_a_seat_that_was_not_released(
     happens: Callable[[SimulatedCluster], Awaitable[Any]], named: bool
 ) -> None:
-    barrier = Barrier()
-    async with stage(barrier, nodes=1) as it:
-        await it.create(kinds.RESERVATION, reservation(replicas=1))
+    barrier = PermitBarrier()
+    async with scheduled_cluster(barrier, nodes=1) as it:
+        await it.create(kinds.RESERVATION, new_reservation(replicas=1))
         await pass_time(3)
         await it.create(kinds.POD, pod("a"))
         await pass_time(3)
-        assert await places(it) == {"a": None}
+        assert await nodes_by_pod(it) == {"a": None}
         await happens(it)
         await pass_time(3)
-        barrier.lifted = True
+        barrier.is_lifted = True
         await pass_time(15)
-        assert await places(it) == {"a": "n1"}
+        assert await nodes_by_pod(it) == {"a": "n1"}
         [one] = await it.pods()
         assert ("restow.sh/reservation" in (one.metadata.annotations or {})) is named
-        [(_, told)] = await events(it, "Scheduled")
+        [(_, told)] = await events_with_reason(it, "Scheduled")
         assert ("in reserved seat default/r/web/0" in told) is named
-        assert await over_committed(it.client) == []
+        assert await overcommitted_nodes(it.client) == []
         if happens in (make_anew, move):
-            assert (await read(it)).status.state.phase == "Available"
-            assert [name for _, name in (await seats(it)).values()] == [None]
+            assert (await read_reservation(it)).status.state.phase == "Available"
+            assert [name for _, name in (await seats_by_index(it)).values()] == [None]
 
 
 @on_virtual_time
-async def test_a_pod_that_is_smaller_than_its_seat_need_not_wait_until_all_of_that_is_left() -> None:
-    async with stage(nodes=2, settings=SchedulerSettings(namespace_share=100), stop=600.0) as it:
+async def test_pod_smaller_than_its_seat_is_bound_before_all_of_its_room_is_left() -> None:
+    async with scheduled_cluster(nodes=2, settings=SchedulerSettings(namespace_share=100), stop=600.0) as it:
         theirs = {"nodeName": "n2", "schedulerName": "other", "terminationGracePeriodSeconds": 600}
         await it.create(kinds.POD, pod("old", "3", app="other", **theirs))
         await pass_time(3)
         await it.delete(kinds.POD, "old")
-        await it.create(kinds.RESERVATION, reservation(cpu="3", minAvailable=1))
+        await it.create(kinds.RESERVATION, new_reservation(cpu="3", minAvailable=1))
         await pass_time(5)
         for name in ("a", "b"):
             await it.create(kinds.POD, pod(name, "500m"))
         await pass_time(10)
-        assert await seats(it) == {0: ("n1", "a"), 1: ("n2", "b")}
-        assert not await over_committed(it.client)
+        assert await seats_by_index(it) == {0: ("n1", "a"), 1: ("n2", "b")}
+        assert not await overcommitted_nodes(it.client)
 
 
 @on_virtual_time
-async def test_who_finds_its_room_taken_goes_back_and_costs_nobody_a_seat() -> None:
+async def test_pod_that_finds_its_room_taken_is_requeued_and_costs_no_seat() -> None:
     """On a node of 4 cores two seats of half a core are held, and a pod of 2 is on its way into one of them, when a
     stranger takes 2: there is room for the stranger and the seats, not for all that the pod asks for beyond its own."""
-    barrier = Barrier()
-    async with stage(barrier, nodes=1) as it:
-        await it.create(kinds.RESERVATION, reservation(cpu="500m"))
+    barrier = PermitBarrier()
+    async with scheduled_cluster(barrier, nodes=1) as it:
+        await it.create(kinds.RESERVATION, new_reservation(cpu="500m"))
         await pass_time(3)
         await it.create(kinds.POD, pod("a", "2"))
         await pass_time(3)
         await it.create(kinds.POD, pod("stranger", "2", app="other", nodeName="n1", schedulerName="other"))
         await pass_time(3)
-        assert (await read(it)).status.state.phase == "Available"
-        barrier.lifted = True
+        assert (await read_reservation(it)).status.state.phase == "Available"
+        barrier.is_lifted = True
         await pass_time(15)
-        assert await places(it) == {"a": None, "stranger": "n1"}
-        assert await seats(it) == {0: ("n1", None), 1: ("n1", None)}
-        assert (await read(it)).status.state.phase == "Available"
+        assert await nodes_by_pod(it) == {"a": None, "stranger": "n1"}
+        assert await seats_by_index(it) == {0: ("n1", None), 1: ("n1", None)}
+        assert (await read_reservation(it)).status.state.phase == "Available"
         await it.delete(kinds.POD, "stranger", grace_seconds=0)
         await pass_time(15)
-        assert (await seats(it), await over_committed(it.client)) == ({0: ("n1", "a"), 1: ("n1", None)}, [])
+        assert (await seats_by_index(it), await overcommitted_nodes(it.client)) == (
+            {0: ("n1", "a"), 1: ("n1", None)},
+            [],
+        )

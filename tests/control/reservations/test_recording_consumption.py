@@ -14,15 +14,15 @@ from restow.control.scheduler import SchedulerSettings
 from restow.model import kinds
 from restow.ports import Api, Forbidden, OutcomeUnknown, Request, Response
 from tests.control.reservations.reservation_cluster import (
-    Barrier,
-    over_committed,
-    phase,
-    read,
-    reservation,
-    seats,
-    take_away,
+    PermitBarrier,
+    new_reservation,
+    overcommitted_nodes,
+    phase_and_reason,
+    read_reservation,
+    replace_task,
+    seats_by_index,
 )
-from tests.control.scheduler_cluster import events, places, stage
+from tests.control.scheduler_cluster import events_with_reason, nodes_by_pod, scheduled_cluster
 from tests.sim.simulated_cluster import SimulatedCluster, node, on_virtual_time, pass_time, pod
 
 ALL = SchedulerSettings(namespace_share=100)
@@ -65,71 +65,74 @@ class Slow:
 
 
 @on_virtual_time
-async def test_those_who_come_together_are_marked_together() -> None:
+async def test_pods_that_come_together_are_recorded_by_one_write() -> None:
     slow = Slow({"a": 0.0, "b": 0.4, "c": 0.8})
-    async with stage(nodes=1, around=slow.around, settings=ALL) as it:
-        await it.create(kinds.RESERVATION, reservation(replicas=4))
+    async with scheduled_cluster(nodes=1, around=slow.around, settings=ALL) as it:
+        await it.create(kinds.RESERVATION, new_reservation(replicas=4))
         await pass_time(3)
         placed = slow.marked
         for name in "abc":
             await it.create(kinds.POD, pod(name))
         await pass_time(3)
-        assert {name for _, name in (await seats(it)).values()} == {"a", "b", "c", None}
+        assert {name for _, name in (await seats_by_index(it)).values()} == {"a", "b", "c", None}
         assert slow.marked == placed + 1
 
 
 @on_virtual_time
-async def test_nobody_is_waited_for_longer_than_a_second() -> None:
+async def test_consumption_is_recorded_within_a_second() -> None:
     slow = Slow({"b": 9.0})
-    async with stage(nodes=1, around=slow.around, settings=ALL) as it:
-        await it.create(kinds.RESERVATION, reservation())
+    async with scheduled_cluster(nodes=1, around=slow.around, settings=ALL) as it:
+        await it.create(kinds.RESERVATION, new_reservation())
         await pass_time(3)
         for name in "ab":
             await it.create(kinds.POD, pod(name))
         await pass_time(1.5)
-        assert {name for _, name in (await seats(it)).values()} == {"a", None}
+        assert {name for _, name in (await seats_by_index(it)).values()} == {"a", None}
 
 
 @on_virtual_time
-async def test_who_took_the_last_seat_is_marked_at_once() -> None:
-    async with stage(nodes=1, settings=ALL) as it:
-        await it.create(kinds.RESERVATION, reservation(replicas=1))
+async def test_consumption_of_the_last_seat_is_recorded_at_once() -> None:
+    async with scheduled_cluster(nodes=1, settings=ALL) as it:
+        await it.create(kinds.RESERVATION, new_reservation(replicas=1))
         await pass_time(3)
         await it.create(kinds.POD, pod("a"))
         await pass_time(0.1)
-        assert (await seats(it), await phase(it)) == ({0: ("n1", "a")}, ("Succeeded", "Consumed"))
+        assert (await seats_by_index(it), await phase_and_reason(it)) == ({0: ("n1", "a")}, ("Succeeded", "Consumed"))
 
 
 @pytest.mark.parametrize("change", [pytest.param(OTHERS, id="other owners"), pytest.param(None, id="another label")])
 @on_virtual_time
-async def test_whoever_was_given_a_seat_has_taken_it_whoever_may_take_it_next(change: Any) -> None:
-    async with stage(nodes=1, settings=ALL) as it:
-        await it.create(kinds.RESERVATION, reservation(cpu="2"))
+async def test_assigned_pod_consumes_its_seat_though_the_owners_were_edited(change: Any) -> None:
+    async with scheduled_cluster(nodes=1, settings=ALL) as it:
+        await it.create(kinds.RESERVATION, new_reservation(cpu="2"))
         await pass_time(3)
         await it.create(kinds.POD, pod("a", "2"))
         await pass_time(0.1)
-        assert (await places(it), (await seats(it))[0]) == ({"a": "n1"}, ("n1", None))
+        assert (await nodes_by_pod(it), (await seats_by_index(it))[0]) == ({"a": "n1"}, ("n1", None))
         if change is not None:
             await it.patch(kinds.RESERVATION, "r", change)
         else:
             await it.patch(kinds.POD, "a", {"metadata": {"labels": {"app": "db"}}})
         await pass_time(3)
-        assert (await seats(it), await phase(it)) == ({0: ("n1", "a"), 1: ("n1", None)}, ("Available", "Reserved"))
-        assert await over_committed(it.client) == []
-        assert await events(it, "RoomTaken") == []
+        assert (await seats_by_index(it), await phase_and_reason(it)) == (
+            {0: ("n1", "a"), 1: ("n1", None)},
+            ("Available", "Reserved"),
+        )
+        assert await overcommitted_nodes(it.client) == []
+        assert await events_with_reason(it, "RoomTaken") == []
 
 
 @on_virtual_time
-async def test_a_seat_stays_taken_if_its_pod_is_gone_before_the_server_has_answered() -> None:
+async def test_seat_stays_consumed_if_its_pod_is_gone_before_the_bind_response() -> None:
     slow = Slow({}, after={"a": 5.0})
-    async with stage(nodes=1, around=slow.around, settings=ALL) as it:
-        await it.create(kinds.RESERVATION, reservation(replicas=1))
+    async with scheduled_cluster(nodes=1, around=slow.around, settings=ALL) as it:
+        await it.create(kinds.RESERVATION, new_reservation(replicas=1))
         await pass_time(3)
         await it.create(kinds.POD, pod("a"))
         await pass_time(0.01)
         await it.delete(kinds.POD, "a", grace_seconds=0)
         await pass_time(8)
-        assert await seats(it) == {0: ("n1", "a")}
+        assert await seats_by_index(it) == {0: ("n1", "a")}
 
 
 class Unclear:
@@ -154,87 +157,87 @@ class Unclear:
 
 
 @on_virtual_time
-async def test_a_seat_stays_taken_if_nobody_says_so_before_its_pod_is_gone() -> None:
-    async with stage(nodes=1, around=Unclear().around, settings=ALL) as it:
-        await it.create(kinds.RESERVATION, reservation(replicas=1))
+async def test_seat_stays_consumed_if_its_pod_is_gone_before_the_watch_showed_it() -> None:
+    async with scheduled_cluster(nodes=1, around=Unclear().around, settings=ALL) as it:
+        await it.create(kinds.RESERVATION, new_reservation(replicas=1))
         await pass_time(3)
         await it.create(kinds.POD, pod("a"))
         await it.create(kinds.POD, pod("b", annotations={"restow.sh/use-reservation": "r"}))
         await pass_time(20)
-        assert (await seats(it), await places(it)) == ({0: ("n1", "a")}, {"b": None})
+        assert (await seats_by_index(it), await nodes_by_pod(it)) == ({0: ("n1", "a")}, {"b": None})
 
 
 @on_virtual_time
-async def test_who_was_bound_without_its_seat_has_not_taken_it_even_if_the_seat_is_there_again() -> None:
-    slow, barrier = Slow({}, after={"a": 9.0}), Barrier()
-    async with stage(barrier, nodes=1, around=slow.around, settings=ALL) as it:
-        await it.create(kinds.RESERVATION, reservation(replicas=1))
+async def test_pod_bound_without_its_seat_does_not_consume_it_when_it_is_restored() -> None:
+    slow, barrier = Slow({}, after={"a": 9.0}), PermitBarrier()
+    async with scheduled_cluster(barrier, nodes=1, around=slow.around, settings=ALL) as it:
+        await it.create(kinds.RESERVATION, new_reservation(replicas=1))
         await pass_time(3)
         await it.create(kinds.POD, pod("a"))
         await pass_time(1)
-        await take_away(it)
+        await replace_task(it)
         await pass_time(1)
-        barrier.lifted = True
+        barrier.is_lifted = True
         await it.create(kinds.NODE, node("n2"))  # news, for which it waits
         await it.patch(kinds.NODE, "n2", {"spec": {"unschedulable": True}})
         await pass_time(1)
-        assert await places(it) == {"a": "n1"}
-        await take_away(it, instead="web")
+        assert await nodes_by_pod(it) == {"a": "n1"}
+        await replace_task(it, instead="web")
         await it.delete(kinds.POD, "a", grace_seconds=0)
         await pass_time(15)
-        assert await seats(it) == {0: ("n1", None)}
+        assert await seats_by_index(it) == {0: ("n1", None)}
 
 
 async def _bind_while_the_seat_is_taken_away(it: SimulatedCluster, *, before: float) -> str:
     """A pod is on its way to a seat. That is taken away, asked for again, so many seconds before the pod is there, and
     could be found on another node only. Another pod comes."""
-    await it.create(kinds.RESERVATION, reservation(replicas=1))
+    await it.create(kinds.RESERVATION, new_reservation(replicas=1))
     await pass_time(3)
-    [(where, _)] = (await seats(it)).values()
+    [(where, _)] = (await seats_by_index(it)).values()
     await it.create(kinds.POD, pod("a"))
     await pass_time(1)
-    await take_away(it)
+    await replace_task(it)
     await it.patch(kinds.NODE, where, {"spec": {"unschedulable": True}})
     await pass_time(9 - before)
-    await take_away(it, instead="web")
+    await replace_task(it, instead="web")
     await pass_time(2)
     await it.create(kinds.POD, pod("b"))
     return where
 
 
-@pytest.mark.parametrize("left", [False, True], ids=["it is there", "it has left"])
+@pytest.mark.parametrize("left", [False, True], ids=["pod still there", "pod gone"])
 @pytest.mark.parametrize("before", [4, -4], ids=["while a pod is on its way", "after it came"])
 @on_virtual_time
-async def test_a_seat_that_was_taken_away_and_is_asked_for_again_is_whose_it_was(before: float, left: bool) -> None:
-    async with stage(nodes=2, around=Slow({"a": 10.0}).around, settings=ALL) as it:
+async def test_seat_removed_and_restored_by_edits_keeps_its_consumer(before: float, left: bool) -> None:
+    async with scheduled_cluster(nodes=2, around=Slow({"a": 10.0}).around, settings=ALL) as it:
         where = await _bind_while_the_seat_is_taken_away(it, before=before)
         await pass_time(3)
         if left:
             await it.delete(kinds.POD, "a", grace_seconds=0)
         await pass_time(3)
-        assert (await seats(it), await phase(it)) == ({0: (where, "a")}, ("Succeeded", "Consumed"))
+        assert (await seats_by_index(it), await phase_and_reason(it)) == ({0: (where, "a")}, ("Succeeded", "Consumed"))
         assert "restow.sh/reservation" not in ((await it.pods())[-1].metadata.annotations or {})
 
 
 @on_virtual_time
-async def test_a_seat_that_was_asked_for_again_is_placed_once_nobody_is_on_its_way_to_it() -> None:
-    async with stage(nodes=2, around=Slow({"a": 10.0}, refused="a").around, settings=ALL) as it:
+async def test_restored_seat_is_placed_once_no_pod_is_on_its_way_to_it() -> None:
+    async with scheduled_cluster(nodes=2, around=Slow({"a": 10.0}, refused="a").around, settings=ALL) as it:
         where = await _bind_while_the_seat_is_taken_away(it, before=4)
-        assert await seats(it) == {}
+        assert await seats_by_index(it) == {}
         await pass_time(30)
-        [(there, taker)] = (await seats(it)).values()
+        [(there, taker)] = (await seats_by_index(it)).values()
         assert (there != where, taker) == (True, "a")
 
 
 @on_virtual_time
-async def test_a_seat_that_somebody_wrote_down_twice_is_in_one_place() -> None:
-    async with stage(nodes=2) as it:
-        await it.create(kinds.RESERVATION, reservation(replicas=1))
+async def test_seat_with_two_placements_in_the_status_counts_once() -> None:
+    async with scheduled_cluster(nodes=2) as it:
+        await it.create(kinds.RESERVATION, new_reservation(replicas=1))
         await pass_time(3)
         twice = [{"task": "web", "index": 0, "nodeName": name} for name in ("n1", "n2")]
         await it.client.patch(
             kinds.RESERVATION, "r", {"status": {"placements": twice}}, "default", subresource="status"
         )
         await pass_time(3)
-        assert (await seats(it), (await read(it)).status.available) == ({0: ("n2", None)}, 1)
-        assert len((await read(it)).status.placements or ()) == 1
+        assert (await seats_by_index(it), (await read_reservation(it)).status.available) == ({0: ("n2", None)}, 1)
+        assert len((await read_reservation(it)).status.placements or ()) == 1

@@ -12,8 +12,8 @@ from restow.model import kinds
 from restow.model.objects import Document
 from restow.ports import Api, ApiError, Conflict, Forbidden, Request, Response
 from tests.control.interfering_api import UNKNOWN
-from tests.control.reservations.reservation_cluster import phase, reservation, seats
-from tests.control.scheduler_cluster import events, places, stage
+from tests.control.reservations.reservation_cluster import new_reservation, phase_and_reason, seats_by_index
+from tests.control.scheduler_cluster import events_with_reason, nodes_by_pod, scheduled_cluster
 from tests.sim.simulated_cluster import on_virtual_time, pass_time, pod
 
 
@@ -37,27 +37,27 @@ class Strict:
 
 
 @on_virtual_time
-async def test_what_cannot_be_written_down_is_not_held_and_tried_again_with_pauses() -> None:
+async def test_seats_of_a_refused_status_are_not_held_and_retried_after_pauses() -> None:
     strict = Strict()
-    async with stage(nodes=1, around=strict.around) as it:
-        await it.create(kinds.RESERVATION, reservation(replicas=1, cpu="2"))
+    async with scheduled_cluster(nodes=1, around=strict.around) as it:
+        await it.create(kinds.RESERVATION, new_reservation(replicas=1, cpu="2"))
         await pass_time(60)
         assert 5 < strict.refused < 25
         await it.create(kinds.POD, pod("other", "3", app="other"))
         await pass_time(20)
-        assert await places(it) == {"other": "n1"}
+        assert await nodes_by_pod(it) == {"other": "n1"}
         await it.delete(kinds.POD, "other", grace_seconds=0)
         strict.refuses = False
         await pass_time(20)
-        assert await phase(it) == ("Available", "Reserved")
+        assert await phase_and_reason(it) == ("Available", "Reserved")
 
 
 @on_virtual_time
-async def test_who_took_a_seat_and_left_has_taken_it_and_is_written_down_once_that_is_allowed() -> None:
+async def test_consumption_by_a_gone_pod_is_recorded_once_writes_are_allowed() -> None:
     strict = Strict()
     strict.refuses = False
-    async with stage(nodes=1, around=strict.around) as it:
-        await it.create(kinds.RESERVATION, reservation(replicas=1))
+    async with scheduled_cluster(nodes=1, around=strict.around) as it:
+        await it.create(kinds.RESERVATION, new_reservation(replicas=1))
         await pass_time(3)
         strict.refuses = True
         await it.create(kinds.POD, pod("p"))
@@ -69,16 +69,16 @@ async def test_who_took_a_seat_and_left_has_taken_it_and_is_written_down_once_th
         await pass_time(5)
         strict.refuses = False
         await pass_time(20)
-        assert (await seats(it), await phase(it)) == ({0: ("n1", "p")}, ("Succeeded", "Consumed"))
+        assert (await seats_by_index(it), await phase_and_reason(it)) == ({0: ("n1", "p")}, ("Succeeded", "Consumed"))
         [q] = await it.pods()
         assert (q.spec.node_name, "restow.sh/reservation" in (q.metadata.annotations or {})) == ("n1", False)
 
 
 @on_virtual_time
-async def test_a_seat_that_is_lost_before_it_is_written_down_is_looked_for_elsewhere() -> None:
+async def test_assumed_seat_lost_before_its_write_is_placed_elsewhere() -> None:
     busy = Strict(Conflict.because(409, "Conflict", "somebody else was quicker"))
-    async with stage(nodes=2, around=busy.around) as it:
-        made = reservation(replicas=1, cpu="2")
+    async with scheduled_cluster(nodes=2, around=busy.around) as it:
+        made = new_reservation(replicas=1, cpu="2")
         made["spec"]["tasks"][0]["reservationNodeNames"] = ["n1"]
         await it.create(kinds.RESERVATION, made)
         await pass_time(1)
@@ -86,7 +86,7 @@ async def test_a_seat_that_is_lost_before_it_is_written_down_is_looked_for_elsew
         await pass_time(1)
         busy.refuses = False
         await pass_time(20)
-        assert (await seats(it), await phase(it)) == ({0: ("n2", None)}, ("Available", "Reserved"))
+        assert (await seats_by_index(it), await phase_and_reason(it)) == ({0: ("n2", None)}, ("Available", "Reserved"))
 
 
 class Overtaken:
@@ -136,54 +136,56 @@ class Unheard:
 @pytest.mark.parametrize(
     ("lost", "delay"),
     [
-        pytest.param(0, 0.0, id="it is read"),
-        pytest.param(0, 1.0, id="the watch shows it before it is read"),
-        pytest.param(1, 0.0, id="the watch shows it, since it cannot be read"),
+        pytest.param(0, 0.0, id="shown by the read"),
+        pytest.param(0, 1.0, id="shown by the watch before the read"),
+        pytest.param(1, 0.0, id="shown by the watch, read fails"),
     ],
 )
 @on_virtual_time
-async def test_what_was_written_is_told_once_though_the_answer_is_lost(lost: int, delay: float) -> None:
-    async with stage(nodes=1, around=Unheard(lost, delay).around) as it:
-        await it.create(kinds.RESERVATION, reservation(ttl="20s"))
+async def test_lost_write_response_records_one_event(lost: int, delay: float) -> None:
+    async with scheduled_cluster(nodes=1, around=Unheard(lost, delay).around) as it:
+        await it.create(kinds.RESERVATION, new_reservation(ttl="20s"))
         await pass_time(10)
-        assert await events(it, "Reserved") == [("r", "2 of 2 seats are held or consumed: cpu 2, memory 128Mi")]
+        assert await events_with_reason(it, "Reserved") == [
+            ("r", "2 of 2 seats are held or consumed: cpu 2, memory 128Mi")
+        ]
         await pass_time(30)
-        assert [name for name, _ in await events(it, "Expired")] == ["r"]
+        assert [name for name, _ in await events_with_reason(it, "Expired")] == ["r"]
 
 
-FEWER = {"spec": {"tasks": reservation(replicas=1, cpu="2")["spec"]["tasks"]}}
+FEWER = {"spec": {"tasks": new_reservation(replicas=1, cpu="2")["spec"]["tasks"]}}
 
 
 @pytest.mark.parametrize(
     ("change", "left"),
     [
-        pytest.param({"metadata": {"labels": {"a": "b"}}}, None, id="somebody labels it"),
-        pytest.param(FEWER, "n1", id="it asks for less"),
+        pytest.param({"metadata": {"labels": {"a": "b"}}}, None, id="labels edited"),
+        pytest.param(FEWER, "n1", id="spec edited to less"),
     ],
 )
 @on_virtual_time
-async def test_what_was_worked_out_from_something_older_is_not_written_but_worked_out_again(
-    change: Document, left: str | None
-) -> None:
+async def test_status_computed_from_an_older_version_is_computed_again(change: Document, left: str | None) -> None:
     overtaken = Overtaken(change)
-    async with stage(nodes=1, around=overtaken.around, settings=SchedulerSettings(namespace_share=100)) as it:
-        await it.create(kinds.RESERVATION, reservation(cpu="2"))
+    async with scheduled_cluster(
+        nodes=1, around=overtaken.around, settings=SchedulerSettings(namespace_share=100)
+    ) as it:
+        await it.create(kinds.RESERVATION, new_reservation(cpu="2"))
         await pass_time(3)
-        assert (overtaken.conflicts, await phase(it)) == (1, ("Available", "Reserved"))
+        assert (overtaken.conflicts, await phase_and_reason(it)) == (1, ("Available", "Reserved"))
         await it.create(kinds.POD, pod("other", "2", app="other"))
         await pass_time(3)
-        assert await places(it) == {"other": left}
+        assert await nodes_by_pod(it) == {"other": left}
 
 
 @on_virtual_time
-async def test_a_seat_that_is_asked_for_no_more_before_it_is_written_down_is_nobodys() -> None:
+async def test_assumed_seat_removed_by_an_edit_before_its_write_is_released() -> None:
     busy = Strict(UNKNOWN)
-    async with stage(nodes=1, around=busy.around, settings=SchedulerSettings(namespace_share=100)) as it:
-        await it.create(kinds.RESERVATION, reservation(cpu="2"))
+    async with scheduled_cluster(nodes=1, around=busy.around, settings=SchedulerSettings(namespace_share=100)) as it:
+        await it.create(kinds.RESERVATION, new_reservation(cpu="2"))
         await pass_time(1)
         await it.patch(kinds.RESERVATION, "r", FEWER)
         await pass_time(1)
         busy.refuses = False
         await it.create(kinds.POD, pod("other", "2", app="other"))
         await pass_time(20)
-        assert (await seats(it), await places(it)) == ({0: ("n1", None)}, {"other": "n1"})
+        assert (await seats_by_index(it), await nodes_by_pod(it)) == ({0: ("n1", None)}, {"other": "n1"})

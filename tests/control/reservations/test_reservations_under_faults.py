@@ -12,22 +12,22 @@ from restow.model import kinds
 from restow.sim.faults import FaultPlan, FaultyApi, run_until_crash
 from restow.sim.loop import run_virtual
 from tests.control.reservations import chaos
-from tests.control.reservations.reservation_cluster import phase, reservation, seats
+from tests.control.reservations.reservation_cluster import new_reservation, phase_and_reason, seats_by_index
 from tests.control.reservations.write_auditor import Auditor
-from tests.control.scheduler_cluster import world
+from tests.control.scheduler_cluster import unscheduled_cluster
 from tests.sim.simulated_cluster import SimulatedCluster, pass_time, pod, running_scheduler
 
 RUNS = int(os.environ.get("RESTOW_FAULT_RUNS", "4"))
 
 
 @pytest.mark.parametrize("seed", range(RUNS))
-def test_the_promises_hold_after_every_write_whatever_happens(seed: int) -> None:
+def test_promises_hold_after_every_write_in_seeded_runs(seed: int) -> None:
     run_virtual(chaos.run(seed))
 
 
 async def _live(plan: FaultPlan) -> FaultyApi:
     """A reservation is placed, used, and another one expires; perhaps the scheduler dies, and a successor goes on."""
-    async with world(nodes=2) as it:
+    async with unscheduled_cluster(nodes=2) as it:
         auditor = Auditor(it.api, it.clock)
         mortal = FaultyApi(auditor, random.Random(3), plan)
 
@@ -35,15 +35,18 @@ async def _live(plan: FaultPlan) -> FaultyApi:
             async with running_scheduler(mortal, it.clock):
                 await asyncio.sleep(25)
 
-        await it.create(kinds.RESERVATION, reservation())
-        await it.create(kinds.RESERVATION, reservation("brief", replicas=1, ttl="20s", owners=[]))
+        await it.create(kinds.RESERVATION, new_reservation())
+        await it.create(kinds.RESERVATION, new_reservation("brief", replicas=1, ttl="20s", owners=[]))
         users = asyncio.create_task(_use(it))
         await run_until_crash(mortal, first())
         async with running_scheduler(auditor, it.clock, seed=2):
             await users
             await pass_time(30)
-            assert (await phase(it), await phase(it, "brief")) == (("Succeeded", "Consumed"), ("Failed", "Expired"))
-            assert {name for _, name in (await seats(it)).values()} == {"a", "b"}
+            assert (await phase_and_reason(it), await phase_and_reason(it, "brief")) == (
+                ("Succeeded", "Consumed"),
+                ("Failed", "Expired"),
+            )
+            assert {name for _, name in (await seats_by_index(it)).values()} == {"a", "b"}
             assert auditor.faults == []
     return mortal
 
@@ -55,7 +58,7 @@ async def _use(it: SimulatedCluster) -> None:
     await it.create(kinds.POD, pod("b"))
 
 
-def test_the_scheduler_may_die_after_any_of_its_writes() -> None:
+def test_reservations_survive_a_crash_of_the_scheduler_after_any_write() -> None:
     names = run_virtual(_live(FaultPlan())).writes.names
     assert sum(name.startswith("patch Reservation/status") for name in names) == 5
     for name in names:

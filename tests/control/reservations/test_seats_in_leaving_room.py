@@ -13,46 +13,52 @@ from restow.model import kinds
 from restow.model.objects import Document, ObjectReference, Placement
 from restow.model.reservations.status import SeatObservation
 from restow.ports import Api, Request, Response
-from tests.control.reservations.reservation_cluster import message, phase, read, reservation, seats
-from tests.control.scheduler_cluster import stage
+from tests.control.reservations.reservation_cluster import (
+    new_reservation,
+    phase_and_reason,
+    read_reservation,
+    seats_by_index,
+    status_message,
+)
+from tests.control.scheduler_cluster import scheduled_cluster
 from tests.model.reservations.builders import web_reservation
 from tests.sim.simulated_cluster import node, on_virtual_time, pass_time, pod, template
 
 
 @on_virtual_time
-async def test_room_that_terminating_pods_are_leaving_is_waited_for() -> None:
-    async with stage(nodes=1, stop=20.0) as it:
+async def test_reservation_waits_for_room_that_terminating_pods_are_leaving() -> None:
+    async with scheduled_cluster(nodes=1, stop=20.0) as it:
         await it.create(kinds.POD, pod("old", "3", app="other", terminationGracePeriodSeconds=20))
         await pass_time(5)
         await it.delete(kinds.POD, "old")
-        await it.create(kinds.RESERVATION, reservation(replicas=1, cpu="2"))
+        await it.create(kinds.RESERVATION, new_reservation(replicas=1, cpu="2"))
         await pass_time(5)
-        assert await phase(it) == ("Waiting", "RoomBeingLeft")
-        assert "have not left node n1 yet" in (await message(it) or "")
+        assert await phase_and_reason(it) == ("Waiting", "RoomBeingLeft")
+        assert "have not left node n1 yet" in (await status_message(it) or "")
         await pass_time(30)
-        assert await phase(it) == ("Available", "Reserved")
-        assert [one.status for one in (await read(it)).status.conditions or ()] == ["Waiting", "Available"]
+        assert await phase_and_reason(it) == ("Available", "Reserved")
+        assert [one.status for one in (await read_reservation(it)).status.conditions or ()] == ["Waiting", "Available"]
 
 
 @on_virtual_time
-async def test_company_that_is_leaving_elsewhere_is_waited_for() -> None:
+async def test_reservation_waits_for_an_anti_affine_pod_on_another_node_to_leave() -> None:
     """Nothing happens on the node of the seat when it has left."""
     term = {"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": "web"}}}
     apart = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
-    async with stage(nodes=0, stop=20.0) as it:
+    async with scheduled_cluster(nodes=0, stop=20.0) as it:
         for name in ("n1", "n2"):
             await it.create(kinds.NODE, node(name, cpu="8", zone="a"))
         await it.create(kinds.POD, pod("old", "8", nodeName="n2", terminationGracePeriodSeconds=20))
         await pass_time(5)
         await it.delete(kinds.POD, "old")
-        made = reservation(replicas=1, owners=[{"object": {"kind": "Pod", "name": "new"}}])
+        made = new_reservation(replicas=1, owners=[{"object": {"kind": "Pod", "name": "new"}}])
         made["spec"]["tasks"][0]["template"] = template("1", affinity=apart)
         made["spec"]["tasks"][0]["reservationNodeNames"] = ["n1"]
         await it.create(kinds.RESERVATION, made)
         await pass_time(5)
-        assert (await seats(it), (await phase(it))[0]) == ({0: ("n1", None)}, "Waiting")
+        assert (await seats_by_index(it), (await phase_and_reason(it))[0]) == ({0: ("n1", None)}, "Waiting")
         await pass_time(30)
-        assert await phase(it) == ("Available", "Reserved")
+        assert await phase_and_reason(it) == ("Available", "Reserved")
 
 
 class SlowStatus:
@@ -77,14 +83,14 @@ def on_port(spec: Document) -> None:
 
 @pytest.mark.parametrize("seconds", [0.0, 3.0], ids=["written at once", "written when the next seat was found"])
 @on_virtual_time
-async def test_a_seat_that_is_found_while_a_status_is_written_is_waited_for(seconds: float) -> None:
+async def test_unguaranteed_seat_found_during_a_status_write_is_waited_for(seconds: float) -> None:
     slow = SlowStatus()
-    async with stage(nodes=2, around=slow.around, stop=60.0) as it:
+    async with scheduled_cluster(nodes=2, around=slow.around, stop=60.0) as it:
         old = pod("old", app="other", nodeName="n2", terminationGracePeriodSeconds=60)
         on_port(old["spec"])
         await it.create(kinds.POD, old)
         await pass_time(3)
-        made = reservation(replicas=1)
+        made = new_reservation(replicas=1)
         on_port(made["spec"]["tasks"][0]["template"]["spec"])
         await it.create(kinds.RESERVATION, made)
         await pass_time(3)
@@ -95,12 +101,12 @@ async def test_a_seat_that_is_found_while_a_status_is_written_is_waited_for(seco
         await pass_time(2)
         slow.seconds = 0.0
         await pass_time(10)
-        assert (await phase(it), await seats(it)) == (
+        assert (await phase_and_reason(it), await seats_by_index(it)) == (
             ("Waiting", "RoomBeingLeft"),
             {0: ("n1", None), 1: ("n2", None)},
         )
         await pass_time(60)
-        assert await phase(it) == ("Available", "Reserved")
+        assert await phase_and_reason(it) == ("Available", "Reserved")
 
 
 def test_recorded_and_assumed_seats_are_split_fast_for_thousands_of_seats() -> None:

@@ -14,8 +14,8 @@ from restow.control.scheduler import SchedulerSettings
 from restow.model import kinds
 from restow.model.objects import Document
 from restow.ports import Api, Request, Response
-from tests.control.reservations.reservation_cluster import phase, reservation, seats
-from tests.control.scheduler_cluster import condition, events, places, world
+from tests.control.reservations.reservation_cluster import new_reservation, phase_and_reason, seats_by_index
+from tests.control.scheduler_cluster import condition_of_pod, events_with_reason, nodes_by_pod, unscheduled_cluster
 from tests.sim.simulated_cluster import SimulatedCluster, on_virtual_time, pass_time, pod, running_scheduler, template
 
 ALL = SchedulerSettings(namespace_share=100)
@@ -49,7 +49,7 @@ async def changed(
 ) -> AsyncIterator[SimulatedCluster]:
     """A reservation is changed and pods come, a second before that is written down; or, for None, before anybody looks.
     The world goes on for a while."""
-    async with world(nodes=1, cpu="8") as it, AsyncExitStack() as first:
+    async with unscheduled_cluster(nodes=1, cpu="8") as it, AsyncExitStack() as first:
         await it.create(kinds.QUEUE, {"metadata": {"name": "q"}, "spec": {"capability": {"cpu": capability}}})
         slow = Slow(0.0)
         await first.enter_async_context(running_scheduler(slow.around(it.api), it.clock, settings=ALL))
@@ -86,43 +86,43 @@ slowly = pytest.mark.parametrize("seconds", [0.0, 0.05, 2.0, None], ids=["at onc
 
 @slowly
 @on_virtual_time
-async def test_a_seat_that_is_not_asked_for_any_more_is_nobodys(seconds: float | None) -> None:
-    async with changed(reservation(), tasks(1, "1"), seconds, pod("a", "1"), pod("b", "1")) as it:
-        assert (await phase(it), await seats(it)) == (("Succeeded", "Consumed"), {0: ("n1", "a")})
-        assert (await places(it), [*_named(await it.pods())]) == ({"a": "n1", "b": "n1"}, ["a default/r/web/0"])
+async def test_seat_removed_by_an_undecided_edit_is_not_assigned(seconds: float | None) -> None:
+    async with changed(new_reservation(), tasks(1, "1"), seconds, pod("a", "1"), pod("b", "1")) as it:
+        assert (await phase_and_reason(it), await seats_by_index(it)) == (("Succeeded", "Consumed"), {0: ("n1", "a")})
+        assert (await nodes_by_pod(it), [*_named(await it.pods())]) == ({"a": "n1", "b": "n1"}, ["a default/r/web/0"])
 
 
 @slowly
 @on_virtual_time
-async def test_a_seat_that_grew_beyond_its_queue_is_nobodys(seconds: float | None) -> None:
-    made = reservation(replicas=1, queue="q")
+async def test_seat_enlarged_beyond_its_queue_is_not_assigned(seconds: float | None) -> None:
+    made = new_reservation(replicas=1, queue="q")
     async with changed(made, tasks(1, "5"), seconds, in_q("web", "5"), capability="2") as it:
-        assert (await phase(it), await places(it)) == (("Failed", "LimitExceeded"), {"web": None})
+        assert (await phase_and_reason(it), await nodes_by_pod(it)) == (("Failed", "LimitExceeded"), {"web": None})
         told = "queue q would exceed its capability: cpu (limit 2, used 0, requested 5)"
-        assert (await condition(it, "web"))[2] == told
+        assert (await condition_of_pod(it, "web"))[2] == told
 
 
 @slowly
 @on_virtual_time
-async def test_a_seat_that_is_charged_to_another_queue_is_nobodys_until_that_was_asked(seconds: float | None) -> None:
-    made = reservation(replicas=1, cpu="5")
+async def test_seat_moved_to_another_queue_is_not_assigned_until_decided(seconds: float | None) -> None:
+    made = new_reservation(replicas=1, cpu="5")
     async with changed(made, {"queue": "q"}, seconds, in_q("web", "5"), capability="2") as it:
-        assert (await phase(it), await places(it)) == (("Failed", "LimitExceeded"), {"web": None})
+        assert (await phase_and_reason(it), await nodes_by_pod(it)) == (("Failed", "LimitExceeded"), {"web": None})
 
 
 @slowly
 @on_virtual_time
-async def test_who_insists_waits_until_it_was_decided(seconds: float | None) -> None:
+async def test_pod_naming_the_reservation_waits_until_the_edit_is_decided(seconds: float | None) -> None:
     comer = in_q("web", "2", **{"restow.sh/use-reservation": "r"})
-    async with changed(reservation(replicas=1, queue="q"), tasks(1, "2"), seconds, comer) as it:
-        assert (await phase(it), await seats(it)) == (("Succeeded", "Consumed"), {0: ("n1", "web")})
+    async with changed(new_reservation(replicas=1, queue="q"), tasks(1, "2"), seconds, comer) as it:
+        assert (await phase_and_reason(it), await seats_by_index(it)) == (("Succeeded", "Consumed"), {0: ("n1", "web")})
         why = "reservation default/r is not available: its spec was changed, and its status does not show that yet"
-        assert {text for _, text in await events(it, "InvalidReservation")} <= {why}
-        assert seconds != 2.0 or await events(it, "InvalidReservation") == [("web", why)]
+        assert {text for _, text in await events_with_reason(it, "InvalidReservation")} <= {why}
+        assert seconds != 2.0 or await events_with_reason(it, "InvalidReservation") == [("web", why)]
 
 
 @slowly
 @on_virtual_time
-async def test_a_seat_that_asks_for_less_or_the_same_is_still_for_its_owners(seconds: float | None) -> None:
-    async with changed(reservation(), tasks(2, "500m"), seconds, pod("a", "500m"), pod("b", "500m")) as it:
+async def test_seat_edited_to_ask_for_no_more_is_still_assigned(seconds: float | None) -> None:
+    async with changed(new_reservation(), tasks(2, "500m"), seconds, pod("a", "500m"), pod("b", "500m")) as it:
         assert [*_named(await it.pods())] == ["a default/r/web/0", "b default/r/web/1"]

@@ -7,9 +7,9 @@ import pytest
 from restow.client.verbs import Client
 from restow.model import kinds
 from restow.model.objects import Document
-from tests.control.reservations.reservation_cluster import read, reservation
+from tests.control.reservations.reservation_cluster import new_reservation, read_reservation
 from tests.control.reservations.write_auditor import Auditor
-from tests.control.scheduler_cluster import world
+from tests.control.scheduler_cluster import unscheduled_cluster
 from tests.sim.simulated_cluster import SimulatedCluster, on_virtual_time, pod
 
 SEEN = "seen"
@@ -18,19 +18,21 @@ SEEN = "seen"
 @pytest.mark.parametrize(
     ("awaits", "bind", "short"),
     [
-        pytest.param(True, None, set(), id="a claim counts on the room of a pod that is to leave"),
-        pytest.param(False, None, {"later", "hope"}, id="nobody else does"),
-        pytest.param(True, "1", {"hope"}, id="what the claim holds is nobody else's"),
-        pytest.param(True, "2", {"now", "later", "hope"}, id="pods do not fit on room that somebody has yet to leave"),
+        pytest.param(True, None, set(), id="waiting seat and the pod that it awaits"),
+        pytest.param(False, None, {"later", "hope"}, id="waiting seat that awaits no pod"),
+        pytest.param(True, "1", {"hope"}, id="pod beside the waiting seat"),
+        pytest.param(True, "2", {"now", "later", "hope"}, id="pod in room that is not left yet"),
     ],
 )
 @on_virtual_time
-async def test_room_that_is_hoped_for(awaits: bool, bind: str | None, short: set[str]) -> None:
+async def test_auditor_lets_only_unguaranteed_seats_count_on_room_being_left(
+    awaits: bool, bind: str | None, short: set[str]
+) -> None:
     """A pod of 3 on a node of 4 cores, and a claim of 4 that waits for it to leave; perhaps another pod comes."""
-    async with world(nodes=1) as it:
+    async with unscheduled_cluster(nodes=1) as it:
         auditor = Auditor(it.api, it.clock)
         there = await it.create(kinds.POD, pod("there", "3", nodeName="n1"))
-        made: Document = reservation("claim", 1, "4")
+        made: Document = new_reservation("claim", 1, "4")
         made["metadata"]["annotations"] = {"restow.sh/awaits": there.metadata.uid} if awaits else {}
         await it.create(kinds.RESERVATION, made)
         held = {
@@ -45,13 +47,13 @@ async def test_room_that_is_hoped_for(awaits: bool, bind: str | None, short: set
 
 
 @on_virtual_time
-async def test_who_waits_counts_on_what_everybody_else_leaves() -> None:
+async def test_auditor_counts_seats_that_wait_after_all_others() -> None:
     """On a node of 4 cores: a pod of 1 that is to leave, a seat of 1, and a claim of 3, whatever they are called."""
-    async with world(nodes=1) as it:
+    async with unscheduled_cluster(nodes=1) as it:
         auditor = Auditor(it.api, it.clock)
         there = await it.create(kinds.POD, pod("there", "1", nodeName="n1"))
         for name, cpu, phase in (("a-claim", "3", "Waiting"), ("b-seat", "1", "Available")):
-            made: Document = reservation(name, 1, cpu)
+            made: Document = new_reservation(name, 1, cpu)
             made["metadata"]["annotations"] = {"restow.sh/awaits": there.metadata.uid} if phase == "Waiting" else {}
             await it.create(kinds.RESERVATION, made)
             held = {
@@ -64,12 +66,12 @@ async def test_who_waits_counts_on_what_everybody_else_leaves() -> None:
 
 
 @on_virtual_time
-async def test_who_gives_up_a_seat_gives_up_its_hope() -> None:
+async def test_auditor_no_longer_counts_a_lost_seat_on_room_being_left() -> None:
     """A claim of 2 waits on a node of 4 cores for a pod of 3 to leave, and somebody else takes 3."""
-    async with world(nodes=1) as it:
+    async with unscheduled_cluster(nodes=1) as it:
         auditor = Auditor(it.api, it.clock)
         there = await it.create(kinds.POD, pod("there", "3", nodeName="n1"))
-        made: Document = reservation("r", 1, "2")
+        made: Document = new_reservation("r", 1, "2")
         made["metadata"]["annotations"] = {"restow.sh/awaits": there.metadata.uid}
         await it.create(kinds.RESERVATION, made)
         await _agree(it, "Waiting")
@@ -83,25 +85,27 @@ async def test_who_gives_up_a_seat_gives_up_its_hope() -> None:
 @pytest.mark.parametrize(
     ("changes", "comer", "short"),
     [
-        pytest.param([], "3", 1000, id="a seat holds what it was given"),
-        pytest.param(["3"], "2", 0, id="of a change somebody may not have heard"),
-        pytest.param(["3", SEEN], "2", 1000, id="who has seen it answers for it"),
-        pytest.param(["1"], "3", 0, id="what was given up is there for others"),
-        pytest.param(["1", "2"], "3", 0, id="also if it was asked for again since"),
-        pytest.param(["1", "2", SEEN], "3", 1000, id="until somebody agrees to that"),
+        pytest.param([], "3", 1000, id="no edit"),
+        pytest.param(["3"], "2", 0, id="edit to more, not seen"),
+        pytest.param(["3", SEEN], "2", 1000, id="edit to more, seen"),
+        pytest.param(["1"], "3", 0, id="edit to less, not seen"),
+        pytest.param(["1", "2"], "3", 0, id="edit to less and more, not seen"),
+        pytest.param(["1", "2", SEEN], "3", 1000, id="edit to less and more, seen"),
     ],
 )
 @on_virtual_time
-async def test_changes_that_nobody_may_have_heard_of(changes: list[str], comer: str, short: int) -> None:
+async def test_auditor_counts_edits_from_when_the_status_has_seen_them(
+    changes: list[str], comer: str, short: int
+) -> None:
     """A seat of 2 on a node of 4 cores, of which something else is asked; and a pod that comes beside it."""
-    async with world(nodes=1) as it:
+    async with unscheduled_cluster(nodes=1) as it:
         auditor = Auditor(it.api, it.clock)
-        await it.create(kinds.RESERVATION, reservation("r", 1, "2"))
+        await it.create(kinds.RESERVATION, new_reservation("r", 1, "2"))
         for change in [SEEN, *changes]:
             if change is SEEN:
                 await _agree(it)
             else:
-                tasks = reservation("r", 1, change)["spec"]["tasks"]
+                tasks = new_reservation("r", 1, change)["spec"]["tasks"]
                 await it.patch(kinds.RESERVATION, "r", {"spec": {"tasks": tasks}})
             await auditor.look()
         await it.create(kinds.POD, pod("comer", comer, nodeName="n1"))
@@ -111,15 +115,15 @@ async def test_changes_that_nobody_may_have_heard_of(changes: list[str], comer: 
 @pytest.mark.parametrize(
     ("bound", "blamed"),
     [
-        pytest.param(["a"], [], id="one sits down"),
-        pytest.param(["a", "b"], ["was taken by"], id="nobody else does"),
+        pytest.param(["a"], [], id="consumed by one pod"),
+        pytest.param(["a", "b"], ["was taken by"], id="consumed by two pods"),
     ],
 )
 @on_virtual_time
-async def test_a_seat_is_given_once(bound: list[str], blamed: list[str]) -> None:
-    async with world(nodes=1) as it:
+async def test_auditor_reports_a_seat_that_is_consumed_twice(bound: list[str], blamed: list[str]) -> None:
+    async with unscheduled_cluster(nodes=1) as it:
         auditor = Auditor(it.api, it.clock)
-        made = await it.create(kinds.RESERVATION, reservation("r", 1, "1"))
+        made = await it.create(kinds.RESERVATION, new_reservation("r", 1, "1"))
         await _agree(it)
         await auditor.look()
         notes = {"restow.sh/reservation": "default/r/web/0", "restow.sh/reservation-uid": made.metadata.uid}
@@ -137,19 +141,21 @@ MORE = {**OPEN, "index": 1}
 @pytest.mark.parametrize(
     ("phase", "placements", "blamed"),
     [
-        pytest.param("Available", [OPEN, MORE], "", id="it stays as it is"),
-        pytest.param("Available", [OPEN], "web/1 was given up for no reason", id="a seat is given up"),
-        pytest.param("Available", [MORE, ELSEWHERE], "was on n1, and is on n2", id="a seat moves"),
-        pytest.param("Available", [], "it says that it is Available", id="it has none"),
-        pytest.param("Succeeded", [OPEN, MORE], "it says that it has succeeded", id="nobody took one"),
-        pytest.param("Failed", [OPEN, MORE], "it failed", id="nothing is wrong with it"),
+        pytest.param("Available", [OPEN, MORE], "", id="unchanged"),
+        pytest.param("Available", [OPEN], "web/1 was given up for no reason", id="seat given up"),
+        pytest.param("Available", [MORE, ELSEWHERE], "was on n1, and is on n2", id="seat on another node"),
+        pytest.param("Available", [], "it says that it is Available", id="no seats left"),
+        pytest.param("Succeeded", [OPEN, MORE], "it says that it has succeeded", id="Succeeded without consumers"),
+        pytest.param("Failed", [OPEN, MORE], "it failed", id="Failed without a reason"),
     ],
 )
 @on_virtual_time
-async def test_until_it_has_ended_a_seat_is_kept(phase: str, placements: list[Document], blamed: str) -> None:
-    async with world(nodes=2) as it:
+async def test_auditor_reports_seats_given_up_before_the_end(
+    phase: str, placements: list[Document], blamed: str
+) -> None:
+    async with unscheduled_cluster(nodes=2) as it:
         auditor = Auditor(it.api, it.clock)
-        await it.create(kinds.RESERVATION, reservation("r", 2, "1", minAvailable=1))
+        await it.create(kinds.RESERVATION, new_reservation("r", 2, "1", minAvailable=1))
         status = {"state": {"phase": "Available"}, "placements": [OPEN, MORE], "observedGeneration": 1}
         await it.client.patch(kinds.RESERVATION, "r", {"status": status}, "default", subresource="status")
         status |= {"state": {"phase": phase}, "placements": placements}
@@ -161,16 +167,16 @@ async def test_until_it_has_ended_a_seat_is_kept(phase: str, placements: list[Do
 @pytest.mark.parametrize(
     ("replicas", "node", "blamed"),
     [
-        pytest.param(1, "n1", False, id="it is asked for no more"),
-        pytest.param(2, None, False, id="its node is gone"),
-        pytest.param(2, "n1", True, id="neither"),
+        pytest.param(1, "n1", False, id="removed by an edit"),
+        pytest.param(2, None, False, id="node is gone"),
+        pytest.param(2, "n1", True, id="no reason"),
     ],
 )
 @on_virtual_time
-async def test_a_seat_is_given_up_for_a_reason(replicas: int, node: str | None, blamed: bool) -> None:
-    async with world(nodes=1) as it:
+async def test_auditor_reports_a_seat_given_up_without_a_reason(replicas: int, node: str | None, blamed: bool) -> None:
+    async with unscheduled_cluster(nodes=1) as it:
         auditor = Auditor(it.api, it.clock)
-        await it.create(kinds.RESERVATION, reservation("r", replicas, "1", minAvailable=1))
+        await it.create(kinds.RESERVATION, new_reservation("r", replicas, "1", minAvailable=1))
         status = {"state": {"phase": "Available"}, "placements": [OPEN, MORE], "observedGeneration": 1}
         await it.client.patch(kinds.RESERVATION, "r", {"status": status}, "default", subresource="status")
         if node is None:
@@ -183,17 +189,19 @@ async def test_a_seat_is_given_up_for_a_reason(replicas: int, node: str | None, 
 @pytest.mark.parametrize(
     ("leaving", "blamed"),
     [
-        pytest.param(False, True, id="it stays"),
-        pytest.param(True, False, id="it is leaving"),
-        pytest.param(None, False, id="it is gone"),
+        pytest.param(False, True, id="pod stays"),
+        pytest.param(True, False, id="pod is terminating"),
+        pytest.param(None, False, id="pod is gone"),
     ],
 )
 @on_virtual_time
-async def test_the_seat_of_a_pod_that_moves_opens_when_it_leaves(leaving: bool | None, blamed: bool) -> None:
-    async with world(nodes=2) as it:
+async def test_auditor_reports_a_migration_seat_consumed_before_the_pod_leaves(
+    leaving: bool | None, blamed: bool
+) -> None:
+    async with unscheduled_cluster(nodes=2) as it:
         auditor = Auditor(it.api, it.clock)
         mover = await it.create(kinds.POD, pod("old", "1", nodeName="n2"))
-        made = reservation("r", 1, "1")
+        made = new_reservation("r", 1, "1")
         made["metadata"]["annotations"] = {"restow.sh/migrating": mover.metadata.uid}
         life = (await it.create(kinds.RESERVATION, made)).metadata.uid
         await _agree(it)
@@ -207,11 +215,11 @@ async def test_the_seat_of_a_pod_that_moves_opens_when_it_leaves(leaving: bool |
 
 
 @on_virtual_time
-async def test_reservations_are_not_the_schedulers_to_make_or_to_change() -> None:
-    async with world(nodes=1) as it:
+async def test_auditor_reports_a_scheduler_that_creates_or_edits_reservations() -> None:
+    async with unscheduled_cluster(nodes=1) as it:
         auditor = Auditor(it.api, it.clock, statuses_only=True)
         client = Client(auditor)
-        await client.create(kinds.RESERVATION, reservation("r", 1, "1"))
+        await client.create(kinds.RESERVATION, new_reservation("r", 1, "1"))
         await client.patch(kinds.RESERVATION, "r", {"spec": {"ttl": "1h"}}, "default")
         await client.delete(kinds.RESERVATION, "r", "default")
         assert len(auditor.faults) == 3
@@ -219,7 +227,7 @@ async def test_reservations_are_not_the_schedulers_to_make_or_to_change() -> Non
 
 async def _agree(it: SimulatedCluster, phase: str = "Available") -> None:
     """What the reservation asks for now is held."""
-    generation = (await read(it)).metadata.generation
+    generation = (await read_reservation(it)).metadata.generation
     held = {
         "state": {"phase": phase},
         "placements": [{"task": "web", "index": 0, "nodeName": "n1"}],

@@ -21,7 +21,6 @@ def job(
     *,
     pod: str = "web-1",
     phase: str = "",
-    admitted: bool = True,
     plan: str = "",
     wave: int | None = None,
     evicted: float | None = None,
@@ -35,7 +34,7 @@ def job(
     if wave is not None:
         annotations["restow.sh/wave"] = str(wave)
     conditions = []
-    if phase == "Running" and admitted:
+    if phase == "Running" and spec.pop("admitted", True):
         conditions.append({"type": "Admitted", "status": "True", "reason": "Running"})
     if evicted is not None:
         moment = format_time(evicted)

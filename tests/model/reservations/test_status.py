@@ -4,62 +4,26 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from restow.model.objects import ObjectReference, Placement, Reservation, ReservationStatus
-from restow.model.reservations.seat_fault import FaultReason, SeatFault
-from restow.model.reservations.status import MOST_OWNERS, ReservationObservation, SeatObservation, next_status
-from restow.model.reservations.validation import spec_problems
+from restow.model.objects import Reservation
+from restow.model.reservations.status import SeatObservation
 from restow.model.times import format_time, parse_time
-
-CREATED = "2026-01-01T00:00:00Z"
-NOW = parse_time(CREATED) + 60
-UNFIT = SeatFault(FaultReason.NODE_UNFIT, "node n1 is cordoned")
-LEAVING = SeatFault(FaultReason.ROOM_BEING_LEFT, "terminating pods have not left node n1 yet: 1 cpu is missing")
-TAKEN = SeatFault(FaultReason.ROOM_TAKEN, "node n1 is over-committed by 500m cpu")
-GONE = SeatFault(FaultReason.NODE_GONE, "node n1 is gone")
-
-
-OWNERS = [{"labelSelector": {"matchLabels": {"app": "web"}}}]
-
-
-def reservation(phase: str = "", replicas: int = 2, status: dict[str, Any] | None = None, **spec: Any) -> Reservation:
-    container = {"name": "main", "resources": {"requests": {"cpu": "500m", "memory": "1Gi"}}}
-    task = {"name": "web", "replicas": replicas, "template": {"spec": {"containers": [container]}}}
-    state = {"phase": phase, "reason": "Before", "message": "as it was", "lastTransitionTime": CREATED} if phase else {}
-    document = {
-        "metadata": {"name": "r", "namespace": "default", "creationTimestamp": CREATED, "generation": 1},
-        "spec": {"owners": OWNERS, "tasks": [task], **spec},
-        "status": {"state": state, **(status or {})},
-    }
-    return msgspec.convert(document, Reservation)
-
-
-def seat_observation(index: int, pod: str = "", fault: SeatFault | None = None, task: str = "web") -> SeatObservation:
-    taken = ObjectReference(kind="Pod", name=pod, uid=f"uid-{pod}") if pod else None
-    owner = ObjectReference(kind="Job", name="etl") if pod else None
-    return SeatObservation(Placement(task=task, index=index, node_name="n1", pod_ref=taken), fault, owner)
-
-
-def next_status_of(
-    one: Reservation, *seats: SeatObservation, refusal: str | None = None, at: float = NOW
-) -> ReservationStatus:
-    """The status it has then, whether that is a new one or not."""
-    facts = ReservationObservation(seats=seats, problems=spec_problems(one), refusal=refusal)
-    return next_status(one, facts, at) or one.status
-
-
-def phase_reason_message(status: ReservationStatus) -> tuple[str | None, str | None, str | None]:
-    return status.state.phase, status.state.reason, status.state.message
-
+from tests.model.reservations.status_fixture import (
+    CREATED,
+    GONE,
+    HELD,
+    LEAVING,
+    TAKEN,
+    UNFIT,
+    next_status_of,
+    phase_reason_message,
+    reservation,
+    seat_observation,
+)
 
 # --- phases -----------------------------------------------------------------------------------------------------------
-
-HELD = (seat_observation(0), seat_observation(1))
 
 
 @pytest.mark.parametrize(
@@ -342,112 +306,3 @@ def test_reservation_goes_on_without_a_lost_seat() -> None:
     )
     assert [one.index for one in status.placements or ()] == [1]
     assert (status.available, status.pending, status.failed) == (1, 1, 0)
-
-
-# --- how it is written ------------------------------------------------------------------------------------------------
-
-
-def test_status_counts_seats_requests_and_owners() -> None:
-    status = next_status_of(
-        reservation(replicas=4, minAvailable=2),
-        seat_observation(0, "a"),
-        seat_observation(1),
-        seat_observation(2, fault=UNFIT),
-    )
-    assert (status.min_available, next_status_of(reservation(replicas=3), refusal="no cpu").min_available) == (2, 3)
-    assert (status.pending, status.available, status.succeeded, status.failed) == (2, 1, 1, 0)
-    phases = {"Pending": 1, "Waiting": 1, "Available": 1, "Succeeded": 1}
-    assert {task: count.phase for task, count in (status.task_status_count or {}).items()} == {"web": phases}
-    assert status.allocatable == {"cpu": "1500m", "memory": "3Gi"}
-    assert status.observed_requests == {"web": {"cpu": "500m", "memory": "1Gi"}}
-    assert status.allocated == {"cpu": "500m", "memory": "1Gi"}
-    assert status.current_owner == ObjectReference(kind="Job", name="etl")
-    assert status.current_owners == [status.current_owner]
-    assert status.observed_generation == 1
-
-
-def test_first_consumer_is_the_current_owner_and_all_are_listed() -> None:
-    one = reservation("Available", status={"currentOwners": [{"kind": "Job", "name": "earlier"}]})
-    status = next_status_of(one, seat_observation(0, "a"))
-    assert [owner.name for owner in status.current_owners or ()] == ["earlier", "etl"]
-    assert status.current_owner == ObjectReference(kind="Job", name="earlier")
-
-
-def test_owners_of_the_same_name_are_told_apart_by_uid() -> None:
-    jobs = [ObjectReference(kind="Job", name="etl", uid=uid) for uid in ("monday", "tuesday")]
-    seats = [replace(seat_observation(index, f"p{index}"), owner=job) for index, job in enumerate(jobs)]
-    assert next_status_of(reservation("Available", replicas=3), *seats).current_owners == jobs
-
-
-def test_current_owners_are_limited() -> None:
-    pods = [
-        replace(seat_observation(index, f"p{index}"), owner=ObjectReference(kind="Pod", name=f"p{index}"))
-        for index in range(300)
-    ]
-    one = reservation("Available", replicas=400)
-    one = replace(one, status=next_status_of(one, *pods[:60]))
-    owners = next_status_of(one, *pods).current_owners or ()
-    assert [owner.name for owner in owners] == [f"p{index}" for index in range(MOST_OWNERS)]
-
-
-@pytest.mark.parametrize(
-    ("coming", "named"),
-    [
-        pytest.param(False, ["new"], id="all are recorded"),
-        pytest.param(True, ["new", "old"], id="pods are on their way"),
-    ],
-)
-def test_observed_owners_keep_former_owners_while_pods_are_on_the_way(coming: bool, named: list[str]) -> None:
-    old, new = ({"object": {"kind": "Job", "name": name}} for name in ("old", "new"))
-    one = reservation("Available", status={"observedOwners": [old]}, owners=[new])
-    status = next_status(one, ReservationObservation(seats=HELD, has_pods_on_the_way=coming), NOW)
-    assert [each.object and each.object.name for each in (status and status.observed_owners) or ()] == named
-
-
-def test_one_condition_per_phase_is_updated_in_place() -> None:
-    one = reservation()
-    for refusal, seats, at in (("no cpu", (), 0), ("no memory", (), 5), (None, HELD, 9), (None, HELD[:1], 20)):
-        one = replace(one, status=next_status_of(one, *seats, refusal=refusal, at=NOW + at))
-    conditions = one.status.conditions or []
-    assert [(each.status, each.reason, each.last_transition_time) for each in conditions] == [
-        ("Pending", "SeatsMissing", format_time(NOW + 20)),
-        ("Available", "Reserved", format_time(NOW + 9)),
-    ]
-    assert (one.status.state.last_transition_time, one.status.state.message) == (
-        format_time(NOW + 20),
-        "1 of 2 required seats are held",
-    )
-
-
-def test_another_reason_for_the_same_phase_is_no_transition() -> None:
-    one = reservation()
-    for refusal, at in (("no cpu", 0), ("no memory", 5)):
-        one = replace(one, status=next_status_of(one, refusal=refusal, at=NOW + at))
-    state = one.status.state
-    assert (state.message, state.last_transition_time) == ("no memory", format_time(NOW))
-
-
-troubles = st.sampled_from([None, UNFIT, LEAVING, TAKEN, GONE])
-found = st.lists(
-    st.builds(seat_observation, st.integers(0, 5), st.sampled_from(["", "a"]), troubles),
-    unique_by=lambda one: one.placement.index,
-    max_size=5,
-)
-phases = st.sampled_from(["", "Pending", "Waiting", "Available", "Succeeded", "Failed"])
-
-
-@given(phases, found, st.integers(0, 4), st.integers(1, 4), st.none() | st.just("no room"), st.integers(0, 120))
-def test_status_is_stable_after_one_step(
-    phase: str, seats: list[SeatObservation], replicas: int, needed: int, refusal: str | None, at: int
-) -> None:
-    """What a step leaves, observed again, changes nothing; no consumed seat is ever dropped; the sums add up."""
-    one = reservation(phase, replicas=replicas, minAvailable=needed, ttl="60s")
-    begun = parse_time(CREATED) + at
-    once = next_status_of(one, *seats, refusal=refusal, at=begun)
-    kept = {(each.task, each.index) for each in once.placements or ()}
-    again = [each for each in seats if (each.placement.task, each.placement.index) in kept]
-    facts = ReservationObservation(seats=again, problems=spec_problems(one), refusal=refusal)
-    if once is not one.status:
-        assert next_status(replace(one, status=once), facts, begun + 0.5) is None
-        assert {each.placement.index for each in seats if each.is_consumed} <= {index for _, index in kept}
-        assert (once.pending or 0) + (once.available or 0) + (once.succeeded or 0) + (once.failed or 0) == replicas

@@ -17,7 +17,7 @@ from restow.planning.plan_request import PlanProgress
 from tests.planning.clusters import app, cluster, ten
 from tests.planning.optimal.optimal_plans import crowded, gang, planned, scattered, waits
 
-NO_HELP = "the solver was of no help: this is the greedy plan"
+NO_RESULT = "the solver returned no result: this is the greedy solution"
 
 
 def tangled() -> Snapshot:
@@ -50,11 +50,11 @@ def test_the_greedy_plan_stands(monkeypatch: pytest.MonkeyPatch, trouble: str, o
         )
     asked = {"objective": objective, "shape": {"cpu": 8_000}, "pending": (app("large", "8", phase="Pending"),)}
     plan = planned(tangled(), **asked)
-    assert NO_HELP in [one.reason for one in plan.refusals]
+    assert NO_RESULT in [one.reason for one in plan.refusals]
 
 
 def test_a_solver_that_works_is_not_blamed() -> None:
-    assert NO_HELP not in [one.reason for one in planned(tangled()).refusals]
+    assert NO_RESULT not in [one.reason for one in planned(tangled()).refusals]
 
 
 def test_a_search_tells_what_it_does_and_what_it_has() -> None:

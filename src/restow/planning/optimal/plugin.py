@@ -1,10 +1,12 @@
-"""Optimal: the optimiser as a plugin of the descheduler, asked for by arguments.
+"""The descheduler plugin Optimal: runs the strategy `optimal` with the arguments of a profile.
+
+Goes in: a snapshot, and a request with the arguments. Comes out: a plan.
 
     args: {objective: slots, shape: {cpu: "16", memory: 64Gi}, maxMoves: 20, timeLimit: 5s, workLimit: 20000, seed: 0,
            coolDownTime: 600, evictableNamespaces: {exclude: [kube-system]}, labelSelector: …}
 
-Pods on nodes that rest stay. Where LoadAware is at work, too, nodes that are busy by its measure take nobody, and
-neither do those that a first answer would make busy: then it is asked again without them.
+Pods on nodes in their cool-down stay. If the policy has LoadAware as well, no pod moves to a node whose load is
+unknown. A plan that would make nodes busier than LoadAware allows is made again without these nodes as targets.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ from restow.planning.plan import Move, Plan
 from restow.planning.plan_request import DisruptionLimit, EvictionRules, PlanRequest
 
 OPTIMAL: Final = "Optimal"
-_TRIES: Final = 3
+_ATTEMPTS: Final = 3
 
 
 class OptimalArgs(StrategyArgs, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
@@ -58,9 +60,9 @@ class OptimalSettings(msgspec.Struct, frozen=True, kw_only=True):
 def read_optimal(arguments: Mapping[str, Any]) -> OptimalSettings:
     """Raises WireError."""
     written, unread = convert_readable(OptimalArgs, arguments, OPTIMAL)
-    found = [*shared_problems(written), *_problems(written)]
-    pods, shape = read_pod_filter(written, found), _shape(written, found)
-    problems = problems_of_readable_members(unread, found)
+    mistakes = [*shared_problems(written), *_problems(written)]
+    pods, shape = read_pod_filter(written, mistakes), _shape(written, mistakes)
+    problems = problems_of_readable_members(unread, mistakes)
     if problems:
         raise WireError(OPTIMAL, problems)
     return OptimalSettings(
@@ -88,20 +90,20 @@ def _problems(written: OptimalArgs) -> Iterator[Problem]:
 
 
 def _shape(written: OptimalArgs, problems: list[Problem]) -> Vector:
-    found: dict[str, int] = {}
+    shape: dict[str, int] = {}
     for name, text in written.shape.items():
         try:
-            found |= parse_amounts({name: text})
+            shape |= parse_amounts({name: text})
         except QuantityError as error:
             problems.append(Problem(f"shape.{name}", str(error)))
         else:
-            if found[name] <= 0:
+            if shape[name] <= 0:
                 problems.append(Problem(f"shape.{name}", f"must be more than 0, is {text}"))
-    return found
+    return shape
 
 
 class _FilteredEvictionRules(msgspec.Struct, frozen=True):
-    """Mobility, with what the arguments say besides."""
+    """The rules of eviction, with the pod filter and the cool-down of the plugin."""
 
     rules: EvictionRules
     pods: PodFilter
@@ -121,56 +123,57 @@ class _FilteredEvictionRules(msgspec.Struct, frozen=True):
 
 
 def plan_optimal_by_arguments(snapshot: Snapshot, request: PlanRequest) -> Plan:
-    """Ask the optimiser as the arguments say. Raises WireError for wrong ones."""
+    """Run `optimal` with the arguments of the request. Raises WireError for wrong arguments."""
     settings = read_optimal(request.arguments)
     cool_down = request.cool_down(settings.cool_down)
-    rest = nodes_cooling_down(snapshot, request.last_migrations, request.now, cool_down)
-    most = request.max_moves if settings.max_moves is None else min(settings.max_moves, request.max_moves)
-    asked = replace(
+    resting = nodes_cooling_down(snapshot, request.last_migrations, request.now, cool_down)
+    max_moves = request.max_moves if settings.max_moves is None else min(settings.max_moves, request.max_moves)
+    request_with_settings = replace(
         request,
-        eviction_rules=_FilteredEvictionRules(request.eviction_rules, settings.pods, rest, cool_down),
-        max_moves=most,
+        eviction_rules=_FilteredEvictionRules(request.eviction_rules, settings.pods, resting, cool_down),
+        max_moves=max_moves,
         objective=settings.objective,
         shape=settings.shape,
         seed=settings.seed,
-        time_limit=settings.time_limit / _TRIES if request.peers.load_aware else settings.time_limit,
+        time_limit=settings.time_limit / _ATTEMPTS if request.peers.load_aware else settings.time_limit,
         work_limit=settings.work_limit,
     )
-    closed = rest | _unmeasured(snapshot, request)
-    for _ in range(_TRIES):
-        made = plan_optimal(snapshot, replace(asked, closed_targets=closed))
-        hot = _overheated(snapshot, request, made.moves)
-        if not hot:
-            return made
-        closed |= hot
-    told = f"every plan found makes nodes busier than LoadAware allows, the last one {len(hot)}"
+    closed_targets = resting | _unmeasured_nodes(snapshot, request)
+    for _ in range(_ATTEMPTS):
+        plan = plan_optimal(snapshot, replace(request_with_settings, closed_targets=closed_targets))
+        busy = _nodes_made_busy(snapshot, request, plan.moves)
+        if not busy:
+            return plan
+        closed_targets |= busy
+    reason = f"every plan found makes nodes busier than LoadAware allows, the last one {len(busy)}"
     return Plan(
-        strategy=made.strategy,
-        objective=made.objective,
-        before=made.before,
-        after=made.before,
-        refusals=(*made.refusals, general_refusal(told)),
+        strategy=plan.strategy,
+        objective=plan.objective,
+        before=plan.before,
+        after=plan.before,
+        refusals=(*plan.refusals, general_refusal(reason)),
     )
 
 
-def _unmeasured(snapshot: Snapshot, request: PlanRequest) -> frozenset[str]:
-    """The nodes that take nobody, because nobody knows how busy they are."""
+def _unmeasured_nodes(snapshot: Snapshot, request: PlanRequest) -> frozenset[str]:
+    """The nodes whose load is unknown, if some LoadAware needs it."""
     mask = PeerConstraints(snapshot, request).unmeasured_rows()
     return frozenset(name for name in snapshot.rows.names() if mask[snapshot.rows.find_row(name)])
 
 
-def _overheated(snapshot: Snapshot, request: PlanRequest, moves: Sequence[Move]) -> frozenset[str]:
-    """The targets that moves would make busier than others allow, once all moves are done."""
-    neighbours = PeerConstraints(snapshot, request)
-    hot: set[str] = set()
+def _nodes_made_busy(snapshot: Snapshot, request: PlanRequest, moves: Sequence[Move]) -> frozenset[str]:
+    """The targets that would be busier than LoadAware allows once all moves are made."""
+    peers = PeerConstraints(snapshot, request)
+    busy: set[str] = set()
+    # All sources first: the order of the moves must not matter.
     for move in moves:
         source = snapshot.rows.find_row(move.source)
         if source is not None:
-            neighbours.add_pod(snapshot.pods.known[move.uid], source, -1)
+            peers.add_pod(snapshot.pods.known[move.uid], source, -1)
     for move in moves:
         target, pod = snapshot.rows.find_row(move.target), snapshot.pods.known[move.uid]
-        if target is None or not len(neighbours.rows_kept_cool(pod, np.array([target], np.intp))):
-            hot.add(move.target)
+        if target is None or not len(peers.rows_kept_cool(pod, np.array([target], np.intp))):
+            busy.add(move.target)
         else:
-            neighbours.add_pod(pod, target)
-    return frozenset(hot)
+            peers.add_pod(pod, target)
+    return frozenset(busy)

@@ -1,11 +1,13 @@
-"""The strategy `optimal`: read the snapshot, search, see what becomes of it, repair, and tell how good it is.
+"""The strategy `optimal`: makes the best plan that it can find in the time limit, with an upper bound on all plans.
 
-    free-nodes   as many nodes as possible without pods that could be elsewhere
-    slots        room for as many pods as possible of the shape that was asked for
-    pending      as many waiting pods and whole gangs as possible: see `worth`
+Goes in: a snapshot and a request. Comes out: a plan.
 
-Every plan comes with a bound that no plan of so many moves exceeds. A search that finds nothing better than what there
-is gives an empty plan.
+    free-nodes   as many nodes as possible without pods, static and DaemonSet pods aside
+    slots        room for as many pods of the shape as possible
+    pending      as many pending pods and whole gangs as possible: see `pending_values`
+
+The bound holds for every plan with at most `max_moves` moves. If nothing better than the present state is found, the
+plan is empty.
 """
 
 from __future__ import annotations
@@ -39,151 +41,166 @@ from restow.planning.plan_effect import measures_after, object_versions
 from restow.planning.plan_request import PlanProgress, PlanRequest
 
 OBJECTIVES = ("free-nodes", "slots", "pending")
-_REPAIRS = 4
-_KEPT_BACK, _KEPT_BACK_MOST = 0.06, 3.0
-"""The share of the seconds, and the most of them, that are kept for turning the answer into moves."""
-_FOR_MOVES = 0.5
-"""Seconds that it may take at least, even if there is no time left for it."""
-_MEASURED_AGAIN = 2.0
-"""Measuring the cluster afterwards and the replay, in times of what measuring took before."""
-_AT_LEAST, _AT_LEAST_MOST = 0.5, 2.0
-"""What the search gets even if there is no time left for it, in times of what reading took, and the most seconds of it:
-enough for greedy."""
-_FOR_REPAIRS = 0.3
-"""The share of the seconds that the search leaves for what is refused, where something may be."""
+_MAX_SEARCHES = 4
+"""How often the search runs, each time without what the filters refused before."""
+_REALISATION_SHARE, _MAX_REALISATION_SECONDS = 0.06, 3.0
+"""The share of the time limit that is kept for turning the solution into moves, and its limit."""
+_MIN_REALISATION_SECONDS = 0.5
+"""What that may take even if no time is left."""
+_FINAL_MEASURES = 2.0
+"""The time to measure the cluster afterwards and to replay the plan, as a multiple of the time to measure it before."""
+_MIN_SEARCH_SHARE, _MAX_MIN_SEARCH_SECONDS = 0.5, 2.0
+"""What the search gets even if no time is left, as a multiple of the time to read the snapshot, and its limit: enough
+for the greedy solution."""
+_REPAIR_SHARE = 0.3
+"""The share of the seconds that a search leaves for another one, where filters may refuse something."""
 
 
 def plan_optimal(snapshot: Snapshot, request: PlanRequest) -> Plan:
     """Plan for the objective. Raises WireError for a request that makes no sense."""
     _check(request)
-    began = request.clock() if request.started_at is None else request.started_at
+    # 1. Read the snapshot into a packing problem, and measure it.
+    started_at = request.clock() if request.started_at is None else request.started_at
     request.report_progress(PlanProgress("reading"))
-    reading, has_read = build_instance(snapshot, request), request.clock()
-    measure = _measure(request)
+    instance, read_at = build_instance(snapshot, request), request.clock()
+    measure = _measure_function(request)
     before = measure(snapshot)
-    score = ObjectiveFigures(reading, request.objective)
-    measured = request.clock()
-    for_moves = min(_KEPT_BACK * request.time_limit, _KEPT_BACK_MOST)
-    at_least = min(_AT_LEAST * (has_read - began), _AT_LEAST_MOST)
-    ends = began + request.time_limit - for_moves - _MEASURED_AGAIN * (measured - has_read)
-    ends = max(ends, measured + at_least)
-    searched = _searched(snapshot, request, reading, score, lambda: ends - request.clock(), for_moves)
-    outcome, found = searched.best, searched.found
-    later = measures_after(snapshot, request, outcome.moves, measure, outcome.places) | score.placement_figures(
-        outcome.solution
+    figures = ObjectiveFigures(instance, request.objective)
+    measured_at = request.clock()
+    # 2. Search for a solution, and realise it as moves and places, within the time that the other steps leave.
+    realisation_seconds = min(_REALISATION_SHARE * request.time_limit, _MAX_REALISATION_SECONDS)
+    min_search_seconds = min(_MIN_SEARCH_SHARE * (read_at - started_at), _MAX_MIN_SEARCH_SECONDS)
+    final_seconds = realisation_seconds + _FINAL_MEASURES * (measured_at - read_at)
+    search_ends = max(started_at + request.time_limit - final_seconds, measured_at + min_search_seconds)
+    searched = _search_and_realise(
+        snapshot, request, instance, figures, lambda: search_ends - request.clock(), realisation_seconds
     )
-    reached = later[score.figure]
-    bound = score.bound_figure(found.bound, reached)
+    realised = searched.best
+    # 3. Measure the cluster as it will be, and how far the plan is from the bound.
+    after = measures_after(snapshot, request, realised.moves, measure, realised.places)
+    after |= figures.placement_figures(realised.solution)
+    reached = after[figures.figure]
+    bound = figures.bound_figure(searched.first.bound, reached)
     if bound is not None:
-        later["gap"] = gap_percent(reached, bound)
+        after["gap"] = gap_percent(reached, bound)
+    remarks = _remarks(snapshot, request, instance, realised, searched.first)
     return Plan(
         strategy="optimal",
         objective=request.objective,
-        moves=outcome.moves,
-        places=outcome.places,
-        before=before | score.placement_figures(searched.start),
-        after=later,
+        moves=realised.moves,
+        places=realised.places,
+        before=before | figures.placement_figures(searched.without_moves),
+        after=after,
         bound=bound,
-        refusals=(*reading.refusals, *outcome.dropped, *_remarks(snapshot, request, reading, outcome, found)),
+        refusals=(*instance.refusals, *realised.dropped, *remarks),
         shape=dict(request.shape),
-        versions=object_versions(snapshot, outcome.moves, outcome.places),
+        versions=object_versions(snapshot, realised.moves, realised.places),
     )
 
 
 class _Searched(msgspec.Struct, frozen=True, eq=False):
-    start: Solution
+    without_moves: Solution
     """What can be placed without a move."""
     best: Realisation
-    found: SearchResult
+    first: SearchResult
+    """The result of the first search, whose bound holds for every plan."""
 
 
-def _searched(
+def _search_and_realise(
     snapshot: Snapshot,
     request: PlanRequest,
-    reading: ProblemInstance,
-    score: ObjectiveFigures,
+    instance: ProblemInstance,
+    figures: ObjectiveFigures,
     seconds_left: Callable[[], float],
-    for_moves: float,
+    realisation_seconds: float,
 ) -> _Searched:
-    """Search, carry out, and search again around what was refused, as long as there is time. Turning the last answer
-    into moves may take some seconds more. What the rest of the search avoids is no law, so the bound is that of the
-    first."""
-    rng, problem = np.random.default_rng(request.seed), reading.problem
+    """Search, realise the solution, and search again without what the filters refused, as long as there is time. Only
+    the first search gives the bound: what the others avoid was refused in one solution, and may be possible in
+    another."""
+    rng, problem = np.random.default_rng(request.seed), instance.problem
 
-    def tell(phase: str, shift: Solution, bound: float) -> None:
-        reached = score.reached_figure(shift)
-        request.report_progress(PlanProgress(phase, reached, score.bound_figure(bound, reached)))
+    def report(phase: str, solution: Solution, bound: float) -> None:
+        reached = figures.reached_figure(solution)
+        request.report_progress(PlanProgress(phase, reached, figures.bound_figure(bound, reached)))
 
-    def tell_again(phase: str, shift: Solution, _: float) -> None:
-        tell(phase, shift, first.bound)
+    def report_with_first_bound(phase: str, solution: Solution, _: float) -> None:
+        report(phase, solution, first.bound)
 
-    def realised(shift: Solution, bound: float) -> Realisation:
-        tell("moves", shift, bound)
-        ends = min(seconds_left(), 0.0) - max(for_moves, _FOR_MOVES)
-        return realise_solution(snapshot, request, reading, shift, is_late=lambda: seconds_left() <= ends)
+    def realise(solution: Solution, bound: float) -> Realisation:
+        report("moves", solution, bound)
+        ends = min(seconds_left(), 0.0) - max(realisation_seconds, _MIN_REALISATION_SECONDS)
+        return realise_solution(snapshot, request, instance, solution, is_late=lambda: seconds_left() <= ends)
 
-    best = Realisation(solution=_as_it_is(problem))
+    # 1. What can be placed without any move is the solution to beat.
+    best = Realisation(solution=_placed_without_moves(problem))
     if best.solution.placements:
-        best = realised(best.solution, inf)
-    start, first = best.solution, SearchResult(UNCHANGED, inf, 0, "nothing")
+        best = realise(best.solution, inf)
+    without_moves, first = best.solution, SearchResult(UNCHANGED, inf, 0, "nothing")
     steps = request.work_limit
-    for turn in range(_REPAIRS):
-        spare = 0.0 if problem.is_static else _FOR_REPAIRS * seconds_left()
-        heard = tell_again if turn else tell
-        found = search(problem, SearchBudget(seconds_left, steps, spare), rng, heard, start=best.solution)
+    for turn in range(_MAX_SEARCHES):
+        # 2. Search. Where no filter can refuse anything later, the search gets all the time.
+        reserve = 0.0 if problem.is_static else _REPAIR_SHARE * seconds_left()
+        budget = SearchBudget(seconds_left, steps, reserve)
+        found = search(problem, budget, rng, report_with_first_bound if turn else report, start=best.solution)
         first = first if turn else found
         steps = None if steps is None else max(steps - found.steps_taken, 0)
-        outcome = realised(found.solution, first.bound)
-        if is_better(reading.problem, outcome.solution, best.solution):
-            best = outcome
-        if not (outcome.refused_moves or outcome.refused_placements) or seconds_left() <= 0 or steps == 0:
+        # 3. Realise the solution, and keep it if it is better.
+        realised = realise(found.solution, first.bound)
+        if is_better(instance.problem, realised.solution, best.solution):
+            best = realised
+        # 4. Again without what was refused.
+        if not (realised.refused_moves or realised.refused_placements) or seconds_left() <= 0 or steps == 0:
             break
-        problem = _avoiding(problem, outcome)
-    return _Searched(start, best, first)
+        problem = _without_refused(problem, realised)
+    return _Searched(without_moves, best, first)
 
 
-def _as_it_is(problem: PackingProblem) -> Solution:
-    """What can be placed without a move."""
-    stage = SolutionBuilder(problem)
-    stage.place_pending_pods()
-    return stage.solution
+def _placed_without_moves(problem: PackingProblem) -> Solution:
+    builder = SolutionBuilder(problem)
+    builder.place_pending_pods()
+    return builder.solution
 
 
-def _avoiding(problem: PackingProblem, outcome: Realisation) -> PackingProblem:
-    """The problem without what was refused."""
+def _without_refused(problem: PackingProblem, realised: Realisation) -> PackingProblem:
+    """The problem without the moves and placements that were refused."""
 
-    def suits(which: int) -> Mask:
-        mask = problem.allowed_nodes(which).copy()
-        mask[[node for one, node in outcome.refused_moves if one == which]] = False
+    def allowed_nodes(class_index: int) -> Mask:
+        mask = problem.allowed_nodes(class_index).copy()
+        mask[[node for index, node in realised.refused_moves if index == class_index]] = False
         return mask
 
-    demands = [_less(demand, which, outcome) for which, demand in enumerate(problem.demands)]
-    return replace(problem, allowed_nodes=cache(suits), demands=demands)
+    demands = [_reduced_demand(demand, index, realised) for index, demand in enumerate(problem.demands)]
+    return replace(problem, allowed_nodes=cache(allowed_nodes), demands=demands)
 
 
-def _less(demand: Demand, which: int, outcome: Realisation) -> Demand:
+def _reduced_demand(demand: Demand, demand_index: int, realised: Realisation) -> Demand:
     mask = demand.allowed_nodes.copy()
-    mask[[node for one, node in outcome.refused_placements if one == which]] = False
+    mask[[node for index, node in realised.refused_placements if index == demand_index]] = False
     return replace(demand, allowed_nodes=mask)
 
 
 # --- figures ----------------------------------------------------------------------------------------------------------
 
 
-def _measure(request: PlanRequest) -> Callable[[Snapshot], Measures]:
+def _measure_function(request: PlanRequest) -> Callable[[Snapshot], Measures]:
     def measure(snapshot: Snapshot) -> Measures:
-        figures = cluster_overview(snapshot)
-        return {**figures, "slots": count_slots(snapshot, request.shape)} if request.objective == "slots" else figures
+        overview = cluster_overview(snapshot)
+        if request.objective != "slots":
+            return overview
+        return {**overview, "slots": count_slots(snapshot, request.shape)}
 
     return measure
 
 
 def gap_percent(reached: float, bound: float) -> float:
-    """How far an answer is from the best, in percent at most; rounded up, since 0 is the word for proven best."""
+    """How far a plan is from the optimum at most, in percent of the bound; rounded up, because 0 means proven
+    optimal."""
     return ceil(10_000 * (bound - reached) / bound) / 100 if bound else 0.0
 
 
-# --- words ------------------------------------------------------------------------------------------------------------
+# --- checks and remarks
+# ------------------------------------------------------------------------------------------------
+# ------------------------------------------------------------------------------------------------------------
 
 
 def _check(request: PlanRequest) -> None:
@@ -210,22 +227,29 @@ def _check(request: PlanRequest) -> None:
 
 
 def _remarks(
-    snapshot: Snapshot, request: PlanRequest, reading: ProblemInstance, outcome: Realisation, found: SearchResult
+    snapshot: Snapshot,
+    request: PlanRequest,
+    instance: ProblemInstance,
+    realised: Realisation,
+    searched: SearchResult,
 ) -> Iterator[Refusal]:
-    if not reading.node_names:
+    """Sentences about the plan as a whole, and why pending pods have no place."""
+    if not instance.node_names:
         yield general_refusal("there are no nodes")
     elif request.objective == "slots":
-        yield from _too_large(snapshot, request)
-    if found.solver_failed:
-        yield general_refusal("the solver was of no help: this is the greedy plan")
-    yield from unplaced_refusals(reading.pending, outcome.places)
+        yield from _shape_refusals(snapshot, request)
+    if request.objective == "pending" and not instance.pending.pod_count:
+        yield general_refusal("no pods are pending")
+    if searched.solver_failed:
+        yield general_refusal("the solver returned no result: this is the greedy solution")
+    yield from unplaced_refusals(instance.pending, realised.places)
 
 
-def _too_large(snapshot: Snapshot, request: PlanRequest) -> Iterator[Refusal]:
-    """A shape that no node could hold even if it were empty."""
+def _shape_refusals(snapshot: Snapshot, request: PlanRequest) -> Iterator[Refusal]:
+    """A sentence if no node could hold the shape even if it were empty."""
     room = np.stack([allocatable_amounts(snapshot, name) >= amount for name, amount in sorted(request.shape.items())])
     if not room.all(axis=0).any():
-        written = ", ".join(f"{name}={text}" for name, text in format_quantities(request.shape).items())
+        shape = ", ".join(f"{name}={text}" for name, text in format_quantities(request.shape).items())
         nodes = len(snapshot.rows.names())
-        none_offers = f"none of {nodes} nodes offers" if nodes > 1 else "the only node does not offer"
-        yield general_refusal(f"{none_offers} {written}, even when empty")
+        subject = f"none of {nodes} nodes offers" if nodes > 1 else "the only node does not offer"
+        yield general_refusal(f"{subject} {shape}, even when empty")

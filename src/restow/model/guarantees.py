@@ -27,7 +27,7 @@ from restow.model.queues import locked_nodes
 from restow.model.resources import Vector, parse_amounts
 
 REJECTED_CONDITION = "Rejected"
-"""The type of the condition of a queue whose guarantee was rejected."""
+"""The type of the condition that is True when the guarantee of a queue was rejected."""
 _NOTHING: Mapping[str, int] = {}
 
 

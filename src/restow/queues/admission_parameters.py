@@ -50,7 +50,7 @@ class AcceptedGuarantee(msgspec.Struct, frozen=True):
 def admission_parameters(
     ceilings: GuaranteeCeilings, cluster: ClusterCapacity | None = None, accepted: Iterable[AcceptedGuarantee] = ()
 ) -> dict[str, str]:
-    """The data of the ConfigMap. Without a cluster, the parameters for a cluster whose nodes were not counted yet."""
+    """The data of the ConfigMap. Without a cluster, what holds before the nodes were counted."""
     data = {
         f"share_{queue}": str(min(lowest_percent(ceilings.ceiling_of(queue)), lowest_percent(ceilings.all_queues)))
         for queue in _queue_keys(ceilings)

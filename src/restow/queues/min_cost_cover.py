@@ -12,7 +12,7 @@ How it is found, for thousands of items in a few milliseconds:
                     sum over items of min(0, cost - p·supply) is a bound. Prices are raised where too little is supplied
                     and lowered elsewhere. At the best prices the bound is that of the linear relaxation, which splits
                     at most one item per dimension: the cheapest cover costs at most that many items more
-    core            an item whose cost exceeds its price by more than cover and bound differ is in no better cover.
+    core            an item with a cost above its price by more than cover and bound differ is in no better cover.
                     An item is not needed either if it is no better in anything than as many others as a cover has
     heuristics      item by item, the one with the least cost for what is still missing; of all items that would
                     complete the cover, the cheapest completes it; then items that are not needed are dropped
@@ -363,15 +363,15 @@ class _CoverSearch:
 
     def _first_equal_items(self, chosen: Items) -> Items:
         """The same cover with the first of all items that are equal in everything: ties are broken by order."""
-        found: list[int] = []
+        first_items: list[int] = []
         while len(chosen):
             item = chosen[0]
             equal = np.flatnonzero(self.costs == self.costs[item])
             equal = equal[(self.supply[:, equal] == self.supply[:, item, None]).all(axis=0)]
             is_equal = np.isin(chosen, equal) if len(equal) > 1 else chosen == item
-            found += equal[: int(np.count_nonzero(is_equal))].tolist()
+            first_items += equal[: int(np.count_nonzero(is_equal))].tolist()
             chosen = chosen[~is_equal]
-        return np.array(sorted(found), np.intp)
+        return np.array(sorted(first_items), np.intp)
 
     # --- exact search -------------------------------------------------------------------------------------------------
 
@@ -379,8 +379,8 @@ class _CoverSearch:
         """Look for a better cover among the core. Returns whether everything was tried."""
         tree = _BranchAndBound(self, core, effort)
         tree.branch(0, [], 0, [1.0] * len(self.coverage), self.demand.tolist())
-        if tree.found is not None:
-            self.offer(core[tree.order][tree.found])
+        if tree.best_items is not None:
+            self.offer(core[tree.order][tree.best_items])
         return tree.steps_left > 0
 
 
@@ -405,7 +405,7 @@ class _BranchAndBound:
         """By place: how much all items from there on can lower the bound at most."""
         self.supply_from: list[list[int]] = _sums_from_the_end(ordered).T.tolist()
         """By place: what all items from there on supply together."""
-        self.found: list[int] | None = None
+        self.best_items: list[int] | None = None
 
     def branch(self, start: int, taken: list[int], cost: int, missing: list[float], demand: list[int]) -> None:
         """Try every item from `start` on as the next one. `missing` and `demand` are what the items `taken` leave to be
@@ -428,7 +428,7 @@ class _BranchAndBound:
             return
         demand = [needed - supplied for needed, supplied in zip(demand, self.supply[item], strict=True)]
         if all(needed <= 0 for needed in demand):
-            self.found, self.best_cost = [*taken, item], total
+            self.best_items, self.best_cost = [*taken, item], total
         elif len(taken) + 1 >= self.max_items:
             return
         elif len(taken) >= _MAX_DEPTH:

@@ -2,7 +2,7 @@
 
 Goes in: a queue with its present status, what is locked for it, its jobs, and what its pods use. Comes out: its status.
 
-    state         Open by default. Whoever closes a queue writes Closed or Closing: it is Closing until its jobs are
+    state         Open by default. To close a queue, people write Closed or Closing: it is Closing until its jobs are
                   over, then Closed
     reservation   the locked nodes and what is idle on them; none without a guarantee
     accepted      the guarantee as it was written when it was accepted: a queue that asks for more is a newcomer

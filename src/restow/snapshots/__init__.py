@@ -1,1 +1,2 @@
-"""A cluster that is written down: looked at once, made nameless, and asked what would become of its pods."""
+"""A cluster in a file, or listed once: `capture` lists it, `anonymiser` hides its names, `offline` and `explanation`
+answer where its pods would go."""

@@ -1,4 +1,4 @@
-"""What the descheduler counts and measures; the names that start with descheduler_ are upstream's."""
+"""The metrics of the descheduler; the names that start with descheduler_ are upstream's."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0,
 
 
 class DeschedulerMetrics:
-    """Without a registry nobody sees them."""
+    """Without a registry, nothing is exported."""
 
     def __init__(self, registry: CollectorRegistry | None = None) -> None:
         self._evicted = Counter(

@@ -163,7 +163,7 @@ class PlanPlaceReservations:
 
 
 def plan_of_reservation(reservation: Reservation) -> str | None:
-    """The plan whose places a reservation holds; None for any other reservation."""
+    """The name of the plan that a reservation holds places for; None for any other reservation."""
     return (reservation.metadata.labels or {}).get(PLACE_RESERVATION_LABEL)
 
 

@@ -22,7 +22,7 @@ class DeschedulerSettings(msgspec.Struct, frozen=True, kw_only=True):
     max_moves: int = 50
     """Per cycle, unless maxNoOfPodsToEvictTotal is set."""
     retry_failed_after: float = 600.0
-    """A pod whose migration failed is left alone for this long."""
+    """After a failed migration, the pod is left alone for this long."""
     poll_interval: float = 5.0
     """How often a waiting run checks whether it is still blocked."""
     clock_check_interval: float = 60.0

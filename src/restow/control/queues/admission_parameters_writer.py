@@ -45,7 +45,8 @@ class AdmissionParametersWriter:
             self._logged_problem = ""
         except (ApiError, WireError) as error:
             self._log_problem(error)
-            # A missing ConfigMap or a missing right stays missing until somebody acts: wait for the next resync.
+            # A missing ConfigMap or a missing right stays missing until an administrator acts: wait for the next
+            # resync.
             if not isinstance(error, NotFound | Forbidden):
                 self._written = None
         return self._written is not None

@@ -5,8 +5,8 @@ foreign pods that need a job, those that are moved already, and those that stay,
 obsolete. For a Best-Effort queue no pod is moved.
 
 Pods that belong to their node (DaemonSet and static pods) stay and are not counted. The name of a job is a digest of
-the queue, the pod's UID and the number of the attempt, so that creating it twice creates it once. A pod whose job
-failed gets another one after a while.
+the queue, the pod's UID and the number of the attempt, so that creating it twice creates it once. After a
+job has failed, the pod gets another one after a while.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class ForeignPods(msgspec.Struct, frozen=True, kw_only=True):
     """They have no job yet."""
     moving: int = 0
     blocked_reasons: tuple[str, ...] = ()
-    """For each of the moving pods whose job is blocked: why."""
+    """Why a job is blocked, for each of the moving pods with a blocked job."""
     leaving: int = 0
     reserved_seats: int = 0
     """Seats that reservations of other queues hold."""
@@ -207,7 +207,7 @@ def _foreign_occupants(
 
 
 def obsolete_jobs(jobs: Iterable[PodMigrationJob], cleared_nodes: Mapping[str, Sequence[str]]) -> list[PodMigrationJob]:
-    """The jobs of this controller whose pod is not on a node to be cleared any more, as long as they have not begun to
+    """The jobs of this controller for pods on nodes that are not to be cleared any more, if they have not begun to
     evict. `cleared_nodes` are the nodes by queue."""
     nodes_by_label = {queue_label(queue): frozenset(nodes) for queue, nodes in cleared_nodes.items()}
     obsolete = []

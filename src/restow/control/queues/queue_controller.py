@@ -10,7 +10,7 @@ Goes in: an API server, a clock, a Random and a `QueueControllerConfiguration`. 
 Nothing that matters lives only in this process: the locks are read off the status of the queues, the moves off the
 jobs.
 
-A node is shown as locked for one queue at a time. Pods are moved only off nodes whose lock is shown already, so that
+A node is shown as locked for one queue at a time. Pods are moved off a node only after its lock is shown, so that
 the scheduler keeps other pods, and the successors, away.
 """
 

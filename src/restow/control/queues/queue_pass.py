@@ -132,9 +132,9 @@ def _why_never_movable(
 
 
 def _accepted_guarantees(queues: list[Queue], locks: dict[str, QueueLock]) -> list[AcceptedGuarantee]:
-    found = [(queue, locks.get(queue.metadata.name)) for queue in queues]
+    with_locks = [(queue, locks.get(queue.metadata.name)) for queue in queues]
     return [
         AcceptedGuarantee(queue.metadata.name, queue.spec.priority or 0, lock.accepted)
-        for queue, lock in found
+        for queue, lock in with_locks
         if lock is not None and lock.is_accepted
     ]

@@ -42,11 +42,11 @@ class QueueStatusWriter:
         """By queue: the last reason of which an Event was recorded. Where the API server prunes conditions, the queue
         itself does not show it."""
         self._in_doubt: set[str] = set()
-        """Queues whose last patch was not answered: it may or may not have been applied."""
+        """Queues for which the last patch was not answered: it may or may not have been applied."""
 
     async def resolve_doubts(self) -> bool:
-        """Read the queues whose last patch was not answered. Until that has succeeded, it is not known which nodes are
-        shown as locked, and nothing may be decided: then False is returned."""
+        """Read the queues for which the last patch was not answered. Until that has succeeded, it is not known which
+        nodes are shown as locked, and nothing may be decided: then False is returned."""
         for name in sorted(self._in_doubt):
             try:
                 self._queues.record_write(await self._client.get(QUEUE, name))

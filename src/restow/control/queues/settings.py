@@ -16,7 +16,7 @@ class QueueControllerSettings(msgspec.Struct, frozen=True, kw_only=True):
     max_jobs: int = 50
     """How many jobs may move pods off locked nodes at the same time, waiting jobs included."""
     retry_failed_after: float = 600.0
-    """A pod whose migration failed is left alone for so many seconds."""
+    """After a failed migration, the pod is left alone for so many seconds."""
     resync_period: float = 60.0
     """After so many seconds without a change, everything is checked again."""
 

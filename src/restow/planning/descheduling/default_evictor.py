@@ -109,10 +109,10 @@ class DefaultEvictor(msgspec.Struct, frozen=True):
     def read(cls, arguments: Mapping[str, Any]) -> DefaultEvictor:
         """Raises WireError with every problem."""
         written, unread = convert_readable(DefaultEvictorArgs, arguments, DEFAULT_EVICTOR)
-        found = [*_argument_problems(written), *_pod_protection_problems(written)]
-        selector = read_selector(written.label_selector, "labelSelector", found)
-        namespace_selector = read_selector(written.namespace_label_selector, "namespaceLabelSelector", found)
-        problems = problems_of_readable_members(unread, found)
+        invalid = [*_argument_problems(written), *_pod_protection_problems(written)]
+        selector = read_selector(written.label_selector, "labelSelector", invalid)
+        namespace_selector = read_selector(written.namespace_label_selector, "namespaceLabelSelector", invalid)
+        problems = problems_of_readable_members(unread, invalid)
         if problems:
             raise WireError(DEFAULT_EVICTOR, problems)
         threshold, chosen = written.priority_threshold, written.pod_protections or _PodProtections()

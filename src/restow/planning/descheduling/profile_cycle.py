@@ -2,7 +2,7 @@
 
 Goes in: a profile, a snapshot, a request, and the finished pods. Comes out: one plan with the moves of all plugins, and
 the pods to remove. The moves of a plugin are simulated before the next plugin plans, so that no two plugins use the
-same room. Each plan is replayed first: a plugin whose plan is not valid, or that raises, is left out and named.
+same room. Each plan is replayed first: a plugin with an invalid plan, or that raises, is left out and named.
 
 Limits hold for the whole cycle. Moves beyond them are dropped, and the rest is put in order again. A pod moves once in
 a cycle: its successor does not exist yet, so it cannot be moved on.

@@ -75,7 +75,8 @@ class _AntiAffinityTerms:
             self._index.add(term, (term.group,))
 
     def pod_ruling_out(self, occupant: Occupant) -> str:
-        """The name of a pod in the same domain whose anti-affinity rules this pod out; empty if there is none."""
+        """The name of a pod in the same domain with an anti-affinity that rules this pod out; empty if there is
+        none."""
         meta = occupant.pod.metadata
         namespace = meta.namespace or ""
         terms = self._index.find(namespace, meta.labels or {}, self._snapshot.namespaces.labels(namespace))

@@ -1,4 +1,5 @@
-"""RemovePodsViolatingNodeAffinity: moves pods whose node lost labels that they require or prefer.
+"""RemovePodsViolatingNodeAffinity: moves pods off nodes that lost labels which they require
+or prefer.
 
 args: {nodeAffinityType: [requiredDuringSchedulingIgnoredDuringExecution]}
 """

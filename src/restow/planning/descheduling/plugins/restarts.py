@@ -1,4 +1,5 @@
-"""RemovePodsHavingTooManyRestarts: moves pods whose containers restart again and again, those with most restarts first.
+"""RemovePodsHavingTooManyRestarts: moves pods with containers that restart again and again, those with
+most restarts first.
 
 args: {podRestartThreshold: 100, includingInitContainers: true, states: [CrashLoopBackOff]}
 """

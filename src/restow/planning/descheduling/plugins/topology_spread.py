@@ -162,8 +162,10 @@ def _rows_in_emptiest_domains(
     snapshot: Snapshot, domains: Mapping[str, str], counts: Mapping[str, int], source: str, rows: RowIndex
 ) -> RowIndex:
     """Of these rows, those in the domains with the fewest pods; none if a move there makes the counts no more even."""
-    found = [counts.get(domains.get(snapshot.rows.name(row) or "", ""), counts[source]) for row in rows.tolist()]
-    numbers = np.array(found, np.int64)
+    counts_by_row = [
+        counts.get(domains.get(snapshot.rows.name(row) or "", ""), counts[source]) for row in rows.tolist()
+    ]
+    numbers = np.array(counts_by_row, np.int64)
     least = int(numbers.min(initial=counts[source]))
     emptiest: RowIndex = rows[numbers == least] if least + 1 < counts[source] else rows[:0]
     return emptiest

@@ -13,7 +13,7 @@ class DeschedulerMetrics:
     def __init__(self, registry: CollectorRegistry | None = None) -> None:
         self._evicted = Counter(
             "descheduler_pods_evicted",
-            "Number of pods that jobs of plans have moved, or failed to.",
+            "Number of pods that jobs of plans have evicted, or failed to evict.",
             ("result", "strategy", "profile", "namespace", "node"),
             registry=registry,
         )
@@ -44,7 +44,7 @@ class DeschedulerMetrics:
         )
         self._readings = Counter(
             "restow_descheduler_use_readings",
-            "Number of looks at what nodes and pods really use: fresh, stale in part, or none.",
+            "Number of readings of usage, by source and by whether the samples were fresh, stale in part, or missing.",
             ("source", "result"),
             registry=registry,
         )

@@ -41,9 +41,8 @@ class PodUpdates:
         before = known.get(pod.metadata.uid)
         # 1. The cache. Watch events race with live reads and with responses to our writes; the older one is dropped.
         #    A late event of a pod that is gone would bring the pod back for good, since no further event follows it.
-        if not self._snapshot.apply_pod(pod) and self._snapshot.pods.is_late(pod):
+        if not self._cache.feeder.put_pod(pod):
             return
-        self._pod_groups.apply_pod(pod)
         # 2. A pod that has ended leaves its room.
         if before is not None and pod.metadata.uid not in known:
             self._report_freed_room(pod)
@@ -58,8 +57,7 @@ class PodUpdates:
     def remove_pod(self, pod: Pod) -> None:
         """A pod is gone."""
         took_room = pod.metadata.uid in self._snapshot.pods.known
-        self._snapshot.remove_pod(pod)
-        self._pod_groups.remove_pod(pod)
+        self._cache.feeder.remove_pod(pod)
         self._dequeue(pod)
         if took_room:
             self._report_freed_room(pod)

@@ -35,6 +35,7 @@ class SchedulerCache:
         """Pods and reservations with one of these scheduler names are ours to place."""
         self.subscriptions = Subscriptions(informers, after_event=self.signal.notify_all)
         self._view = ClusterView(self.subscriptions, _SIMPLE_KINDS)
+        self.feeder = self._view.feeder
         self.snapshot, self.pod_groups = self._view.snapshot, self._view.pod_groups
         self._pods = self.subscriptions.subscribe(kinds.POD)
 

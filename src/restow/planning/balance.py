@@ -5,11 +5,11 @@ Goes in: a snapshot and a request. Comes out: a plan.
     rate        of a node: the population standard deviation of its utilisation over the resources
     threshold   min(mean + standard deviation of the rates of Ready nodes, maxThreshold), fixed for a run
     sources     nodes strictly above the threshold, the highest rate first, until they are not above it any more
-    pods        the candidates of a source whose removal does not raise its rate; the cheapest to evict first: priority
+    pods        the candidates of a source that it can lose without a higher rate; the cheapest to evict first: priority
                 class, priority, Kubernetes QoS, Koordinator QoS, deletion cost, eviction cost, the rate without the
                 pod, then the newest
-    targets     nodes whose rate the pod lowers; the one that gains most. So the sum of all rates falls with every move,
-                and runs cannot go round in circles
+    targets     nodes that get a lower rate by the pod; the one that gains most. So the sum of all rates falls with
+                every move, and runs cannot go round in circles
 
 A pod does not move back to its last node within the cool-down, and nodes in their cool-down are no sources. Nodes that
 Defragmentation empties, or that would become too busy for LoadAware, are no targets; and no node loses so many pods

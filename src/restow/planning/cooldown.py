@@ -1,10 +1,10 @@
 """Cool-down: nodes rest for a while after a migration, and a pod does not move back, so that no two plans undo each
 other.
 
-Goes in: a snapshot, whose pods are annotated with the time and the source of their last move, and the times of finished
-migration jobs. Comes out: the nodes that rest, and the node that a pod must not move back to. The times were written by
-other machines, whose clocks may be ahead of ours: a time that lies more than a cool-down in the future is a mistake and
-is ignored, because it would stop planning until then.
+Goes in: a snapshot with pods that have the time and the source of their last move as annotations, and the times of
+finished migration jobs. Comes out: the nodes that rest, and the node that a pod must not move back to. The times were
+written by other machines, and their clocks may be ahead of ours: a time that lies more than a cool-down in the future
+is a mistake and is ignored, because it would stop planning until then.
 """
 
 from __future__ import annotations

@@ -98,7 +98,7 @@ class _LoadAwareRun:
         return refusals
 
     def _ignored_nodes(self, samples: UsageSamples) -> list[Refusal]:
-        """Sentences about the nodes whose load is unknown, and about those in their cool-down."""
+        """Sentences about the nodes with an unknown load, and about those in their cool-down."""
         max_age = self._settings.usage_source.max_age
         stale, _ = samples.count_older_than(self._request.now - max_age)
         ready = [self._node_name(row) for row in np.flatnonzero(ready_rows(self._snapshot)).tolist()]

@@ -1,6 +1,6 @@
 """The measured load of nodes in percent of their allocatable amounts, kept up to date while moves are planned.
 
-Goes in: a snapshot, usage samples, and pods as they are added to rows or removed. Comes out: the rows whose load is
+Goes in: a snapshot, usage samples, and pods as they are added to rows or removed. Comes out: the rows with a load
 below or within thresholds in percent. A sample is ignored if it is too old, or older than the last migration from or to
 the node: it does not show the node as it is now.
 """
@@ -44,7 +44,7 @@ class MeasuredLoad:
 
     @property
     def known_rows(self) -> Mask:
-        """Rows whose load is known."""
+        """Rows with a known load."""
         known: Mask = np.logical_and.reduce([~np.isnan(percents) for percents in self.percents.values()])
         return known
 

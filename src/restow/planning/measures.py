@@ -108,7 +108,7 @@ def mean_and_deviation(values: Rates) -> tuple[float, float]:
 
 
 def ready_rows(snapshot: Snapshot) -> Mask:
-    """Rows whose Node has no Ready condition, or one that is True."""
+    """Rows with a Node that has no Ready condition, or one that is True."""
     ready = snapshot.nodes.present[snapshot.rows.every].copy()
     for row in np.flatnonzero(ready).tolist():
         node = snapshot.nodes.get(row)

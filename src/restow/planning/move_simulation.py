@@ -146,7 +146,7 @@ class MoveSimulation:
 
     @contextmanager
     def trial(self) -> Iterator[Callable[[], None]]:
-        """A block whose reservations are undone at its end, unless the function that it yields has been called."""
+        """A block that undoes its reservations at the end, unless the function that it yields has been called."""
         mark, departures, keys = self.snapshot.mark(), len(self._departures), dict(self._current_keys)
         is_kept = False
 

@@ -3,8 +3,8 @@
 Goes in: a snapshot and the settings of the other plugins, then pods as they are added to rows or removed. Comes out:
 the rows that a plugin may use.
 
-    LoadAware         a move must not bring a node above a targetThreshold, and must not go to a node whose measured
-                      usage is unknown
+    LoadAware         a move must not bring a node above a targetThreshold, and must not go to a node with unknown
+                      measured usage
     Defragmentation   other plugins must not move pods to the nodes that it empties, and must not move so many pods off
                       another node that this one becomes a source, too. Exceptions, where no other node has room:
                       LoadAware, and plugins that mend what the scheduler's own filters forbid
@@ -57,7 +57,7 @@ class PeerConstraints:
         return rows
 
     def unmeasured_rows(self) -> Mask:
-        """Rows whose measured usage is unknown to some LoadAware; none if the policy has no LoadAware."""
+        """Rows with measured usage that is unknown to some LoadAware; none if the policy has no LoadAware."""
         mask = np.zeros(self._snapshot.rows.size, np.bool_)
         for load, _ in self._loads:
             mask |= ~load.known_rows

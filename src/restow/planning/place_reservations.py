@@ -43,7 +43,7 @@ from restow.model.times import format_duration
 from restow.planning.plan import Move, Place
 
 PLACE_RESERVATION_LABEL: Final = "restow.sh/claim-of"
-"""On a reservation: the name of the plan whose places it holds."""
+"""On a reservation: the name of the plan that it holds places for."""
 
 PodName = tuple[str, str]
 """Namespace and name."""
@@ -90,7 +90,7 @@ class PlaceReservation(msgspec.Struct, frozen=True):
 def place_reservations_of(
     plan: str, places: Iterable[Place], pending: Mapping[PodName, Pod], owner_chains: OwnerChains
 ) -> list[PlaceReservation]:
-    """The place reservations of the plan with this name, for those of its places whose pods are still pending."""
+    """The place reservations of the plan with this name, for those of its places with pods that are still pending."""
     seats: dict[tuple[str, str, str], list[tuple[Pod, str]]] = {}
     for place in places:
         pod = pending.get((place.namespace, place.pod))

@@ -50,7 +50,7 @@ def assign_places(
 def _assume_fitting(
     snapshot: Snapshot, request: PlanRequest, waiting: Sequence[tuple[Place, Pod]], allow_other_nodes: bool
 ) -> Iterator[Place]:
-    """First the places whose own node has room, so that pods without room elsewhere do not take it from them."""
+    """First the places with room on their own node, so that pods without room elsewhere do not take it from them."""
     without_room: list[tuple[Place, Pod]] = []
     for place, pod in waiting:
         if request.engine.fits(Cycle(pod, snapshot, request.now), place.node):

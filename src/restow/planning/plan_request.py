@@ -52,7 +52,7 @@ class EvictionRules(Protocol):
 
 
 class PeerPlugins(msgspec.Struct, frozen=True, kw_only=True):
-    """The settings of other plugins, whose work a plan must not undo: see `peer_constraints`."""
+    """The settings of other plugins. A plan must not undo their work: see `peer_constraints`."""
 
     defragmentation: tuple[DefragmentationSettings, ...] = ()
     load_aware: tuple[LoadAwareSettings, ...] = ()

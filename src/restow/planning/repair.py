@@ -85,7 +85,7 @@ class _PlanRepair:
         self._protected_nodes = protected_nodes | sources | place_nodes
 
     def run(self) -> RepairedPlan:
-        # 1. Keep the moves whose pods may still move, with other targets where theirs have no room.
+        # 1. Keep the moves of pods that may still move, with other targets where theirs have no room.
         targets = self._reachable_targets(self._remaining_targets())
         # 2. Drop the moves that gain nothing now.
         targets = self._useful_targets(targets)
@@ -174,7 +174,7 @@ class _PlanRepair:
         return targets
 
     def _doubtful_sources(self, targets: dict[str, str], moves: Sequence[Move]) -> list[str]:
-        """Sources that gain nothing by the moves, or some of whose moves have changed; the last ones first."""
+        """Sources that gain nothing by the moves, or have moves that have changed; the last ones first."""
         planned = {move.uid: move.target for move in self._plan.moves}
         known = self._snapshot.pods.known
         changed = {uid for uid, target in planned.items() if targets.get(uid) != target}

@@ -1,7 +1,7 @@
 """The requested usage of nodes: how much of some resources is requested on each, kept up to date while moves are
 planned.
 
-Goes in: a snapshot, resources, and pods as they are added to rows or removed. Comes out: the rows whose usage is below
+Goes in: a snapshot, resources, and pods as they are added to rows or removed. Comes out: the rows with a usage is below
 or above thresholds in percent. Comparisons multiply instead of dividing, so that rounding never puts a node that is
 exactly at a threshold above or below it.
 """

@@ -279,7 +279,7 @@ class FlowModel:
         return FlowResult(solution if not solution_defects(self.problem, solution) else None, bound, result.is_proven)
 
     def _value_bound(self, bound: float) -> float:
-        """The bound on the value, from the bound of the program, whose objective also has the costs of moves."""
+        """The bound on the value, from the bound of the program: its objective also has the costs of moves."""
         if len(self._nodes) < self.problem.node_count or bound == UNBOUNDED:
             return UNBOUNDED
         return round_down_value(self.problem, bound + self._move_cost * self.problem.max_moves)

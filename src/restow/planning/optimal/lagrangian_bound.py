@@ -56,7 +56,7 @@ faster and only raises the bound."""
 
 
 class _KnapsackItems(msgspec.Struct, frozen=True, eq=False):
-    """What can take room: pending pods first, then departing pods of other nodes whose place has a price."""
+    """What can take room: pending pods first, then departing pods of other nodes, if their place has a price."""
 
     size: Ints
     """[item, resource or surrogate]."""

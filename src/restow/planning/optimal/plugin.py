@@ -5,8 +5,8 @@ Goes in: a snapshot, and a request with the arguments. Comes out: a plan.
     args: {objective: slots, shape: {cpu: "16", memory: 64Gi}, maxMoves: 20, timeLimit: 5s, workLimit: 20000, seed: 0,
            coolDownTime: 600, evictableNamespaces: {exclude: [kube-system]}, labelSelector: …}
 
-Pods on nodes in their cool-down stay. If the policy has LoadAware as well, no pod moves to a node whose load is
-unknown. A plan that would make nodes busier than LoadAware allows is made again without these nodes as targets.
+Pods on nodes in their cool-down stay. If the policy has LoadAware as well, no pod moves to a node with an unknown
+load. A plan that would make nodes busier than LoadAware allows is made again without these nodes as targets.
 """
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ def plan_optimal_by_arguments(snapshot: Snapshot, request: PlanRequest) -> Plan:
 
 
 def _unmeasured_nodes(snapshot: Snapshot, request: PlanRequest) -> frozenset[str]:
-    """The nodes whose load is unknown, if some LoadAware needs it."""
+    """The nodes with an unknown load, if some LoadAware needs it."""
     mask = PeerConstraints(snapshot, request).unmeasured_rows()
     return frozenset(name for name in snapshot.rows.names() if mask[snapshot.rows.find_row(name)])
 

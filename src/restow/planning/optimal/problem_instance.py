@@ -4,9 +4,9 @@ Goes in: a snapshot and a request. Comes out: a `ProblemInstance`: the `PackingP
 the movable pods of each class on each node, and the pending pods of each demand.
 
 The nodes that a class may use come from the scheduler's own filters, all but the one for resources, as if one pod of
-the class looked for a node. Pods whose filters read other pods (affinity, spread) are also told apart by the topology
-domains of their present nodes, because a spread constraint counts the pod in its domain until it leaves. What depends
-on several moves together is left to the ordering of moves, which runs all filters.
+the class looked for a node. Pods with filters that read other pods (affinity, spread) are also told apart by the
+topology domains of their present nodes, because a spread constraint counts the pod in its domain until it leaves. What
+depends on several moves together is left to the ordering of moves, which runs all filters.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ def _class_key(snapshot: Snapshot, occupant: Occupant) -> ClassKey:
 
 
 def _topology_keys(spec: PodSpec) -> Iterator[str]:
-    """The topology keys of spread constraints and affinity terms whose domains are larger than a node."""
+    """The topology keys of spread constraints and affinity terms with domains larger than a node."""
     keys = [constraint.topology_key for constraint in spec.topology_spread_constraints or ()]
     for affinity in (spec.affinity.pod_affinity, spec.affinity.pod_anti_affinity) if spec.affinity else ():
         keys += [term.topology_key for term in (affinity.required if affinity else None) or ()]

@@ -164,9 +164,9 @@ class IntegerProgram:
         """The terms as a sparse matrix, column after column; those of the same row and column are one, their sum."""
         rows, columns = (_joined([block[part] for block in self._terms]).astype(np.int64) for part in (0, 1))
         factors = _joined([block[2] for block in self._terms])
-        cells, which = np.unique(columns * self.row_count + rows, return_inverse=True)
+        cells, position = np.unique(columns * self.row_count + rows, return_inverse=True)
         summed = np.zeros(len(cells))
-        np.add.at(summed, which.reshape(-1), factors)
+        np.add.at(summed, position.reshape(-1), factors)
         cells, summed = cells[summed != 0], summed[summed != 0]
         start = np.zeros(self.column_count + 1, np.int32)
         start[1:] = np.cumsum(np.bincount(cells // max(self.row_count, 1), minlength=self.column_count))

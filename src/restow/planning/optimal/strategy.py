@@ -103,7 +103,7 @@ class _Searched(msgspec.Struct, frozen=True, eq=False):
     """What can be placed without a move."""
     best: Realisation
     first: SearchResult
-    """The result of the first search, whose bound holds for every plan."""
+    """The result of the first search: its bound holds for every plan."""
 
 
 def _search_and_realise(

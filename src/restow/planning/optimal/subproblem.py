@@ -1,7 +1,7 @@
 """Selects the part of a large problem that the search looks at as a whole.
 
-Goes in: a problem. Comes out: a smaller problem over the nodes whose patterns gain most per move, and over nodes with
-room for their departing pods; and the way back from its solutions to solutions of the whole problem. Problems of
+Goes in: a problem. Comes out: a smaller problem over the nodes with the patterns of highest gain per move, and nodes
+with room for their departing pods; and the way back from its solutions to solutions of the whole problem. Problems of
 ordinary size are not reduced.
 """
 

@@ -174,30 +174,30 @@ async def _play(console: Console, seed: int) -> tuple[DemoReport, RenderableType
 # ---- chapters
 
 
-async def _arrive(state: DemoState) -> None:
+async def _create_workloads(state: DemoState) -> None:
     for name, (replicas, cpu) in WORKLOADS.items():
         await state.client.create(DEPLOYMENT, _deployment(name, replicas, cpu), NAMESPACE)
-        await _until(state.client, _all_ready)
+        await _wait_until(state.client, _all_pods_ready)
 
 
-async def _shrink(state: DemoState) -> None:
+async def _scale_down(state: DemoState) -> None:
     for name, steps in SCALE_DOWN_STEPS.items():
         for replicas in steps:
             await state.client.patch(DEPLOYMENT, name, {"spec": {"replicas": replicas}}, NAMESPACE)
-            await _until(state.client, _all_ready)
+            await _wait_until(state.client, _all_pods_ready)
 
 
-async def _roll(state: DemoState) -> None:
+async def _roll_out(state: DemoState) -> None:
     image = {"spec": {"template": {"spec": {"containers": [{"name": "main", "image": "example.com/cache:2"}]}}}}
     await state.client.patch(DEPLOYMENT, "cache", image, NAMESPACE, type=STRATEGIC_PATCH)
-    await _until(state.client, _all_ready)
+    await _wait_until(state.client, _all_pods_ready)
 
 
-async def _refuse(state: DemoState) -> None:
+async def _create_gang(state: DemoState) -> None:
     group = {"metadata": {"name": GANG, "namespace": NAMESPACE}, "spec": {"minMember": MEMBERS}}
     await state.client.create(POD_GROUP, group)
     await state.client.create(DEPLOYMENT, _deployment(GANG, MEMBERS, str(BIG // UNIT), gang=GANG), NAMESPACE)
-    await _until(state.client, _whole_gang_is_pending)
+    await _wait_until(state.client, _whole_gang_is_pending)
 
 
 async def _make_plan(state: DemoState) -> None:
@@ -211,7 +211,7 @@ async def _make_plan(state: DemoState) -> None:
     state.status_line = f"planned: {len(state.plan.moves)} moves, after which {len(state.plan.places)} more pods fit"
 
 
-async def _carry_out(state: DemoState) -> None:
+async def _apply_plan(state: DemoState) -> None:
     session = ClusterSession(
         state.cluster.api, SystemClock(), random.Random(state.rng.getrandbits(64)), EMBEDDED_CONFIGURATION
     )
@@ -222,29 +222,29 @@ async def _carry_out(state: DemoState) -> None:
     await apply_plan(session, HOME, state.plan, report)
 
 
-async def _start(state: DemoState) -> None:
-    await _until(state.client, _all_ready)
+async def _wait_for_gang(state: DemoState) -> None:
+    await _wait_until(state.client, _all_pods_ready)
     state.status_line = ""
 
 
 CHAPTERS = (
-    Chapter("workloads are created and fill the nodes", _arrive),
-    Chapter("Deployments are scaled down step by step: idle capacity is scattered over all nodes", _shrink),
-    Chapter("a rolling update of one Deployment", _roll),
-    Chapter(f"a gang of {MEMBERS} pods requests {BIG // UNIT} cores each: all of them start, or none", _refuse),
+    Chapter("workloads are created and fill the nodes", _create_workloads),
+    Chapter("Deployments are scaled down step by step: idle capacity is scattered over all nodes", _scale_down),
+    Chapter("a rolling update of one Deployment", _roll_out),
+    Chapter(f"a gang of {MEMBERS} pods requests {BIG // UNIT} cores each: all of them start, or none", _create_gang),
     Chapter("restow plan --objective pending: which moves make room for the gang?", _make_plan),
-    Chapter("restow apply: every pod has its new seat before it leaves the old one", _carry_out),
-    Chapter("the gang starts", _start),
+    Chapter("restow apply: every pod has its new seat before it leaves the old one", _apply_plan),
+    Chapter("the gang starts", _wait_for_gang),
 )
 
 
-async def _until(client: Client, settled: Callable[[Client], Awaitable[bool]]) -> None:
+async def _wait_until(client: Client, settled: Callable[[Client], Awaitable[bool]]) -> None:
     async with asyncio.timeout(CHAPTER_TIMEOUT):
         while not await settled(client):
             await asyncio.sleep(FRAME_SECONDS)
 
 
-async def _all_ready(client: Client) -> bool:
+async def _all_pods_ready(client: Client) -> bool:
     deployments = (await client.list(DEPLOYMENT, NAMESPACE)).items
     for deployment in deployments:
         wanted, status = deployment.spec.replicas or 0, deployment.status

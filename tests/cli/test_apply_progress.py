@@ -64,7 +64,7 @@ def test_table_has_moves_warnings_and_repairs() -> None:
 
 
 def test_json_result_has_each_move_with_its_job() -> None:
-    told = msgspec.json.decode(msgspec.json.encode(apply_progress.apply_result(PLAN, replace(NOW, filled_places=1))))
+    result = msgspec.json.decode(msgspec.json.encode(apply_progress.apply_result(PLAN, replace(NOW, filled_places=1))))
     pods: list[dict[str, Any]] = [
         {"order": order, "wave": 1, "namespace": "default", "pod": f"p{order}", "from": "a"} for order in (1, 2, 3)
     ]
@@ -74,7 +74,7 @@ def test_json_result_has_each_move_with_its_job() -> None:
         {"to": "b", "job": None, "phase": None, "message": ""},
     ]
     moves = [{**pod, **end} for pod, end in zip(pods, end_states, strict=True)]
-    assert told == {"plan": "apply-1", "moves": moves, "repairs": [REPAIR], "places": 1, "taken": 1}
+    assert result == {"plan": "apply-1", "moves": moves, "repairs": [REPAIR], "places": 1, "taken": 1}
 
 
 def printed_lines(capsys: pytest.CaptureFixture[str]) -> list[str]:
@@ -117,8 +117,8 @@ def test_job_that_no_controller_picks_up_gets_a_hint(capsys: pytest.CaptureFixtu
         for _ in range(4):
             display.update(begun)
         display.update(replace(begun, jobs={1: job(1, "Running"), 2: job(2, "Running")}))
-    told = [line for line in printed_lines(capsys) if not line.startswith("move")]
-    assert told == [
+    hints = [line for line in printed_lines(capsys) if not line.startswith("move")]
+    assert hints == [
         "no controller has picked up 1 job; is the migrations component running? See restow run and restow install",
         "all jobs have been picked up",
     ]

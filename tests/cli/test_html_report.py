@@ -90,7 +90,7 @@ def test_markup_in_names_is_escaped() -> None:
 
 
 def test_pods_after_the_plan_are_on_their_target_nodes() -> None:
-    assert [one.spec.node_name for one in pods_after(PLAN, PODS)] == ["n2", "n2", "n3", "n1"]
+    assert [pod.spec.node_name for pod in pods_after(PLAN, PODS)] == ["n2", "n2", "n3", "n1"]
 
 
 def test_empty_plan_has_a_page() -> None:
@@ -112,13 +112,13 @@ def test_main_resource(plan: Plan, shape: tuple[str, ...], resource: str) -> Non
 
 
 def test_pods_without_a_namespace_are_in_default() -> None:
-    bare = [replace(one, metadata=replace(one.metadata, namespace=None)) for one in PODS]
-    assert [one.spec.node_name for one in pods_after(PLAN, bare)] == ["n2", "n2", "n3", "n1"]
+    bare = [replace(pod, metadata=replace(pod.metadata, namespace=None)) for pod in PODS]
+    assert [pod.spec.node_name for pod in pods_after(PLAN, bare)] == ["n2", "n2", "n3", "n1"]
 
 
 def test_moving_pods_are_striped_on_source_and_target() -> None:
-    made = render_page(PLAN, NODES, PODS, resource="cpu", made="2026-11-16T08:00:00Z")
-    rows = [row for row in made.split("<tr>") if "class=bar" in row]
+    html = render_page(PLAN, NODES, PODS, resource="cpu", made="2026-11-16T08:00:00Z")
+    rows = [row for row in html.split("<tr>") if "class=bar" in row]
     striped = {row.split("</th>")[0].rpartition(">")[2]: row.count(' moves"') for row in rows}
     assert striped == {"n1": 2, "n2": 1, "n3": 0}
 
@@ -132,16 +132,16 @@ def test_nodes_are_sorted_by_gained_then_lost_capacity() -> None:
             for number, (name, source, target) in enumerate(moves, start=1)
         ),
     )
-    made = render_page(plan, NODES, [pod(name, source) for name, source, _ in moves], resource="cpu", made="")
-    assert re.findall(r"<th scope=row>(n\d)", made) == ["n1", "n3", "n2"]
+    html = render_page(plan, NODES, [pod(name, source) for name, source, _ in moves], resource="cpu", made="")
+    assert re.findall(r"<th scope=row>(n\d)", html) == ["n1", "n3", "n2"]
 
 
 def test_drawing_has_all_nodes_before_and_after() -> None:
-    made = render_page(PLAN, NODES, PODS, resource="cpu", made="2026-11-16T08:00:00Z")
-    assert 'd="M0,75.0 L1,75.0 L1,75.0 L2,75.0 L2,75.0 L3,75.0 L3,100 L0,100 Z"' in made
-    assert 'd="M0,50.0 L1,50.0 L1,75.0 L2,75.0 L2,75.0 L3,75.0"' in made
+    html = render_page(PLAN, NODES, PODS, resource="cpu", made="2026-11-16T08:00:00Z")
+    assert 'd="M0,75.0 L1,75.0 L1,75.0 L2,75.0 L2,75.0 L3,75.0 L3,100 L0,100 Z"' in html
+    assert 'd="M0,50.0 L1,50.0 L1,75.0 L2,75.0 L2,75.0 L3,75.0"' in html
 
 
 def test_bar_titles_are_in_printed_units() -> None:
-    made = render_page(PLAN, NODES, [pod("web", "n1", cpu="1500m")], resource="cpu", made="2026-11-16T08:00:00Z")
-    assert ' 1.5"></i>' in made and ' 1500"></i>' not in made
+    html = render_page(PLAN, NODES, [pod("web", "n1", cpu="1500m")], resource="cpu", made="2026-11-16T08:00:00Z")
+    assert ' 1.5"></i>' in html and ' 1500"></i>' not in html

@@ -38,9 +38,9 @@ async def cluster(tmp_path: Path) -> AsyncIterator[tuple[Client, Path]]:
         await server.close()
 
 
-def made(**options: Any) -> dict[tuple[str, str], dict[str, Any]]:
-    found = install_documents(namespace="restow-system", image="example.com/restow:1", **options)
-    return {(one["kind"], one["metadata"]["name"]): one for one in found}
+def manifest_objects(**options: Any) -> dict[tuple[str, str], dict[str, Any]]:
+    documents = install_documents(namespace="restow-system", image="example.com/restow:1", **options)
+    return {(document["kind"], document["metadata"]["name"]): document for document in documents}
 
 
 # --- install ----------------------------------------------------------------------------------------------------------
@@ -50,31 +50,31 @@ def test_manifest_has_all_kinds_in_the_namespace() -> None:
     done = CliRunner().invoke(restow, ["install", "--kubeconfig", "/nowhere", "--namespace", "elsewhere"])
     assert done.exit_code == 0
     printed = documents_in(done.stdout)
-    assert {one["kind"] for one in printed} == {
+    assert {document["kind"] for document in printed} == {
         *("Namespace", "CustomResourceDefinition", "ServiceAccount", "ConfigMap", "Deployment"),
         *("ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"),
         *("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"),
     }
-    assert {one["metadata"].get("namespace", "elsewhere") for one in printed} == {"elsewhere"}
+    assert {document["metadata"].get("namespace", "elsewhere") for document in printed} == {"elsewhere"}
     assert done.stderr.startswith("restow: the cluster was not checked for conflicting installations: kubeconfig")
 
 
 async def test_our_own_definitions_are_no_conflict(tmp_path: Path) -> None:
     async with cluster(tmp_path) as (client, _):
-        for (kind, _name), one in made().items():
+        for (kind, _name), document in manifest_objects().items():
             if kind == "CustomResourceDefinition":
-                await client.create(CUSTOM_RESOURCE_DEFINITION, one)
+                await client.create(CUSTOM_RESOURCE_DEFINITION, document)
         assert await inspect_cluster(client) == ForeignInstallation()
 
 
 def test_role_edit_grants_podgroups_only() -> None:
-    edit = made()["ClusterRole", "restow-edit"]
+    edit = manifest_objects()["ClusterRole", "restow-edit"]
     assert edit["metadata"]["labels"]["rbac.authorization.k8s.io/aggregate-to-edit"] == "true"
     assert [rule["resources"] for rule in edit["rules"]] == [["podgroups"]]
 
 
 def test_no_rule_has_wildcards_or_secrets() -> None:
-    for document in made().values():
+    for document in manifest_objects().values():
         for rule in document.get("rules", ()):
             assert not {"*"} & {*rule["verbs"], *rule["resources"], *rule["apiGroups"]}
             assert "secrets" not in rule["resources"]
@@ -92,18 +92,18 @@ async def test_foreign_definitions_are_left_out_and_conflicting_controllers_name
         }
         spec = {"selector": {"matchLabels": {"app": "v"}}, "template": template}
         await client.create(DEPLOYMENT, {"metadata": {"name": "volcano", "namespace": "default"}, "spec": spec})
-        found = await inspect_cluster(client)
+        foreign = await inspect_cluster(client)
     name = theirs["metadata"]["name"]
-    assert found.definitions == (name,)
-    assert found.controllers == ("Deployment default/volcano is Volcano's scheduler, which also writes PodGroups",)
-    assert ("CustomResourceDefinition", name) not in made(without=found.definitions)
+    assert foreign.definitions == (name,)
+    assert foreign.controllers == ("Deployment default/volcano is Volcano's scheduler, which also writes PodGroups",)
+    assert ("CustomResourceDefinition", name) not in manifest_objects(without=foreign.definitions)
 
 
 def test_configuration_is_installed_verbatim_and_sets_the_queue_ceilings(tmp_path: Path) -> None:
     (tmp_path / "restow.yaml").write_text("queues: {maxGuaranteed: 30, maxGuaranteedOf: {ml: 20}} # mine\n")
     arguments = ["install", "--kubeconfig", "/nowhere", "--config", str(tmp_path / "restow.yaml")]
     printed = documents_in(CliRunner().invoke(restow, arguments).stdout)
-    data = {one["metadata"]["name"]: one["data"] for one in printed if one["kind"] == "ConfigMap"}
+    data = {document["metadata"]["name"]: document["data"] for document in printed if document["kind"] == "ConfigMap"}
     assert data["restow"]["restow.yaml"].endswith("# mine\n")
     assert data["restow-queue-ceilings"] == {"share_": "30", "share_ml": "20"}
 
@@ -130,7 +130,7 @@ def test_invalid_configuration_is_not_installed(tmp_path: Path) -> None:
 
 
 def test_definitions_have_our_labels() -> None:
-    for (kind, _), document in made().items():
+    for (kind, _), document in manifest_objects().items():
         if kind == "CustomResourceDefinition":
             assert document["metadata"]["labels"] == LABELS
 
@@ -142,39 +142,39 @@ async def test_stop_switch_is_turned_on_and_off(tmp_path: Path) -> None:
     async with cluster(tmp_path) as (client, kubeconfig):
         on: dict[str, str | None] = {"paused": "true", "reason": "maintenance"}
         off: dict[str, str | None] = {"paused": "false", "reason": None}
-        told = [stop_reason(await write_stop_switch(kubeconfig, "restow-system", data)) for data in (on, on, off)]
-        assert told == ["evictions are stopped: maintenance; run restow resume to continue"] * 2 + [None]
+        reasons = [stop_reason(await write_stop_switch(kubeconfig, "restow-system", data)) for data in (on, on, off)]
+        assert reasons == ["evictions are stopped: maintenance; run restow resume to continue"] * 2 + [None]
         switch = await client.get(CONFIG_MAP, "restow-stop", "restow-system")
         assert switch.data == {"paused": "false"}
 
 
 async def test_pausing_again_without_a_reason_keeps_the_last_one(tmp_path: Path) -> None:
     async with cluster(tmp_path) as (_, kubeconfig):
-        told = []
+        outputs = []
         for more in (["--reason", "maintenance"], [], ["--reason", "storm"]):
             arguments = ["pause", "--kubeconfig", str(kubeconfig), *more]
-            told.append((await asyncio.to_thread(CliRunner().invoke, restow, arguments)).stdout)
+            outputs.append((await asyncio.to_thread(CliRunner().invoke, restow, arguments)).stdout)
         reasons = ("maintenance", "maintenance", "storm")
-        assert told == [f"evictions are stopped: {why}; run restow resume to continue\n" for why in reasons]
+        assert outputs == [f"evictions are stopped: {reason}; run restow resume to continue\n" for reason in reasons]
 
 
 async def test_json_output_of_pause_and_resume(tmp_path: Path) -> None:
     async with cluster(tmp_path) as (_, kubeconfig):
-        told = []
+        outputs = []
         for words in (["pause"], ["pause", "--reason", "storm"], ["resume"]):
             arguments = [*words, "--kubeconfig", str(kubeconfig), "-o", "json"]
-            told.append(json.loads((await asyncio.to_thread(CliRunner().invoke, restow, arguments)).stdout))
+            outputs.append(json.loads((await asyncio.to_thread(CliRunner().invoke, restow, arguments)).stdout))
         paused = [{"paused": True, "reason": None}, {"paused": True, "reason": "storm"}]
-        assert told == [*paused, {"paused": False, "reason": None}]
+        assert outputs == [*paused, {"paused": False, "reason": None}]
 
 
 def test_kubeconfig_path_goes_to_stdout_and_the_rest_to_stderr(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     announce_kubeconfig(tmp_path, "http://127.0.0.1:1")
-    told = capsys.readouterr()
-    assert told.out == f"{tmp_path}\n"
-    assert told.err.startswith("restow: serving http://127.0.0.1:1; in another terminal: export KUBECONFIG=")
+    captured = capsys.readouterr()
+    assert captured.out == f"{tmp_path}\n"
+    assert captured.err.startswith("restow: serving http://127.0.0.1:1; in another terminal: export KUBECONFIG=")
 
 
 @pytest.mark.parametrize("command", ["pause", "resume"])

@@ -72,36 +72,36 @@ def test_plan_uses_locked_nodes_for_their_queue_only(
     planned = file.write(small, of(running_replica("large", "8", "n2"), queue="q"), locked=locked).ask(
         "plan", *strategy
     )
-    assert [one["to"] for one in planned["moves"] if one["pod"] == "small"] == moves
+    assert [move["to"] for move in planned["moves"] if move["pod"] == "small"] == moves
 
 
 def test_pending_pod_gets_no_place_on_a_locked_node(file: File) -> None:
     items = [running_replica("large", "8", "n1"), pod("waits", "9")]
-    asked = ("plan", "--objective", "pending", "--work-limit", "2000")
-    assert file.write(*items, locked=False).ask(*asked)["places"]
-    assert file.write(*items).ask(*asked)["places"] == []
+    command = ("plan", "--objective", "pending", "--work-limit", "2000")
+    assert file.write(*items, locked=False).ask(*command)["places"]
+    assert file.write(*items).ask(*command)["places"] == []
 
 
 def test_plan_onto_a_locked_node_is_invalid(file: File, tmp_path: Path) -> None:
     move = {"order": 1, "wave": 1, "namespace": "a", "pod": "small", "from": "n1", "to": "n2"}
     (tmp_path / "plan.json").write_text(json.dumps({"strategy": "s", "moves": [move]}))
-    told = file.write(FOREIGN).ask("replay", "--plan", str(tmp_path / "plan.json"))
-    assert not told["valid"]
-    assert "node(s) were locked for queue q" in json.dumps(told["defects"])
+    result = file.write(FOREIGN).ask("replay", "--plan", str(tmp_path / "plan.json"))
+    assert not result["valid"]
+    assert "node(s) were locked for queue q" in json.dumps(result["defects"])
 
 
 def test_schedule_names_the_lock(file: File) -> None:
-    told = file.write(running_replica("full", "10", "n1"), pod("waits", "1"), of(pod("ours", "1"), queue="q")).ask(
+    result = file.write(running_replica("full", "10", "n1"), pod("waits", "1"), of(pod("ours", "1"), queue="q")).ask(
         "schedule"
     )
-    assert told["placements"] == [{"namespace": "a", "pod": "ours", "node": "n2"}]
-    (refusal,) = told["unschedulable"]
+    assert result["placements"] == [{"namespace": "a", "pod": "ours", "node": "n2"}]
+    (refusal,) = result["unschedulable"]
     assert refusal["message"] == "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) were locked for queue q."
 
 
 def test_explain_names_the_lock(file: File) -> None:
-    told = file.write(FOREIGN).ask("explain", "pod", "a/small")
-    assert told["refusals"] == [
+    result = file.write(FOREIGN).ask("explain", "pod", "a/small")
+    assert result["refusals"] == [
         {"plugin": "NodeReservation", "reason": "node(s) were locked for queue q", "nodes": ["n2"]}
     ]
-    assert (told["movable"], told["feasible"]) == (False, ["n1"])
+    assert (result["movable"], result["feasible"]) == (False, ["n1"])

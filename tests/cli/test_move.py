@@ -69,14 +69,14 @@ async def test_bad_input_changes_nothing_and_exits_with_2(tmp_path: Path) -> Non
 async def test_pod_slash_name_means_the_namespace_pod_if_it_has_such_a_pod(tmp_path: Path) -> None:
     async with scattered(tmp_path) as (client, kubeconfig):
         await client.create(NAMESPACE, {"metadata": {"name": "pod"}})
-        for name, where in (("web", "pod"), ("api", "default")):
-            made = pod(name, nodeName="node-2")
-            made["metadata"]["namespace"] = where
-            await client.create(POD, made)
-        for name, where in (("web", "pod"), ("api", "default")):
+        for name, namespace in (("web", "pod"), ("api", "default")):
+            document = pod(name, nodeName="node-2")
+            document["metadata"]["namespace"] = namespace
+            await client.create(POD, document)
+        for name, namespace in (("web", "pod"), ("api", "default")):
             explained = await invoke(kubeconfig, "explain", f"pod/{name}", "-o", "json")
             moved = await invoke(kubeconfig, "move", f"pod/{name}", "-o", "json")
-            assert json.loads(explained.stdout)["namespace"] == json.loads(moved.stdout)["namespace"] == where
+            assert json.loads(explained.stdout)["namespace"] == json.loads(moved.stdout)["namespace"] == namespace
 
 
 def test_interrupted_move_prints_how_to_follow_the_job(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,5 +104,5 @@ async def test_pod_without_a_namespace_is_in_the_namespace_of_the_context(tmp_pa
         for words in (["move", "bare"], ["move", "pod/bare"]):
             done = await invoke(kubeconfig, *words)
             assert (done.exit_code, "pod team/bare cannot be moved" in done.stderr) == (1, True), done.output
-        asked = await invoke(kubeconfig, "explain", "bare")
-        assert (asked.exit_code, asked.stdout.startswith("team/bare")) == (0, True), asked.output
+        explained = await invoke(kubeconfig, "explain", "bare")
+        assert (explained.exit_code, explained.stdout.startswith("team/bare")) == (0, True), explained.output

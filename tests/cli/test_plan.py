@@ -39,8 +39,8 @@ def snapshot(tmp_path: Path) -> str:
     ("option", "known"), [("strategy", STRATEGIES), ("objective", OBJECTIVES)], ids=["strategies", "objectives"]
 )
 def test_option_accepts_all_registered_names(option: str, known: Iterable[str]) -> None:
-    [found] = [one for one in restow.commands["plan"].params if one.name == option]
-    assert isinstance(found.type, Choice) and {*found.type.choices} == {*known}
+    [parameter] = [each for each in restow.commands["plan"].params if each.name == option]
+    assert isinstance(parameter.type, Choice) and {*parameter.type.choices} == {*known}
 
 
 MOVES = [{"order": 1, "wave": 1, "namespace": "a", "pod": "small", "from": "n1", "to": "n2"}]
@@ -100,7 +100,7 @@ def test_plan_follows_the_configuration(run: Run, snapshot: str, tmp_path: Path)
     )
     done = run("plan", "--snapshot", snapshot, "--strategy", "defragmentation", "--config", str(config), "-o", "json")
     result = json.loads(done.stdout)
-    assert [one["pod"] for one in result["moves"]] == ["foreign"]
+    assert [move["pod"] for move in result["moves"]] == ["foreign"]
     assert "0/1 target nodes are available" in result["refusals"][0]["reason"]
 
 
@@ -157,7 +157,7 @@ def test_bad_input_is_one_line_and_exit_code_2(
     broken.write_text(
         "descheduler: {profiles: [{pluginConfig: [{name: Defragmentation, args: {lowThresholds: {cpu: 300}}}]}]}"
     )
-    filled = [one.format(broken=broken) for one in arguments]
+    filled = [argument.format(broken=broken) for argument in arguments]
     done = run(
         "plan", "--snapshot", snapshot, *([] if "--strategy" in filled else ["--strategy", "defragmentation"]), *filled
     )
@@ -193,7 +193,7 @@ def test_a_report_that_cannot_be_written_is_one_line(run: Run, snapshot: str, tm
 
 
 def job(phase: str, ended: float) -> dict[str, Any]:
-    """Of the pod that could move, or, if it has ended, of one that left its node."""
+    """A job: while Running, of the pod that could be moved; if it has ended, of a pod that left the node."""
     uid = "a/small" if phase == "Running" else "gone"
     return {
         "apiVersion": "scheduling.koordinator.sh/v1alpha1",
@@ -209,7 +209,7 @@ def job(phase: str, ended: float) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("phase", "ago", "moves", "told"),
+    ("phase", "ago", "moves", "refusal"),
     [
         pytest.param("Succeed", 60, 0, "", id="nodes of a recent job cool down"),
         pytest.param("Succeed", 900, 1, "", id="cool-down is over"),
@@ -217,7 +217,7 @@ def job(phase: str, ended: float) -> dict[str, Any]:
     ],
 )
 def test_plan_respects_migration_jobs(
-    snapshot: str, tmp_path: Path, phase: str, ago: float, moves: int, told: str
+    snapshot: str, tmp_path: Path, phase: str, ago: float, moves: int, refusal: str
 ) -> None:
     items = json.loads(Path(snapshot).read_text())["items"]
     (tmp_path / "jobs.json").write_text(
@@ -227,8 +227,8 @@ def test_plan_respects_migration_jobs(
     (tmp_path / "restow.yaml").write_text(
         yaml.safe_dump({"descheduler": {"profiles": [{"name": "it", "pluginConfig": [config]}]}})
     )
-    asked = ["plan", "--strategy", "defragmentation", "-o", "json"]
+    command = ["plan", "--strategy", "defragmentation", "-o", "json"]
     files = ["--snapshot", str(tmp_path / "jobs.json"), "--config", str(tmp_path / "restow.yaml")]
-    found = json.loads(CliRunner().invoke(restow, [*asked, *files]).stdout)
-    assert len(found["moves"]) == moves, found
-    assert not told or told in [one["reason"] for one in found["refusals"]]
+    plan = json.loads(CliRunner().invoke(restow, [*command, *files]).stdout)
+    assert len(plan["moves"]) == moves, plan
+    assert not refusal or refusal in [each["reason"] for each in plan["refusals"]]

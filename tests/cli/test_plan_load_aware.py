@@ -33,10 +33,10 @@ async def build(client: Client) -> None:
     labels = {"app": "web"}
     template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "main", "image": "web"}]}}
     spec = {"replicas": 1, "selector": {"matchLabels": labels}, "template": template}
-    made = await client.create(REPLICA_SET, {"metadata": {"name": "web", "namespace": "default"}, "spec": spec})
-    for one in documents(made.metadata.uid):
-        kind: Kind[Any] = POD if one["kind"] == "Pod" else NODE
-        await client.create(kind, one)
+    replica_set = await client.create(REPLICA_SET, {"metadata": {"name": "web", "namespace": "default"}, "spec": spec})
+    for document in documents(replica_set.metadata.uid):
+        kind: Kind[Any] = POD if document["kind"] == "Pod" else NODE
+        await client.create(kind, document)
 
 
 def configuration(path: Path, port: int) -> Path:
@@ -64,8 +64,8 @@ async def test_prometheus_is_queried_for_a_live_cluster(tmp_path: Path) -> None:
     async with served_cluster(tmp_path) as (api, kubeconfig), serving(measuring()) as port:
         await build(Client(api))
         written = configuration(tmp_path, port)
-        asked = ("plan", "--strategy", "load-aware", "--kubeconfig", kubeconfig, "--config", written, "-o", "json")
-        done = await invoke_restow(*asked)
+        command = ("plan", "--strategy", "load-aware", "--kubeconfig", kubeconfig, "--config", written, "-o", "json")
+        done = await invoke_restow(*command)
         assert [(move["pod"], move["from"], move["to"]) for move in json.loads(done.stdout)["moves"]] == [
             ("big", "n1", "n2")
         ], done.output
@@ -79,8 +79,10 @@ async def test_failing_prometheus_is_a_refusal_in_the_plan(tmp_path: Path) -> No
         done = await invoke_restow(
             "plan", "--strategy", "load-aware", "--kubeconfig", kubeconfig, "--config", written, "-o", "json"
         )
-    told = [one["reason"] for one in json.loads(done.stdout)["refusals"]]
-    assert done.exit_code == 0 and f"measured usage is not available: Prometheus at http://127.0.0.1:{port}" in told[0]
+    refusals = [refusal["reason"] for refusal in json.loads(done.stdout)["refusals"]]
+    assert (
+        done.exit_code == 0 and f"measured usage is not available: Prometheus at http://127.0.0.1:{port}" in refusals[0]
+    )
 
 
 NODE_METRICS = [
@@ -96,7 +98,7 @@ NODE_METRICS = [
 
 
 @pytest.mark.parametrize(
-    ("more", "told"),
+    ("more", "message"),
     [
         pytest.param(
             [],
@@ -106,12 +108,14 @@ NODE_METRICS = [
         pytest.param(NODE_METRICS, "usage comes from the NodeMetrics in the snapshot", id="with metrics"),
     ],
 )
-async def test_prometheus_is_not_queried_for_a_snapshot(tmp_path: Path, more: list[dict[str, Any]], told: str) -> None:
+async def test_prometheus_is_not_queried_for_a_snapshot(
+    tmp_path: Path, more: list[dict[str, Any]], message: str
+) -> None:
     path = tmp_path / "cluster.json"
     path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": [*documents(), *more]}))
     server = measuring()
     async with serving(server) as port:
         written = configuration(tmp_path, port)
         done = await invoke_restow("plan", "--strategy", "load-aware", "--snapshot", path, "--config", written)
-    assert (done.exit_code, server.asked) == (0, []) and told in " ".join(done.output.split()), done.output
+    assert (done.exit_code, server.asked) == (0, []) and message in " ".join(done.output.split()), done.output
     assert "busy nodes, by measured usage" in done.output

@@ -56,24 +56,24 @@ def test_plan_of_an_unusual_cluster_is_valid_and_makes_nothing_worse(
     snapshot, saved = written(tmp_path, items), tmp_path / "plan.json"
     done = plan(snapshot, "--objective", objective, "--shape", "cpu=2", "--max-moves", moves, "--save", str(saved))
     assert done.exit_code == 0, done.output
-    told = json.loads(done.stdout)
+    result = json.loads(done.stdout)
     figure = OBJECTIVES[objective]
-    assert told["after"].get(figure, 0) >= told["before"].get(figure, 0)
-    assert len(told["moves"]) <= int(moves)
+    assert result["after"].get(figure, 0) >= result["before"].get(figure, 0)
+    assert len(result["moves"]) <= int(moves)
     assert CliRunner().invoke(restow, ["replay", "--snapshot", snapshot, "--plan", str(saved)]).exit_code == 0
 
 
 def test_snapshot_without_nodes_is_a_refusal(tmp_path: Path) -> None:
     done = plan(written(tmp_path, []))
-    assert [one["reason"] for one in json.loads(done.stdout)["refusals"]] == ["there are no nodes"]
+    assert [refusal["reason"] for refusal in json.loads(done.stdout)["refusals"]] == ["there are no nodes"]
 
 
 def test_shape_larger_than_any_node_is_a_refusal(tmp_path: Path) -> None:
     done = plan(written(tmp_path, [node("n1", "10")]), "--objective", "slots", "--shape", "cpu=64,memory=1Gi")
-    told = json.loads(done.stdout)
-    assert (told["moves"], told["after"]["slots"], told["bound"]) == ([], 0, 0)
+    result = json.loads(done.stdout)
+    assert (result["moves"], result["after"]["slots"], result["bound"]) == ([], 0, 0)
     assert "the only node does not offer cpu=64, memory=1Gi, even when empty" in [
-        one["reason"] for one in told["refusals"]
+        refusal["reason"] for refusal in result["refusals"]
     ]
 
 
@@ -109,11 +109,11 @@ def test_same_input_gives_the_same_plan_in_another_process(tmp_path: Path) -> No
     script = (
         "import json, sys; from click.testing import CliRunner; from restow.cli import restow\n"
         "for objective in ('free-nodes', 'slots', 'pending'):\n"
-        "    asked = ['plan', '--snapshot', sys.argv[1], '--objective', objective, '--shape', 'cpu=4', '--seed', '7',\n"
+        "    words = ['plan', '--snapshot', sys.argv[1], '--objective', objective, '--shape', 'cpu=4', '--seed', '7',\n"
         "             '--work-limit', '6', '-o', 'json']\n"
-        "    print({**json.loads(CliRunner().invoke(restow, asked).stdout), 'seconds': 0})\n"
+        "    print({**json.loads(CliRunner().invoke(restow, words).stdout), 'seconds': 0})\n"
     )
-    told = [
+    outputs = [
         subprocess.run(
             [sys.executable, "-c", script, str(path)],
             env={"PYTHONHASHSEED": seed, "PATH": ""},
@@ -123,5 +123,5 @@ def test_same_input_gives_the_same_plan_in_another_process(tmp_path: Path) -> No
         ).stdout
         for seed in ("1", "2")
     ]
-    assert told[0] == told[1]
-    assert told[0].count("'order': 1,") == len(OBJECTIVES)
+    assert outputs[0] == outputs[1]
+    assert outputs[0].count("'order': 1,") == len(OBJECTIVES)

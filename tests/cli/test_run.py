@@ -43,9 +43,9 @@ class Restow:
         assert self.child.stderr is not None
         for line in self.child.stderr:
             self.lines.append(line)
-            found = _PORT.search(line)
-            if found:
-                return int(found[1])
+            match = _PORT.search(line)
+            if match:
+                return int(match[1])
         raise AssertionError("".join(self.lines))
 
     def fetch(self, path: str, port: int) -> tuple[int, str]:

@@ -18,7 +18,7 @@ def make(name: str, version: int, uid: str | None = None, node: str | None = Non
     return convert_document(Pod, pod(name, version, uid, node))
 
 
-def told(changes: list[Change[Pod]]) -> list[tuple[str, str, str]]:
+def summary(changes: list[Change[Pod]]) -> list[tuple[str, str, str]]:
     return [(c.type, c.object.metadata.uid, c.object.metadata.resource_version) for c in changes]
 
 
@@ -63,7 +63,7 @@ NEWS = [
 def test_event_after_a_list_at_version_5(type_: EventType, item: Pod, expected: list[tuple[str, str, str]]) -> None:
     cache: Cache[Pod] = Cache()
     cache.replace([make("a", 5)], "5")
-    assert told(cache.apply(WatchEvent(type_, item))) == expected
+    assert summary(cache.apply(WatchEvent(type_, item))) == expected
 
 
 def test_late_event_does_not_resurrect_a_deleted_object() -> None:
@@ -79,14 +79,14 @@ def test_object_that_left_a_selection_may_come_back() -> None:
     cache: Cache[Pod] = Cache()
     cache.replace([make("a", 1)], "1")
     cache.apply(WatchEvent("DELETED", make("a", 3)))
-    assert told(cache.apply(WatchEvent("ADDED", make("a", 4)))) == [("ADDED", "uid-a", "4")]
+    assert summary(cache.apply(WatchEvent("ADDED", make("a", 4)))) == [("ADDED", "uid-a", "4")]
 
 
 def test_list_returns_deleted_and_changed_objects() -> None:
     cache: Cache[Pod] = Cache()
     cache.replace([make("a", 1), make("b", 2), make("c", 3)], "3")
     changes = cache.replace([make("a", 1), make("b", 7), make("d", 8)], "9")
-    assert told(changes) == [("MODIFIED", "uid-b", "7"), ("ADDED", "uid-d", "8"), ("DELETED", "uid-c", "3")]
+    assert summary(changes) == [("MODIFIED", "uid-b", "7"), ("ADDED", "uid-d", "8"), ("DELETED", "uid-c", "3")]
 
 
 def test_stale_list_does_not_resurrect_or_rewind() -> None:
@@ -95,14 +95,14 @@ def test_stale_list_does_not_resurrect_or_rewind() -> None:
     cache.apply(WatchEvent("DELETED", make("a", 5)))
     cache.apply(WatchEvent("MODIFIED", make("b", 6)))
     cache.apply(WatchEvent("ADDED", make("c", 7)))
-    assert told(cache.replace([make("a", 1), make("b", 2)], "3")) == []
+    assert summary(cache.replace([make("a", 1), make("b", 2)], "3")) == []
     assert sorted((p.metadata.name, p.metadata.resource_version) for p in cache) == [("b", "6"), ("c", "7")]
 
 
 def test_reset_takes_the_list_whatever_its_version() -> None:
     cache: Cache[Pod] = Cache()
     cache.replace([make("a", 100), make("b", 101)], "200")
-    assert told(cache.replace([make("a", 3)], "5", reset=True)) == [
+    assert summary(cache.replace([make("a", 3)], "5", reset=True)) == [
         ("MODIFIED", "uid-a", "3"),
         ("DELETED", "uid-b", "101"),
     ]
@@ -128,7 +128,7 @@ def test_indexes_follow_the_objects() -> None:
 
 @st.composite
 def histories(draw: st.DrawFn) -> list[WatchEvent[Pod]]:
-    """What a server did: creations, changes and deletions of a few names, one version after another."""
+    """The history of a server: creations, changes and deletions of a few names, one version after another."""
     alive: dict[str, str] = {}
     events = []
     for version in range(1, draw(st.integers(1, 40)) + 1):

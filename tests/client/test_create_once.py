@@ -51,16 +51,16 @@ FAILED: list[tuple[str, list[Answer], dict[str, Any], ApiError]] = [
 def create(answers: list[Answer], options: dict[str, Any]) -> str:
     """The verbs of the requests until the pod existed."""
     api = ScriptedApi(*answers)
-    made = run_virtual(create_once(Client(api), POD, MADE, **options))
-    assert made.metadata.uid == MADE["metadata"]["uid"]
+    created = run_virtual(create_once(Client(api), POD, MADE, **options))
+    assert created.metadata.uid == MADE["metadata"]["uid"]
     return " ".join(request.verb for request in api.requests)
 
 
 @pytest.mark.parametrize(
-    ("answers", "options", "asked"), [case[1:] for case in CREATED], ids=[case[0] for case in CREATED]
+    ("answers", "options", "verbs"), [case[1:] for case in CREATED], ids=[case[0] for case in CREATED]
 )
-def test_object_exists_exactly_once(answers: list[Answer], options: dict[str, object], asked: str) -> None:
-    assert create(answers, options) == asked
+def test_object_exists_exactly_once(answers: list[Answer], options: dict[str, object], verbs: str) -> None:
+    assert create(answers, options) == verbs
 
 
 @pytest.mark.parametrize(

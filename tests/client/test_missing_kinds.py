@@ -26,8 +26,8 @@ def test_missing_kind_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
 
     with caplog.at_level(logging.INFO):
         run_with_server(story)
-    told = [(record.levelname, record.getMessage()) for record in caplog.records]
-    assert told == [("INFO", "kind not installed, assuming no objects")]
+    lines = [(record.levelname, record.getMessage()) for record in caplog.records]
+    assert lines == [("INFO", "kind not installed, assuming no objects")]
 
 
 def test_informer_syncs_after_the_kind_is_installed() -> None:

@@ -26,8 +26,8 @@ def labelled(text: str) -> dict[str, object]:
 
 def labels_of(latest: MutationCache[Node]) -> list[str]:
     """The label of every node, by iteration and `get`."""
-    found = [latest.get(node.metadata.name) for node in latest]
-    return [(node.metadata.labels or {}).get("is", "new") for node in found if node is not None]
+    items = [latest.get(node.metadata.name) for node in latest]
+    return [(node.metadata.labels or {}).get("is", "new") for node in items if node is not None]
 
 
 @pytest.mark.parametrize("observes", [True, False], ids=["changes observed", "changes not observed"])
@@ -105,7 +105,7 @@ def test_same_name_in_other_namespaces_is_another_object() -> None:
         latest.record_write(Reservation(metadata=ObjectMeta(name="a", namespace="one", uid="1")))
         latest.record_write(Reservation(metadata=ObjectMeta(name="a", namespace="two", uid="2")))
         assert [reservation.metadata.uid for reservation in latest] == ["1", "2"]
-        found = [latest.get("a", namespace) for namespace in ("two", "one", "three")]
-        assert [reservation and reservation.metadata.uid for reservation in found] == ["2", "1", None]
+        items = [latest.get("a", namespace) for namespace in ("two", "one", "three")]
+        assert [reservation and reservation.metadata.uid for reservation in items] == ["2", "1", None]
 
     run_with_server(story)

@@ -56,12 +56,12 @@ def test_subscribers_share_one_watch_and_its_objects() -> None:
         wire, client = CountingApi(api), Client(api)
         await client.create(POD, shop_pod("a"))
         informers = shared(wire)
-        one, two = PodSubscriber(informers), PodSubscriber(informers)
-        async with one.at_work(), two.at_work():
+        older, newer = PodSubscriber(informers), PodSubscriber(informers)
+        async with older.at_work(), newer.at_work():
             await client.create(POD, shop_pod("b"))
             await asyncio.sleep(1)
-            assert one.heard == two.heard == ["ADDED a", "ADDED b"]
-            assert (wire.open.total(), one.pods.get("b", "shop") is two.pods.get("b", "shop")) == (1, True)
+            assert older.heard == newer.heard == ["ADDED a", "ADDED b"]
+            assert (wire.open.total(), older.pods.get("b", "shop") is newer.pods.get("b", "shop")) == (1, True)
 
     run_with_server(story)
 
@@ -70,9 +70,9 @@ def test_subscribers_that_start_together_share_one_list() -> None:
     async def story(api: MemoryApi, clock: VirtualClock) -> None:
         wire = CountingApi(api)
         informers = shared(wire)
-        components = [PodSubscriber(informers) for _ in range(4)]
-        running = [asyncio.create_task(one.reader.run()) for one in components]
-        await asyncio.gather(*(one.reader.synced() for one in components))
+        subscribers = [PodSubscriber(informers) for _ in range(4)]
+        running = [asyncio.create_task(subscriber.reader.run()) for subscriber in subscribers]
+        await asyncio.gather(*(subscriber.reader.synced() for subscriber in subscribers))
         assert wire.lists == 1
         for task in running:
             task.cancel()
@@ -85,15 +85,15 @@ def test_later_subscriber_sees_earlier_writes_although_the_watch_lags() -> None:
     async def story(api: MemoryApi, clock: VirtualClock) -> None:
         wire, client = CountingApi(api), Client(api)
         informers = shared(wire)
-        one, two = PodSubscriber(informers), PodSubscriber(informers)
-        async with one.at_work():
+        older, newer = PodSubscriber(informers), PodSubscriber(informers)
+        async with older.at_work():
             await asyncio.sleep(700)  # it follows by a watch of its own, which does not begin with a list
             wire.flowing.clear()
             await client.create(POD, shop_pod("a"))
             await asyncio.sleep(1)
-            assert one.heard == []
-            async with two.at_work():
-                assert (one.heard, two.heard) == (["ADDED a"], ["ADDED a"])
+            assert older.heard == []
+            async with newer.at_work():
+                assert (older.heard, newer.heard) == (["ADDED a"], ["ADDED a"])
 
     run_with_server(story)
 
@@ -102,18 +102,18 @@ def test_list_that_began_earlier_does_not_sync_a_later_subscriber() -> None:
     async def story(api: MemoryApi, clock: VirtualClock) -> None:
         wire, client = CountingApi(api), Client(api)
         informers = shared(wire)
-        one, two = PodSubscriber(informers), PodSubscriber(informers)
+        older, newer = PodSubscriber(informers), PodSubscriber(informers)
         await client.create(POD, shop_pod("a"))
         wire.listing.clear()
-        first = asyncio.create_task(one.reader.run())
+        first = asyncio.create_task(older.reader.run())
         await asyncio.sleep(1)
         await client.create(POD, shop_pod("b"))
-        second = asyncio.create_task(two.reader.run())
+        second = asyncio.create_task(newer.reader.run())
         await asyncio.sleep(1)
         wire.listing.set()
         async with asyncio.timeout(5):
-            await asyncio.gather(one.reader.synced(), two.reader.synced())
-        assert (wire.lists, sorted(two.heard)) == (2, ["ADDED a", "ADDED b"])
+            await asyncio.gather(older.reader.synced(), newer.reader.synced())
+        assert (wire.lists, sorted(newer.heard)) == (2, ["ADDED a", "ADDED b"])
         for task in (first, second):
             task.cancel()
         await asyncio.wait((first, second))
@@ -125,22 +125,22 @@ def test_events_continue_while_a_later_subscriber_waits_for_its_list() -> None:
     async def story(api: MemoryApi, clock: VirtualClock) -> None:
         wire, client = CountingApi(api), Client(api)
         informers = shared(wire)
-        one, two = PodSubscriber(informers), PodSubscriber(informers)
+        older, newer = PodSubscriber(informers), PodSubscriber(informers)
         for name in ("a", "b"):
             await client.create(POD, shop_pod(name))
-        async with one.at_work():
+        async with older.at_work():
             await asyncio.sleep(700)  # as above
             wire.listing.clear()
-            second = asyncio.create_task(two.reader.run())
+            second = asyncio.create_task(newer.reader.run())
             await asyncio.sleep(1)
             await client.create(POD, shop_pod("c"))
             await client.patch(POD, "a", {"metadata": {"labels": {"app": "web"}}}, "shop")
             await asyncio.sleep(1)
-            assert one.heard[2:] == two.heard[2:] == ["ADDED c", "MODIFIED a"]
+            assert older.heard[2:] == newer.heard[2:] == ["ADDED c", "MODIFIED a"]
             wire.listing.set()
             async with asyncio.timeout(5):
-                await two.reader.synced()
-            assert (one.heard[4:], two.heard[4:], wire.lists, wire.open.total()) == ([], [], 2, 1)
+                await newer.reader.synced()
+            assert (older.heard[4:], newer.heard[4:], wire.lists, wire.open.total()) == ([], [], 2, 1)
             second.cancel()
             await asyncio.wait((second,))
 
@@ -149,11 +149,11 @@ def test_events_continue_while_a_later_subscriber_waits_for_its_list() -> None:
 
 def test_refresh_completes_although_an_event_arrives() -> None:
     async def story(api: MemoryApi, clock: VirtualClock) -> None:
-        one, listed = PodSubscriber(shared(api)), asyncio.Event()
-        async with one.at_work():
+        older, listed = PodSubscriber(shared(api)), asyncio.Event()
+        async with older.at_work():
             await asyncio.sleep(10)
             await Client(api).create(POD, shop_pod("a"))
-            one.pods.refresh(listed)
+            older.pods.refresh(listed)
             async with asyncio.timeout(5):
                 await listed.wait()
 
@@ -162,14 +162,14 @@ def test_refresh_completes_although_an_event_arrives() -> None:
 
 def test_refresh_completes_although_the_watch_expires() -> None:
     async def story(api: MemoryApi, clock: VirtualClock) -> None:
-        one, listed = PodSubscriber(shared(api)), asyncio.Event()
-        async with one.at_work():
+        older, listed = PodSubscriber(shared(api)), asyncio.Event()
+        async with older.at_work():
             await asyncio.sleep(10)
-            idle = one.pods._reflector._stream_timeout
+            idle = older.pods._reflector._stream_timeout
             assert idle is not None
             idle.reschedule(asyncio.get_running_loop().time())
             await asyncio.sleep(0)
-            one.pods.refresh(listed)
+            older.pods.refresh(listed)
             async with asyncio.timeout(5):
                 await listed.wait()
 
@@ -185,14 +185,14 @@ def test_kind_installed_meanwhile_is_not_missing_for_a_later_subscriber(ticks: i
         running = [asyncio.create_task(readers[0].run())]
         await readers[0].synced()
         await asyncio.sleep(100)
-        for one in custom_resource_definitions():
-            await client.create(CUSTOM_RESOURCE_DEFINITION, one)
+        for definition in custom_resource_definitions():
+            await client.create(CUSTOM_RESOURCE_DEFINITION, definition)
         await client.create(QUEUE, {"metadata": {"name": "late"}})
         running.append(asyncio.create_task(readers[1].run()))
         for _ in range(ticks):
             await asyncio.sleep(0)
         await readers[1].synced()
-        assert [one.metadata.name for one in queues[1]] == ["late"]
+        assert [item.metadata.name for item in queues[1]] == ["late"]
         for task in running:
             task.cancel()
         await asyncio.wait(running)
@@ -204,19 +204,19 @@ def test_informer_stops_after_its_last_subscriber() -> None:
     async def story(api: MemoryApi, clock: VirtualClock) -> None:
         wire, client = CountingApi(api), Client(api)
         informers = shared(wire)
-        one, two = PodSubscriber(informers), PodSubscriber(informers)
-        async with one.at_work():
-            async with two.at_work():
+        older, newer = PodSubscriber(informers), PodSubscriber(informers)
+        async with older.at_work():
+            async with newer.at_work():
                 pass
             await client.create(POD, shop_pod("a"))
             await asyncio.sleep(1)
-            assert (one.heard, two.heard, wire.open.total()) == (["ADDED a"], [], 1)
+            assert (older.heard, newer.heard, wire.open.total()) == (["ADDED a"], [], 1)
         assert wire.open.total() == 0
         await client.create(POD, shop_pod("b"))
-        three = PodSubscriber(informers)
-        assert three.pods is not one.pods, "the cache was thrown away"
-        async with three.at_work():
-            assert (one.heard, sorted(three.heard)) == (["ADDED a"], ["ADDED a", "ADDED b"])
+        newest = PodSubscriber(informers)
+        assert newest.pods is not older.pods, "the cache was thrown away"
+        async with newest.at_work():
+            assert (older.heard, sorted(newest.heard)) == (["ADDED a"], ["ADDED a", "ADDED b"])
 
     run_with_server(story)
 
@@ -257,15 +257,15 @@ def test_missing_kind_is_logged_once_for_all_subscribers(caplog: pytest.LogCaptu
 
 def test_handlers_run_in_order_until_one_fails() -> None:
     async def story(api: MemoryApi, clock: VirtualClock) -> None:
-        one = PodSubscriber(shared(api), after="after event")
+        older = PodSubscriber(shared(api), after="after event")
 
         def fail(change: Change[Pod]) -> None:
             raise ValueError("unreadable")
 
-        one.reader.subscribe(POD, fail, lambda change: one.heard.append("never"))
+        older.reader.subscribe(POD, fail, lambda change: older.heard.append("never"))
         await Client(api).create(POD, shop_pod("a"))
-        async with one.at_work():
-            assert one.heard == ["ADDED a", "after event"]
+        async with older.at_work():
+            assert older.heard == ["ADDED a", "after event"]
 
     run_with_server(story)
 
@@ -274,13 +274,13 @@ def test_index_added_later_has_earlier_objects() -> None:
     async def story(api: MemoryApi, clock: VirtualClock) -> None:
         client, informers = Client(api), shared(api)
         await client.create(POD, shop_pod("a"))
-        one, two = PodSubscriber(informers), Subscriptions(informers)
-        async with one.at_work():
-            pods = two.subscribe(POD, indexes={"namespace": by_namespace})
+        older, newer = PodSubscriber(informers), Subscriptions(informers)
+        async with older.at_work():
+            pods = newer.subscribe(POD, indexes={"namespace": by_namespace})
             await client.create(POD, shop_pod("b"))
             await asyncio.sleep(1)
             assert [pod.metadata.name for pod in pods.find("namespace", "shop")] == ["a", "b"]
-            with pytest.raises(ValueError, match="index namespace is another one"):
-                two.subscribe(POD, indexes={"namespace": lambda pod: ()})
+            with pytest.raises(ValueError, match="index namespace already exists with another function"):
+                newer.subscribe(POD, indexes={"namespace": lambda pod: ()})
 
     run_with_server(story)

@@ -55,8 +55,8 @@ async def test_list_reads_all_pages_at_one_version() -> None:
     api = ScriptedApi(page(pod("a", 1), version=9, token="t1"), page(pod("b", 2), version=9))
     listing = await Client(api).list(POD, fields={"spec.nodeName": "n"}, limit=1)
     assert ([item.metadata.name for item in listing.items], listing.resource_version) == (["a", "b"], "9")
-    asked = {"fieldSelector": "spec.nodeName=n", "limit": "1"}
-    assert [request.query for request in api.requests] == [asked, asked | {"continue": "t1"}]
+    query = {"fieldSelector": "spec.nodeName=n", "limit": "1"}
+    assert [request.query for request in api.requests] == [query, query | {"continue": "t1"}]
 
 
 async def test_expired_list_is_read_again_without_pages() -> None:

@@ -123,8 +123,8 @@ def test_reload_returns_valid_changes_only(tmp_path: Path) -> None:
     path.write_text("migration: {evictBurst: -1}\n")
     assert watched.reload_if_changed() is None
     path.write_text("migration: {evictBurst: 2}\n")
-    found = watched.reload_if_changed()
-    assert found is not None and found.migration == {"evictBurst": 2}
+    changed = watched.reload_if_changed()
+    assert changed is not None and changed.migration == {"evictBurst": 2}
     assert watched.reload_if_changed() is None
     path.unlink()
     assert watched.reload_if_changed() is None

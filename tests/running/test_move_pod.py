@@ -12,7 +12,7 @@ from restow.client.verbs import Client
 from restow.model.kinds import POD, POD_MIGRATION_JOB
 from restow.ports import Api, ApiError, Forbidden, OutcomeUnknown, Request, Response
 from restow.running.move_pod import JobDeleted, JobNotReadable, MoveRequest, MoveResult, move_pod
-from tests.control.scheduler_cluster import Answering, world
+from tests.control.scheduler_cluster import FixedErrorApi, unscheduled_cluster
 from tests.sim.simulated_cluster import SimulatedCluster, on_virtual_time, pass_time, pod
 
 LOST = OutcomeUnknown.because(503, "ServiceUnavailable", "cut off")
@@ -48,7 +48,7 @@ async def finish_job(it: SimulatedCluster, reports: Reports) -> None:
 @on_virtual_time
 async def test_job_without_a_controller_is_reported_and_deleting_it_ends_the_move() -> None:
     reports = Reports()
-    async with world(nodes=1) as it:
+    async with unscheduled_cluster(nodes=1) as it:
         await it.create(POD, pod("web", nodeName="n1"))
         task = start_move(it.api, reports)
         await pass_time(9)
@@ -69,13 +69,13 @@ def creates(request: Request) -> bool:
 @on_virtual_time
 async def test_failing_create_is_retried_under_the_same_name() -> None:
     reports = Reports()
-    async with world(nodes=1) as it:
+    async with unscheduled_cluster(nodes=1) as it:
         await it.create(POD, pod("web", nodeName="n1"))
-        api = Answering(it.api, creates, LOST)
+        api = FixedErrorApi(it.api, creates, LOST)
         task = start_move(api, reports)
         await pass_time(30)
         assert reports.sentences == [*STARTED, WAITING]
-        api.answer = None
+        api.error = None
         await pass_time(5)
         assert reports.sentences == [*STARTED, WAITING, *STARTED]
         await finish_job(it, reports)
@@ -101,7 +101,7 @@ class LosesFirstAnswer:
 @on_virtual_time
 async def test_create_whose_answer_is_lost_makes_one_job() -> None:
     reports = Reports()
-    async with world(nodes=1) as it:
+    async with unscheduled_cluster(nodes=1) as it:
         await it.create(POD, pod("web", nodeName="n1"))
         task = start_move(LosesFirstAnswer(it.api), reports)
         await pass_time(5)
@@ -147,7 +147,7 @@ async def move_with_hidden_job(
 @on_virtual_time
 async def test_unreadable_job_is_read_again_until_it_can_be() -> None:
     reports = Reports()
-    async with world(nodes=1) as it:
+    async with unscheduled_cluster(nodes=1) as it:
         api, task = await move_with_hidden_job(it, reports, LOST)
         assert reports.sentences == [*STARTED, WAITING]
         api.error = None
@@ -160,7 +160,7 @@ async def test_unreadable_job_is_read_again_until_it_can_be() -> None:
 @on_virtual_time
 async def test_forbidden_read_ends_with_how_to_follow_the_job() -> None:
     reports = Reports()
-    async with world(nodes=1) as it:
+    async with unscheduled_cluster(nodes=1) as it:
         _, task = await move_with_hidden_job(it, reports, Forbidden.because(403, "Forbidden", "not your job"))
         [job] = reports.jobs
         with pytest.raises(JobNotReadable, match=f"not your job; the move continues; kubectl get pmj {job}"):
@@ -175,9 +175,9 @@ async def test_job_is_watched_and_not_polled() -> None:
         requests.append(request)
         return False
 
-    async with world(nodes=1) as it:
+    async with unscheduled_cluster(nodes=1) as it:
         await it.create(POD, pod("web", nodeName="n1"))
-        task = start_move(Answering(it.api, record, LOST), reports)
+        task = start_move(FixedErrorApi(it.api, record, LOST), reports)
         await pass_time(65)
         assert len(requests) < 12
         await finish_job(it, reports)
@@ -208,10 +208,10 @@ async def test_job_that_was_never_admitted_is_deleted(
     phase: str, conditions: list[dict[str, str]], deletable: bool, is_kept: bool
 ) -> None:
     reports = Reports()
-    async with world(nodes=1) as it:
+    async with unscheduled_cluster(nodes=1) as it:
         await it.create(POD, pod("web", nodeName="n1"))
         forbidden = Forbidden.because(403, "Forbidden", "not yours")
-        task = start_move(it.api if deletable else Answering(it.api, deletes, forbidden), reports)
+        task = start_move(it.api if deletable else FixedErrorApi(it.api, deletes, forbidden), reports)
         await pass_time(5)
         [name] = reports.jobs
         status = {"phase": phase, "message": "it may not leave", "conditions": conditions}

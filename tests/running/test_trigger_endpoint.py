@@ -247,8 +247,8 @@ async def test_descheduler_that_does_not_run_answers_503() -> None:
 async def test_token_comes_from_the_authorization_header() -> None:
     seen: list[PostedRequest] = []
 
-    async def door(asked: PostedRequest) -> PostResponse:
-        seen.append(asked)
+    async def handle(request: PostedRequest) -> PostResponse:
+        seen.append(request)
         return PostResponse(202, {"fine": True})
 
     server = await serve_health(
@@ -257,7 +257,7 @@ async def test_token_comes_from_the_authorization_header() -> None:
         alive=lambda: (),
         ready=lambda: (),
         registry=CollectorRegistry(),
-        post_handlers={"/x": door},
+        post_handlers={"/x": handle},
     )
     async with server, aiohttp.ClientSession() as session:
         url = f"http://127.0.0.1:{server.port}/x"

@@ -90,7 +90,7 @@ class Cache(Generic[T]):
     def index(self, name: str, function: IndexFunction[T]) -> None:
         """Add an index over all objects, present and future; `function` returns the values for an object."""
         if self._functions.setdefault(name, function) is not function:
-            raise ValueError(f"index {name} is another one")
+            raise ValueError(f"index {name} already exists with another function")
         if name not in self._indexes:
             entries = self._indexes[name] = {}
             for key, item in self._objects.items():

@@ -70,9 +70,9 @@ class ClusterSource(msgspec.Struct, frozen=True):
         if self.snapshot is None:
             configuration, inventory = self._load_live(line)
         else:
-            inventory = _read(self.snapshot, line)
+            inventory = _read_snapshot(self.snapshot, line)
             configuration = read_config_option(self.config) or inputs.snapshot_configuration(inventory, self.namespace)
-        return _cluster(inventory, line), configuration
+        return _index_cluster(inventory, line), configuration
 
     def default_namespace(self) -> str:
         """The namespace of a pod that is named without one: that of the kubeconfig's context, `default` for a
@@ -325,7 +325,7 @@ def _shape(text: str, objective: str) -> dict[str, int]:
 # --- reading ----------------------------------------------------------------------------------------------------------
 
 
-def _read(path: Path, line: ProgressLine) -> Inventory:
+def _read_snapshot(path: Path, line: ProgressLine) -> Inventory:
     from restow.model.inventory import read_inventory
     from restow.model.kinds import NODE
 
@@ -340,7 +340,7 @@ def _read(path: Path, line: ProgressLine) -> Inventory:
     return inventory
 
 
-def _cluster(inventory: Inventory, line: ProgressLine) -> OfflineCluster:
+def _index_cluster(inventory: Inventory, line: ProgressLine) -> OfflineCluster:
     from restow.snapshots.offline import OfflineCluster
 
     line.begin("indexing pods")

@@ -166,7 +166,7 @@ class KubeSchedulerCluster:
         await self.client.patch(NODE, node["metadata"]["name"], {"spec": {"taints": node["spec"]["taints"]}})
 
     async def _place(self, pod: dict[str, Any], node: str, *, terminating: bool) -> None:
-        made = await self.client.create(POD, pod | {"spec": pod["spec"] | {"schedulerName": "nobody"}})
+        made = await self.client.create(POD, pod | {"spec": pod["spec"] | {"schedulerName": "missing"}})
         name, namespace = made.metadata.name, made.metadata.namespace or ""
         await self.client.bind(namespace, name, uid=made.metadata.uid, node=node)
         if terminating:

@@ -132,7 +132,7 @@ POD: list[tuple[str, Any]] = [
     ("/spec/serviceAccountName", "someone"),
     ("/spec/serviceAccount", "someone"),
     ("/spec/automountServiceAccountToken", False),
-    ("/spec/priorityClassName", "nobody"),
+    ("/spec/priorityClassName", "missing"),
     ("/spec/priorityClassName", "system-cluster-critical"),
     ("/spec/priority", 5),
     ("/spec/priority", 0),

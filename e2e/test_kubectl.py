@@ -32,7 +32,7 @@ apiVersion: v1
 kind: Pod
 metadata: {name: %s, labels: {app: web, tier: %s}}
 spec:
-  schedulerName: nobody
+  schedulerName: missing
   serviceAccountName: default
   containers:
   - {name: main, image: registry.invalid/app:1, resources: {requests: {cpu: 100m}, limits: {memory: 1Gi}}}
@@ -123,7 +123,7 @@ STORIES: dict[str, list[tuple[str, str]]] = {
         ("get pods --field-selector=spec.nothing=two", ""),
         ("get pods --sort-by=.metadata.name -o name", ""),
         ("get pod one two", ""),
-        ("get pod one nobody", ""),
+        ("get pod one missing", ""),
         ("get pods --chunk-size=1 -o name", ""),
         ("get pods -o custom-columns=NAME:.metadata.name,QOS:.status.qosClass", ""),
         ("create -f -", BINDING),
@@ -162,16 +162,16 @@ STORIES: dict[str, list[tuple[str, str]]] = {
     ],
     "mistakes": [
         ("get nothings", ""),
-        ("get pod nobody", ""),
+        ("get pod missing", ""),
         ("apply -f -", POD.replace("image", "imagee") % ("one", "a")),
         ("apply -f -", (POD % ("one", "a")).replace("kind: Pod", "kind: Pud")),
         ("apply -f -", "{"),
         ("create -f -", (DEPLOYMENT % 1).replace("replicas: 0", "replicas: -1")),
-        ("delete pod nobody", ""),
-        ("label pod nobody a=b", ""),
+        ("delete pod missing", ""),
+        ("label pod missing a=b", ""),
         ("get pods -n nowhere", ""),
         ("create configmap x --from-literal=a=1 -n nowhere", ""),
-        ("scale deployment/nobody --replicas=1", ""),
+        ("scale deployment/missing --replicas=1", ""),
     ],
     "describing": [
         ("apply -f -", POD % ("one", "a")),

@@ -219,7 +219,7 @@ def renamed(value: Any, anonymiser: Anonymiser) -> Any:
 
 
 def in_any_order(plan: dict[str, Any]) -> dict[str, Any]:
-    """Lists are sorted by name, and names that everybody knows are among aliases elsewhere than among names."""
+    """Lists are sorted by name, and well-known names are among aliases elsewhere than among names."""
     plan = dict(plan)
     for name in ("refusals", "places", "unschedulable", "placements"):
         plan[name] = sorted(plan.get(name, ()), key=lambda one: sorted(one.items()))
@@ -307,8 +307,8 @@ def test_every_kind_of_a_snapshot_can_be_rewritten(kind: Kind[Any]) -> None:
 @pytest.mark.parametrize(
     ("text", "form"),
     [
-        pytest.param("cpu", r"cpu", id="a resource that everybody knows"),
-        pytest.param("acme.example/fpga", r"x\d+/x\d+", id="a resource of somebody's"),
+        pytest.param("cpu", r"cpu", id="a well-known resource"),
+        pytest.param("acme.example/fpga", r"x\d+/x\d+", id="a custom resource"),
         pytest.param("node-role.kubernetes.io/acme-team", r"x\d+\.kubernetes\.io/x\d+", id="a key half known"),
         pytest.param("acme-a__acme-b", r"x\d+__x\d+", id="two zones"),
         pytest.param("7", "7", id="a number that Gt compares"),

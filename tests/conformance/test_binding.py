@@ -78,7 +78,7 @@ async def test_a_gated_pod_cannot_be_bound(server: Server) -> None:
 
 async def test_missing_pod_cannot_be_bound(server: Server) -> None:
     with pytest.raises(NotFound):
-        await bind(server, binding("nobody"))
+        await bind(server, binding("missing"))
 
 
 @pytest.mark.parametrize(

@@ -238,8 +238,8 @@ async def test_the_system_classes_are_always_there(server: Server, name: str, pr
 
 
 async def test_an_unknown_priority_class_is_forbidden(server: Server) -> None:
-    with pytest.raises(Forbidden, match="no PriorityClass with name nobody was found") as refused:
-        await server.create("pods", pod("a", spec={"priorityClassName": "nobody"}))
+    with pytest.raises(Forbidden, match="no PriorityClass with name missing was found") as refused:
+        await server.create("pods", pod("a", spec={"priorityClassName": "missing"}))
     assert refused.value.status.message.startswith('pods "a" is forbidden: ')
 
 

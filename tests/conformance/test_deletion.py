@@ -11,7 +11,7 @@ from restow.ports import MERGE_PATCH, Conflict, Forbidden, Invalid, NotFound
 from tests.conformance.documents import binding, config_map, pod
 from tests.conformance.server import Server, eventually
 
-NOBODY = "11111111-2222-3333-4444-555555555555"
+UNKNOWN_UID = "11111111-2222-3333-4444-555555555555"
 
 
 async def exists(server: Server, plural: str, name: str) -> bool:
@@ -28,7 +28,9 @@ async def bound_pod(server: Server, name: str = "a", **more: Any) -> Document:
     return await server.get("pods", name)
 
 
-@pytest.mark.parametrize("precondition", [{"uid": NOBODY}, {"resourceVersion": "1"}], ids=["uid", "resourceVersion"])
+@pytest.mark.parametrize(
+    "precondition", [{"uid": UNKNOWN_UID}, {"resourceVersion": "1"}], ids=["uid", "resourceVersion"]
+)
 async def test_a_failed_precondition_conflicts(server: Server, precondition: dict[str, str]) -> None:
     await server.create("configmaps", config_map("a"))
     with pytest.raises(Conflict, match=r"the .* in the precondition"):
@@ -186,7 +188,7 @@ async def test_orphaned_dependents_lose_their_owner_reference(server: Server) ->
 
 
 async def test_dependent_of_a_missing_owner_is_collected(server: Server) -> None:
-    owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": "nobody", "uid": NOBODY}
+    owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": "missing", "uid": UNKNOWN_UID}
     await server.create("configmaps", config_map("child", ownerReferences=[owner]))
     await gone(server, "child")
 

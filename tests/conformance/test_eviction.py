@@ -211,7 +211,7 @@ async def test_eviction_of_the_same_uid_is_accepted(server: Server) -> None:
 
 async def test_eviction_of_a_missing_pod_is_not_found(server: Server) -> None:
     with pytest.raises(NotFound):
-        await evict(server, "nobody")
+        await evict(server, "missing")
 
 
 async def test_eviction_of_another_name_is_refused(server: Server) -> None:

@@ -96,18 +96,18 @@ async def test_a_second_create_already_exists(server: Server) -> None:
 
 
 async def test_not_found_names_the_object(server: Server) -> None:
-    with pytest.raises(NotFound, match=r'deployments\.apps "nobody" not found') as refused:
-        await server.get("deployments", "nobody")
+    with pytest.raises(NotFound, match=r'deployments\.apps "missing" not found') as refused:
+        await server.get("deployments", "missing")
     details = refused.value.status.details
     assert details is not None
-    assert (details.name, details.group, details.kind) == ("nobody", "apps", "deployments")
+    assert (details.name, details.group, details.kind) == ("missing", "apps", "deployments")
 
 
 @pytest.mark.parametrize("verb", ["get", "replace", "delete"])
 async def test_verbs_on_nothing_are_not_found(server: Server, verb: str) -> None:
-    body = config_map("nobody") if verb == "replace" else None
+    body = config_map("missing") if verb == "replace" else None
     with pytest.raises(NotFound) as refused:
-        await server.call(verb, "configmaps", "nobody", body)
+        await server.call(verb, "configmaps", "missing", body)
     assert refused.value.status.code == 404
 
 

@@ -89,7 +89,7 @@ async def test_merge_patch_result_is_validated(server: Server) -> None:
 
 async def test_a_patch_of_nothing_is_not_found(server: Server) -> None:
     with pytest.raises(NotFound):
-        await server.patch("configmaps", "nobody", MERGE_PATCH, {"data": {"a": "1"}})
+        await server.patch("configmaps", "missing", MERGE_PATCH, {"data": {"a": "1"}})
 
 
 async def test_patch_cannot_rename_an_object(server: Server) -> None:

@@ -202,7 +202,7 @@ WRONG = [
     ),
     pytest.param(text('tokenFile: "a\\0b"'), r"user\.tokenFile: .*null", id="a null character in a path"),
     pytest.param(
-        text("tokenFile: ~nobody-here/token"), r"user\.tokenFile: .*No such file", id="home of an unknown user"
+        text("tokenFile: ~missing-user/token"), r"user\.tokenFile: .*No such file", id="home of an unknown user"
     ),
     pytest.param(text('as: "a\\r\\nX-Evil: b"'), r"user\.as: .*line breaks", id="a header in a name"),
     pytest.param(text(cluster="server: https://x/?a=b"), r"server: expected a URL", id="a server with a query"),

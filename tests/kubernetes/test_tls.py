@@ -73,7 +73,7 @@ async def peer_name(request: web.BaseRequest) -> web.Response:
     assert request.transport is not None
     shown = request.transport.get_extra_info("peercert") or {}
     names = [value for part in shown.get("subject", ()) for key, value in part if key == "commonName"]
-    return web.Response(text=names[0] if names else "nobody")
+    return web.Response(text=names[0] if names else "unnamed")
 
 
 async def ask(port: int, **options: Any) -> str:
@@ -84,7 +84,7 @@ async def ask(port: int, **options: Any) -> str:
 
 async def test_the_right_authority_is_trusted(folder: Path) -> None:
     async with serving(peer_name, server_context(folder)) as port:
-        assert await ask(port, authority=(folder / "ca.crt").read_bytes()) == "nobody"
+        assert await ask(port, authority=(folder / "ca.crt").read_bytes()) == "unnamed"
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ async def test_servers_that_are_not_trusted(
 async def test_the_server_may_go_by_another_name(folder: Path) -> None:
     async with serving(peer_name, server_context(folder, "elsewhere")) as port:
         authority = (folder / "ca.crt").read_bytes()
-        assert await ask(port, authority=authority, tls_server_name="inner") == "nobody"
+        assert await ask(port, authority=authority, tls_server_name="inner") == "unnamed"
 
 
 @asynccontextmanager
@@ -135,7 +135,7 @@ async def test_through_a_proxy_the_server_is_still_verified(folder: Path) -> Non
     authority = (folder / "ca.crt").read_bytes()
     async with serving(peer_name, server_context(folder, "elsewhere")) as port, tunnel(port) as (proxy, asked):
         options = {"authority": authority, "proxy": f"http://127.0.0.1:{proxy}"}
-        assert await ask(port, tls_server_name="inner", **options) == "nobody"
+        assert await ask(port, tls_server_name="inner", **options) == "unnamed"
         with pytest.raises(ApiError, match="certificate verify failed"):
             await ask(port, tls_server_name="outer", **options)
     assert asked == [f"CONNECT 127.0.0.1:{port} HTTP/1.1".encode()] * 2
@@ -143,7 +143,7 @@ async def test_through_a_proxy_the_server_is_still_verified(folder: Path) -> Non
 
 async def test_insecure_skips_certificate_verification(folder: Path) -> None:
     async with serving(peer_name, server_context(folder)) as port:
-        assert await ask(port, insecure=True) == "nobody"
+        assert await ask(port, insecure=True) == "unnamed"
 
 
 class Changing:

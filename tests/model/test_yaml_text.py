@@ -73,7 +73,7 @@ def test_anchored_scalar_as_key_and_value() -> None:
     [
         ("a: 1\na: 2", "line 2, column 1: key 'a' appears twice"),
         ("a:\n  b: 1\n  'b': 2", "line 3, column 3: key 'b' appears twice"),
-        ("a: *nobody", "line 1, column 4: unknown alias 'nobody'"),
+        ("a: *missing", "line 1, column 4: unknown alias 'missing'"),
         ("a: &a [*a]", "line 1, column 8: unknown alias 'a'"),
         ("[a]: b", "line 1, column 1: a key must be a string"),
         ("? ~\n: b", "line 1, column 3: a key must be a string"),

@@ -137,10 +137,10 @@ async def test_the_old_openapi_knows_no_kind(http: aiohttp.ClientSession) -> Non
 MISSING = {
     "nothing": ("GET", "/"),
     "another server's path": ("GET", "/favicon.ico"),
-    "an unknown group": ("GET", "/apis/nobody.example"),
+    "an unknown group": ("GET", "/apis/missing.example"),
     "an unknown version": ("GET", "/apis/apps/v9"),
     "an unknown core version": ("GET", "/api/v2"),
-    "OpenAPI of an unknown group": ("GET", "/openapi/v3/apis/nobody.example/v1"),
+    "OpenAPI of an unknown group": ("GET", "/openapi/v3/apis/missing.example/v1"),
     "too many segments": ("GET", "/api/v1/namespaces/d/pods/p/log/x"),
     "an empty segment": ("GET", "/api/v1/namespaces//pods"),
     "writing to nothing": ("POST", "/nothing"),

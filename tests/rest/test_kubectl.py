@@ -61,8 +61,8 @@ async def test_kubectl_get(kubectl: Kubectl, cluster: Cluster) -> None:
     assert await kubectl("get", "po", "p", "-o", "go-template={{.spec.nodeName}}") == "n1"
     assert json.loads(await kubectl("get", "pod/p", "-o", "json"))["kind"] == "Pod"
     assert (
-        await kubectl.refused("get", "pod", "nobody")
-    ).strip() == 'Error from server (NotFound): pods "nobody" not found'
+        await kubectl.refused("get", "pod", "missing")
+    ).strip() == 'Error from server (NotFound): pods "missing" not found'
     assert "doesn't have a resource type" in await kubectl.refused("get", "gadgets")
     chunked = await kubectl("get", "pods", "--chunk-size=1", "-o", "name")
     assert chunked.split() == ["pod/p", "pod/q"]
@@ -117,7 +117,7 @@ async def test_kubectl_auth_can_i(kubectl: Kubectl) -> None:
 async def test_kubectl_create_token(kubectl: Kubectl) -> None:
     await kubectl("create", "serviceaccount", "robot")
     assert (await kubectl("create", "token", "robot", "--duration", "20m")).count(".") == 2
-    assert 'serviceaccounts "nobody" not found' in await kubectl.refused("create", "token", "nobody")
+    assert 'serviceaccounts "missing" not found' in await kubectl.refused("create", "token", "missing")
 
 
 async def test_kubectl_top(kubectl: Kubectl, cluster: Cluster) -> None:

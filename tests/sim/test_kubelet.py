@@ -146,7 +146,7 @@ async def test_kubelet_admits_pods_in_order_of_their_binding() -> None:
     async with simulated_cluster(nodes=1) as it:
         for number in range(6):
             old, new = f"bound-{number}", f"made-{number}"
-            made = await it.create(kinds.POD, pod(old, cpu="3", schedulerName="nobody"))
+            made = await it.create(kinds.POD, pod(old, cpu="3", schedulerName="missing"))
             await it.client.bind("default", old, uid=made.metadata.uid, node="n1")
             await it.create(kinds.POD, pod(new, cpu="3", nodeName="n1"))
             await pass_time(3)

@@ -221,7 +221,7 @@ def test_kubectl_takes_over_fields_of_its_last_applied_annotation() -> None:
     assert result["spec"]["replicas"] == 3
     assert json.loads(result["metadata"]["annotations"][LAST_APPLIED])["spec"] == {"replicas": 3}
     with pytest.raises(Conflict):
-        apply(live, deployment(replicas=3), "somebody")
+        apply(live, deployment(replicas=3), "another")
 
 
 # --- laws ---

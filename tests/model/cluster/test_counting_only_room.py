@@ -48,5 +48,5 @@ def test_mask_made_during_the_try_is_made_again_after_it(snapshot: Snapshot) -> 
 
 
 def test_unknown_uid_is_ignored(snapshot: Snapshot) -> None:
-    with snapshot.counting_only_room_of("nobody"):
+    with snapshot.counting_only_room_of("missing"):
         assert counted_values(snapshot) == (1, False, 3000)

@@ -114,6 +114,22 @@ def test_no_move_can_be_left_out(problem: PackingProblem) -> None:
     assert undo_useless_moves(problem, shift).move_count == shift.move_count
 
 
+def test_target_on_a_node_over_committed_in_another_resource_is_found_without_warnings() -> None:
+    """Node 0 has twice its largest free amount too little of a resource that the pod does not request."""
+    everywhere = np.ones(3, np.bool_)
+    problem = PackingProblem(
+        free=np.array([[1, -1], [0, 0], [0, 0]]),
+        class_sizes=np.array([[1, 0]]),
+        movable_pods=[{0: 1}, {0: 1}, {}],
+        allowed_nodes=lambda class_index: everywhere,
+        one_per_node=np.zeros(1, np.bool_),
+        max_moves=1,
+        cannot_empty=np.zeros(3, np.bool_),
+        counts_empty_nodes=True,
+    )
+    assert solution_value(problem, searched(problem).solution) == 2
+
+
 def test_amounts_are_divided_by_what_divides_them_all() -> None:
     free, (sizes,) = scale_amounts(np.array([[7000, 100]]), np.array([[2000, 0], [4000, 0]]))
     assert free.tolist() == [[3, 100]]

@@ -135,7 +135,8 @@ class SolutionBuilder:
             nodes = nodes[[self._pod_changes[class_index, node] < 1 for node in nodes.tolist()]]
         if not len(nodes):
             return None
-        waste = ((self.free[nodes] - size) / self._scale).sum(axis=1)
+        # An over-committed resource has nothing left over, and the pod does not request it.
+        waste = (np.maximum(self.free[nodes] - size, 0) / self._scale).sum(axis=1)
         # A lost slot counts 1, the cost of a node is from 0 to 1, and waste / (1 + waste) is from 0 to 1, too.
         return int(nodes[(self._lost_slots(nodes, size) + node_costs[nodes] + waste / (1.0 + waste)).argmin()])
 

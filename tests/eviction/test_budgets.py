@@ -56,7 +56,7 @@ COVER: dict[str, tuple[Pod, list[PodDisruptionBudget | PodUnavailableBudget], li
 
 
 @pytest.mark.parametrize("case", COVER.values(), ids=COVER)
-def test_which_budgets_cover_a_pod(
+def test_a_budget_covers_the_pods_that_its_selector_or_target_matches(
     case: tuple[Pod, list[PodDisruptionBudget | PodUnavailableBudget], list[str]],
 ) -> None:
     item, written, expected = case
@@ -76,7 +76,7 @@ CHARGED: dict[str, tuple[Pod, PodDisruptionBudget, bool]] = {
 
 
 @pytest.mark.parametrize("case", CHARGED.values(), ids=CHARGED)
-def test_whose_eviction_takes_one_from_a_budget(case: tuple[Pod, PodDisruptionBudget, bool]) -> None:
+def test_evicting_a_serving_pod_is_charged_to_its_budget(case: tuple[Pod, PodDisruptionBudget, bool]) -> None:
     item, budget, charged = case
     assert disruption_budget(budget).is_charged_for(item) is charged
 
@@ -90,12 +90,14 @@ BOOKED: dict[str, tuple[dict[str, Any], bool]] = {
 
 
 @pytest.mark.parametrize("case", BOOKED.values(), ids=BOOKED)
-def test_whom_an_unavailable_budget_has_booked_it_is_not_charged_for_again(case: tuple[dict[str, Any], bool]) -> None:
+def test_a_pod_that_an_unavailable_budget_already_counts_is_not_charged_again(
+    case: tuple[dict[str, Any], bool],
+) -> None:
     booked, charged = case
     assert unavailable_budget(pub(status=booked)).is_charged_for(pod()) is charged
 
 
-def test_unready_pods_may_always_go_where_the_budget_says_so() -> None:
+def test_unready_pods_are_not_charged_with_policy_always_allow() -> None:
     budget = convert_document(
         PodDisruptionBudget,
         {"metadata": {"name": "web"}, "spec": {"selector": {}, "unhealthyPodEvictionPolicy": "AlwaysAllow"}},
@@ -103,14 +105,14 @@ def test_unready_pods_may_always_go_where_the_budget_says_so() -> None:
     assert not disruption_budget(budget).is_charged_for(pod(ready=False))
 
 
-def test_a_shortage_has_the_numbers() -> None:
+def test_an_exhausted_budget_is_reported_with_its_numbers() -> None:
     budget = disruption_budget(pdb(allowed=0, currentHealthy=2))
     assert exhausted_budget([budget], pod()) == (
         "PodDisruptionBudget shop/web: 2 of 2 desired pods are healthy, 0 may be disrupted"
     )
 
 
-def test_a_budget_whose_controller_lags_behind_allows_nothing() -> None:
+def test_a_budget_with_an_outdated_status_allows_no_disruption() -> None:
     budget = disruption_budget(pdb(allowed=5, observedGeneration=0))
     assert (budget.left, exhausted_budget([budget], pod())) == (
         0,
@@ -118,7 +120,7 @@ def test_a_budget_whose_controller_lags_behind_allows_nothing() -> None:
     )
 
 
-def test_one_budget_of_each_kind_is_fine_and_two_disruption_budgets_are_not() -> None:
+def test_two_disruption_budgets_make_a_pod_unevictable_and_one_of_each_kind_does_not() -> None:
     one, other, kruise = disruption_budget(pdb("a")), disruption_budget(pdb("b")), unavailable_budget(pub())
     assert covered_by_several_budgets([one, kruise]) is None
     assert covered_by_several_budgets([one, other, kruise]) is not None
@@ -138,7 +140,7 @@ TERMS = st.sampled_from(
 
 
 @given(LABELS, st.lists(TERMS, max_size=6), st.sets(st.integers(0, 5)))
-def test_budgets_are_found_as_if_each_were_looked_at(
+def test_budgets_found_by_label_are_those_found_by_looking_at_each(
     labels: dict[str, str], terms: list[dict[str, Any]], gone: set[int]
 ) -> None:
     budgets = Budgets()

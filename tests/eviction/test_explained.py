@@ -56,7 +56,9 @@ SET = {
     ],
     ids=["beside another that uses its volume", "on another node than that", "out of its order"],
 )
-def test_what_keeps_a_pod_in_a_snapshot(tmp_path: Path, items: list[Any], name: str, expected: str | None) -> None:
+def test_explain_names_the_protection_of_a_pod_in_a_snapshot(
+    tmp_path: Path, items: list[Any], name: str, expected: str | None
+) -> None:
     path = tmp_path / "cluster.json"
     path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": [*ITEMS, *items]}))
     found = _asked("explain", "--snapshot", str(path), "-o", "json", "pod", f"a/{name}")

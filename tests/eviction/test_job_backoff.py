@@ -102,7 +102,7 @@ GONE = "2027-01-01T00:00:00Z"
         ),
     ],
 )
-def test_what_a_loss_would_end(of: Job, lost: Pod, why: str) -> None:
+def test_job_failure_by_the_loss_of_a_pod(of: Job, lost: Pod, why: str) -> None:
     workloads = Workloads()
     workloads.put_owner(of)
     assert workloads.job_failure_by_loss(lost) == why
@@ -139,7 +139,7 @@ LEAVING = of_job("etl-2", deletionTimestamp=GONE, finalizers=TRACKED)
         pytest.param(job(backoffLimit=9, noted=("etl-1",)), of_job(), 0, id="the one asked about, noted"),
     ],
 )
-def test_who_is_lost_counts_once(of: Job, other: Pod, lost: int) -> None:
+def test_a_lost_pod_of_a_job_counts_once(of: Job, other: Pod, lost: int) -> None:
     workloads = Workloads()
     workloads.put_pod(other)
     for limit in (lost, lost + 1):
@@ -147,7 +147,7 @@ def test_who_is_lost_counts_once(of: Job, other: Pod, lost: int) -> None:
         assert bool(workloads.job_failure_by_loss(of_job())) == (limit == lost)
 
 
-def test_who_is_gone_is_lost_no_more_until_the_job_says_so() -> None:
+def test_a_deleted_pod_counts_only_once_its_job_has_counted_it() -> None:
     workloads = Workloads()
     workloads.put_owner(job(backoffLimit=1))
     workloads.put_pod(LEAVING)
@@ -159,7 +159,7 @@ def test_who_is_gone_is_lost_no_more_until_the_job_says_so() -> None:
     assert workloads.job_failure_by_loss(of_job()) == ""
 
 
-def test_asking_about_a_pod_does_not_look_at_the_others() -> None:
+def test_job_failure_of_one_pod_costs_the_same_for_any_number_of_pods() -> None:
     assert calls_to_ask(1000) == calls_to_ask(1)
 
 
@@ -183,5 +183,5 @@ def calls_to_ask(others: int) -> int:
     return calls
 
 
-def test_what_is_not_known_to_be_a_job_has_no_such_end() -> None:
+def test_pods_of_unknown_owners_fail_no_job() -> None:
     assert Workloads().job_failure_by_loss(of_job()) == "" and Workloads().job_failure_by_loss(pod(owner="")) == ""

@@ -278,11 +278,11 @@ ALLOWED: dict[str, tuple[Pod, Protections, PodContext]] = {
 
 
 @pytest.mark.parametrize("case", FORBIDDEN.values(), ids=FORBIDDEN)
-def test_a_pod_stays_and_the_reason_says_why(case: tuple[Pod, Protections, PodContext, str]) -> None:
+def test_a_protected_pod_is_refused_with_the_reason(case: tuple[Pod, Protections, PodContext, str]) -> None:
     asked, protections, context, reason = case
     assert eviction_refusal(asked, protections, context) == reason
 
 
 @pytest.mark.parametrize("case", ALLOWED.values(), ids=ALLOWED)
-def test_a_pod_may_go(case: tuple[Pod, Protections, PodContext]) -> None:
+def test_an_unprotected_pod_is_not_refused(case: tuple[Pod, Protections, PodContext]) -> None:
     assert eviction_refusal(*case) is None

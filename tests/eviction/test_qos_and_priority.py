@@ -17,7 +17,7 @@ from tests.eviction.objects import pod
     ("text", "cost"),
     [("5", 5), ("-5", -5), ("2147483647", 2**31 - 1), ("2147483648", 0), ("+10", 0), ("008", 0), ("", 0), ("x", 0)],
 )
-def test_eviction_costs_have_one_spelling(text: str, cost: int) -> None:
+def test_an_eviction_cost_counts_only_in_canonical_spelling(text: str, cost: int) -> None:
     assert eviction_cost(pod(annotations={"scheduling.koordinator.sh/eviction-cost": text})) == cost
 
 
@@ -32,11 +32,11 @@ QOS = {
 
 
 @pytest.mark.parametrize("case", QOS.values(), ids=QOS)
-def test_quality_of_service(case: tuple[Pod, KoordinatorQos]) -> None:
+def test_koordinator_qos_of_a_pod(case: tuple[Pod, KoordinatorQos]) -> None:
     assert koordinator_qos(case[0]) is case[1]
 
 
-def test_qualities_ascend() -> None:
+def test_koordinator_qos_values_ascend() -> None:
     assert KoordinatorQos.BE < KoordinatorQos.LS < KoordinatorQos.LSR < KoordinatorQos.LSE
 
 
@@ -52,5 +52,5 @@ CLASSES = {
 
 
 @pytest.mark.parametrize("case", CLASSES.values(), ids=CLASSES)
-def test_priority_class(case: tuple[Pod, KoordinatorPriorityClass]) -> None:
+def test_koordinator_priority_class_of_a_pod(case: tuple[Pod, KoordinatorPriorityClass]) -> None:
     assert koordinator_priority_class(case[0]) is case[1]

@@ -41,14 +41,14 @@ def user(name: str, *claims: str, **more: Any) -> Pod:
         "a bare one",
     ],
 )
-def test_who_else_uses_the_claims_of_a_pod(others: list[Pod], expected: dict[str, str]) -> None:
+def test_claims_that_other_pods_on_the_node_use(others: list[Pod], expected: dict[str, str]) -> None:
     sharing, moving = SharedClaims(), user("a", "data", "logs")
     for one in (moving, *others):
         sharing.put_pod(one)
     assert sharing.shared_with(moving) == expected
 
 
-def test_it_is_known_as_it_changes() -> None:
+def test_shared_claims_follow_the_events_of_pods() -> None:
     sharing, moving = SharedClaims(), user("a", "data")
     sharing.put_pod(user("b", "data", nodeName=None))
     sharing.put_pod(user("b", "data"))

@@ -62,13 +62,13 @@ BEHIND_THE_FIRST = "StatefulSet shop/db would not recreate it while db-0 is not 
         "of another name",
     ],
 )
-def test_who_keeps_a_set_from_making_a_pod_again(
+def test_lower_ordinals_that_keep_a_set_from_recreating_a_pod(
     owner: StatefulSet, moving: Pod, others: list[Pod], expected: str
 ) -> None:
     assert waits_for_order(owner, moving, others) == expected
 
 
-def test_it_is_known_of_the_pods_of_a_set_alone() -> None:
+def test_only_pods_of_a_stateful_set_wait_for_order() -> None:
     workloads = Workloads()
     workloads.put_owner(stateful_set())
     for one in WELL[1:]:
@@ -79,7 +79,7 @@ def test_it_is_known_of_the_pods_of_a_set_alone() -> None:
     assert workloads.waits_for_order(WELL[3]) == ""
 
 
-def test_a_plan_leaves_it_out_and_a_job_may_wait() -> None:
+def test_order_refuses_a_pod_for_planning_and_not_for_good() -> None:
     around = PodContext(now=0.0, waits_for_order=BEHIND_THE_FIRST)
     assert eviction_refusal(member(3), Protections(), around) == BEHIND_THE_FIRST
     assert lasting_eviction_refusal(member(3), Protections(), around) is None

@@ -34,11 +34,11 @@ def test_the_pods_of_all_replica_sets_are_replicas_of_the_deployment() -> None:
     assert sorted(one.metadata.name for one in workloads.pods_of("web")) == ["web-1", "web-2", "web-3", "web-4"]
 
 
-def test_the_chain_goes_all_the_way_up() -> None:
+def test_the_owner_chain_ends_at_the_topmost_controller() -> None:
     assert [one.kind for one in rolled_out().owner_chain(pod(owner="ReplicaSet old"))] == ["ReplicaSet", "Deployment"]
 
 
-def test_an_unknown_owner_wants_the_pods_it_has() -> None:
+def test_an_unknown_owner_wants_the_pods_that_it_has() -> None:
     workloads = Workloads()
     for number in (1, 2):
         workloads.put_pod(pod(f"x-{number}", owner="CloneSet x"))
@@ -50,7 +50,7 @@ def test_a_bare_pod_is_of_no_workload() -> None:
     assert Workloads().workload_of(pod(owner="")) is None
 
 
-def test_pods_that_are_over_gone_or_adopted_elsewhere_are_no_replicas() -> None:
+def test_finished_deleted_and_adopted_pods_are_no_replicas() -> None:
     workloads = rolled_out()
     workloads.put_pod(pod("web-1", owner="ReplicaSet old", phase="Failed"))
     workloads.drop_pod("web-2")
@@ -90,7 +90,7 @@ OF = {"controller-revision-hash": "db-1"}
         ),
     ],
 )
-def test_what_a_stateful_set_makes_a_pod_from_now(owner: StatefulSet, template: str | None) -> None:
+def test_template_that_a_stateful_set_would_recreate_a_pod_from(owner: StatefulSet, template: str | None) -> None:
     """And, where that is what the pod was made from, not whose it is: that was changed when it was made."""
     workloads = Workloads()
     workloads.put_owner(owner)
@@ -109,6 +109,6 @@ REPLICAS = {
 
 
 @pytest.mark.parametrize("case", REPLICAS.values(), ids=REPLICAS)
-def test_expected_replicas(case: tuple[Deployment | Job, int]) -> None:
+def test_expected_replicas_of_each_kind_of_owner(case: tuple[Deployment | Job, int]) -> None:
     owner, expected = case
     assert expected_replicas(owner) == expected

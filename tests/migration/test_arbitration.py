@@ -47,7 +47,7 @@ def moves(count: int) -> list[PodMigrationJob]:
 NO_LADDER = {"check_per_workload": False, "check_unavailable": False}
 
 
-def test_globally() -> None:
+def test_max_migrating_globally_is_waited_for_with_its_numbers() -> None:
     assert told(moves(3), web(3), globally=2, **NO_LADDER) == {
         "move-1": "",
         "move-2": "",
@@ -55,7 +55,7 @@ def test_globally() -> None:
     }
 
 
-def test_per_node() -> None:
+def test_max_migrating_per_node_is_waited_for_with_its_numbers() -> None:
     pods = [pod("web-1"), pod("web-2"), pod("web-3", nodeName="n2")]
     assert told(moves(3), cluster_context(pods), per_node=1, **NO_LADDER) == {
         "move-1": "",
@@ -64,12 +64,12 @@ def test_per_node() -> None:
     }
 
 
-def test_a_pod_that_has_left_its_node_is_not_counted_there() -> None:
+def test_an_evicted_pod_no_longer_counts_for_its_node() -> None:
     under_way = job("old", pod="gone", phase="Running", evicted=NOW - 5)
     assert told([under_way, *moves(1)], cluster_context([pod("web-1")]), per_node=1, **NO_LADDER) == {"move-1": ""}
 
 
-def test_per_namespace() -> None:
+def test_max_migrating_per_namespace_is_waited_for_with_its_numbers() -> None:
     other = pod("web-2", namespace="elsewhere")
     jobs = [job("a"), job("b", pod="web-3"), job("c", pod="web-2", namespace="elsewhere")]
     assert told(jobs, cluster_context([pod("web-1"), pod("web-3"), other]), per_namespace=1, **NO_LADDER) == {
@@ -79,11 +79,11 @@ def test_per_namespace() -> None:
     }
 
 
-def test_a_limit_of_zero_is_none() -> None:
+def test_a_limit_of_zero_is_no_limit() -> None:
     assert set(told(moves(3), web(3), globally=0, per_namespace=0, **NO_LADDER).values()) == {""}
 
 
-def test_the_ladder_limits_a_workload_without_budget() -> None:
+def test_the_default_ladder_limits_a_workload_without_budget() -> None:
     assert told(moves(5), web(5)) == {
         "move-1": "",
         "move-2": "",
@@ -94,26 +94,26 @@ def test_the_ladder_limits_a_workload_without_budget() -> None:
     }
 
 
-def test_a_single_replica_may_move() -> None:
+def test_a_single_replica_is_admitted() -> None:
     assert told(moves(1), web(1)) == {"move-1": ""}
 
 
-def test_workloads_that_could_be_missing_as_a_whole_are_refused_if_asked_for() -> None:
+def test_small_workloads_are_refused_if_configured() -> None:
     found = judged(moves(1), web(1), refuse_small_workloads=True)["move-1"]
     assert isinstance(found, JobRefused) and "single replica" in found.message
 
 
-def test_jobs_under_way_count() -> None:
+def test_jobs_under_way_count_for_the_workload_limit() -> None:
     jobs = [job("old", pod="web-2", phase="Running"), *moves(1)]
     assert "1 of 3 pods of Deployment shop/web are migrating, at most 1 may" in told(jobs, web(3))["move-1"]
 
 
-def test_a_job_that_wrote_itself_running_is_judged_like_any_other() -> None:
+def test_a_job_with_a_forged_phase_running_is_arbitrated_like_others() -> None:
     forged = job("forged", pod="web-2", phase="Running", admitted=False)
     assert set(told([forged, *moves(1)], web(3))) == {"forged", "move-1"}
 
 
-def test_unready_missing_and_leaving_pods_are_unavailable() -> None:
+def test_unready_missing_and_terminating_pods_are_unavailable() -> None:
     pods = [
         pod("web-1"),
         pod("web-2", ready=False),
@@ -129,7 +129,7 @@ def test_unready_missing_and_leaving_pods_are_unavailable() -> None:
     assert told(moves(1), around, unavailable_per_workload=6) == {"move-1": ""}
 
 
-def test_a_broken_pod_does_not_block_its_own_move() -> None:
+def test_an_unready_pod_does_not_block_its_own_move() -> None:
     pods = [pod("web-1", ready=False), pod("web-2"), pod("web-3")]
     assert told(moves(2), cluster_context(pods, [deployment(), replica_set()]), per_workload=2) == {
         "move-1": "",
@@ -138,14 +138,14 @@ def test_a_broken_pod_does_not_block_its_own_move() -> None:
     }
 
 
-def test_more_pods_than_replicas_are_spare() -> None:
+def test_pods_beyond_the_replicas_may_be_unavailable() -> None:
     assert set(told(moves(2), web(4, replicas=2), per_workload=9, unavailable_per_workload=0).values()) == {""}
 
 
 # --- budgets ----------------------------------------------------------------------------------------------------------
 
 
-def test_what_is_admitted_is_taken_from_the_budget_though_nothing_is_evicted_yet() -> None:
+def test_admitted_jobs_are_charged_to_the_budget_before_their_eviction() -> None:
     assert told(moves(3), web(3, budgets=[pdb(allowed=2)])) == {
         "move-1": "",
         "move-2": "",
@@ -154,13 +154,13 @@ def test_what_is_admitted_is_taken_from_the_budget_though_nothing_is_evicted_yet
     }
 
 
-def test_evictions_that_the_budget_knows_of_are_not_taken_twice() -> None:
+def test_evictions_in_the_budget_status_are_not_charged_twice() -> None:
     budget = pdb(allowed=1, disruptedPods={"web-1": "2027-01-01T00:00:00Z"})
     jobs = [job("old", pod="web-1", phase="Running", evicted=NOW), *moves(2)[1:]]
     assert told(jobs, web(3, budgets=[budget])) == {"move-2": ""}
 
 
-def test_where_there_is_a_budget_the_ladder_does_not_apply() -> None:
+def test_the_default_ladder_does_not_apply_beside_a_budget() -> None:
     assert set(told(moves(5), web(5, budgets=[pdb(allowed=5)])).values()) == {""}
 
 
@@ -188,7 +188,7 @@ def past(*ago: float) -> list[PodMigrationJob]:
     ]
 
 
-def test_evictions_within_a_window_count_and_say_when_they_no_longer_do() -> None:
+def test_evictions_within_a_window_count_until_the_reported_time() -> None:
     found = judged([*past(10, 200, 301), *moves(1)], web(5), workload_window=FIVE_MINUTES)["move-1"]
     assert isinstance(found, JobWaiting)
     assert (found.limit, found.retry_at) == ("objectLimiters.workload", NOW + 100)
@@ -198,12 +198,12 @@ def test_evictions_within_a_window_count_and_say_when_they_no_longer_do() -> Non
     )
 
 
-def test_admitted_jobs_are_evictions_to_come() -> None:
+def test_admitted_jobs_count_as_coming_evictions_in_a_window() -> None:
     found = told([*past(10), *moves(2)], web(5), workload_window=FIVE_MINUTES)
     assert [bool(message) for message in found.values()] == [False, True]
 
 
-def test_a_window_for_a_namespace() -> None:
+def test_evictions_within_the_window_of_a_namespace_count() -> None:
     found = judged([*past(10), *moves(1)], web(5), namespace_window=EvictionWindow(300.0, 1))["move-1"]
     assert isinstance(found, JobWaiting) and found.limit == "objectLimiters.namespace"
 
@@ -211,7 +211,7 @@ def test_a_window_for_a_namespace() -> None:
 # --- waves and others -------------------------------------------------------------------------------------------------
 
 
-def test_later_waves_wait_and_are_told_which_moves_failed() -> None:
+def test_a_later_wave_waits_and_its_verdict_names_the_failed_moves() -> None:
     jobs = [job("a", pod="web-1", plan="p", wave=1), job("b", pod="web-2", plan="p", wave=2)]
     assert told(jobs, web(3)) == {
         "a": "",
@@ -232,7 +232,7 @@ def test_one_of_two_jobs_for_a_pod_waits_for_the_other() -> None:
     [job(paused=True), job(pod="nobody"), job(phase="Succeed"), job(phase="Aborted"), job(phase="Running")],
     ids=["paused", "without a pod", "over", "aborted", "under way"],
 )
-def test_jobs_that_do_not_wait_are_not_judged(left_out: PodMigrationJob) -> None:
+def test_jobs_that_do_not_wait_get_no_verdict(left_out: PodMigrationJob) -> None:
     assert judged([left_out], web(3)) == {}
 
 
@@ -252,7 +252,7 @@ def test_a_protected_pod_is_refused_with_the_reason() -> None:
         pytest.param("EvictDirectly", "ReservationFirst", False, False, id="nodeFit is not set"),
     ],
 )
-def test_node_fit_needs_a_seat(mode: str | None, default: str, only: bool, refused: bool) -> None:
+def test_node_fit_refuses_jobs_without_a_reservation(mode: str | None, default: str, only: bool, refused: bool) -> None:
     [found] = arbitrate([job(mode=mode)], web(3), MigrationArguments(requires_reservation=only, default_mode=default))
     assert isinstance(found, JobRefused) is refused
     assert not isinstance(found, JobRefused) or "nodeFit is set" in found.message
@@ -322,7 +322,7 @@ def _check_workload(moving: int, size: int, allowed: int | None, limits: Migrati
             assert moving <= max_unavailable(size, configured)
 
 
-def test_what_waits_is_admitted_once_there_is_room_and_everything_ends() -> None:
+def test_every_waiting_job_is_admitted_in_the_end() -> None:
     """Carrying out what is admitted, round by round, moves everybody."""
     left, rounds = moves(10), 0
     while left:
@@ -354,7 +354,7 @@ def test_five_thousand_jobs_take_well_under_a_second() -> None:
 # --- what is around a pod ---------------------------------------------------------------------------------------------
 
 
-def test_the_claims_of_its_namespace_and_the_labels_of_its_node_are_looked_at() -> None:
+def test_arbitration_reads_the_claims_of_the_namespace_and_the_labels_of_the_node() -> None:
     disk = {"name": "d", "persistentVolumeClaim": {"claimName": "data"}}
     claim = convert(
         {"metadata": {"name": "data"}, "spec": {"accessModes": ["ReadWriteOncePod"]}}, PersistentVolumeClaim

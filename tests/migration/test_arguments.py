@@ -23,7 +23,7 @@ def at(arguments: Any, path: str) -> Any:
     return arguments
 
 
-def test_the_defaults() -> None:
+def test_an_empty_section_has_the_defaults_of_koordinator() -> None:
     assert read() == MigrationArguments(
         enabled=True,
         dry_run=False,
@@ -121,7 +121,7 @@ READ = MigrationArguments(
 )
 
 
-def test_every_field_of_koordinators_own_file_arrives() -> None:
+def test_every_field_of_a_koordinator_configuration_is_read() -> None:
     assert read(**EVERYTHING) == READ
 
 
@@ -136,7 +136,7 @@ def test_every_field_of_koordinators_own_file_arrives() -> None:
     ],
     ids=["namespaces left out", "a threshold by its name", "no seat", "labels by value", "a window without length"],
 )
-def test_what_can_be_said_in_another_way(section: dict[str, Any], path: str, value: Any) -> None:
+def test_alternative_spellings_of_arguments_are_read(section: dict[str, Any], path: str, value: Any) -> None:
     assert at(read(**section), path) == value
 
 
@@ -205,13 +205,13 @@ def test_what_can_be_said_in_another_way(section: dict[str, Any], path: str, val
         ({"labelSelector": {"matchExpressions": [{"key": "a", "operator": "Like"}]}}, "labelSelector: "),
     ],
 )
-def test_a_mistake_is_told_with_its_path(section: dict[str, Any], problem: str) -> None:
+def test_an_invalid_argument_is_reported_with_its_path(section: dict[str, Any], problem: str) -> None:
     with pytest.raises(WireError) as told:
         read(**section)
     assert str(told.value).startswith(f"migration: {problem}")
 
 
-def test_all_mistakes_are_told_at_once() -> None:
+def test_all_invalid_arguments_are_reported_together() -> None:
     with pytest.raises(WireError) as told:
         read(dryrun=True, labelSelector={"x": 1}, maxMigratingPerNode="two", evictQPS="-1", defaultJobMode="Now")
     paths = [problem.path for problem in told.value.problems]
@@ -238,14 +238,14 @@ CAREFUL = EVERYTHING | dict.fromkeys(("evictAllBarePods", "evictLocalStoragePods
 
 
 @pytest.mark.parametrize("gate", GATES)
-def test_each_gate_leaves_out_its_check_and_no_other(gate: str) -> None:
+def test_each_eviction_gate_skips_its_check_and_no_other(gate: str) -> None:
     usual, found = read(**CAREFUL), read(**CAREFUL, skipEvictionGates=[gate])
     changed = {path for path, _ in SKIPPED.values() if at(found, path) != at(usual, path)}
     path, value = SKIPPED[gate]
     assert (changed, at(found, path)) == ({path}, value)
 
 
-def test_several_gates_at_once() -> None:
+def test_all_eviction_gates_together_skip_all_checks() -> None:
     found = read(**CAREFUL, skipEvictionGates=list(GATES))
     assert {gate: at(found, path) for gate, (path, _) in SKIPPED.items()} == {
         gate: value for gate, (_, value) in SKIPPED.items()

@@ -40,13 +40,13 @@ def shown(status: PodMigrationJobStatus, type: str) -> tuple[Any, ...]:
     return str(one.status), one.reason, one.message, one.last_transition_time
 
 
-def test_what_is_said_is_the_condition_and_what_the_job_says_first() -> None:
+def test_the_last_changed_condition_gives_the_status_its_message() -> None:
     status = with_conditions(NEW, ConditionUpdate(READY, False, "Slow", "not yet"), now=NOW)
     assert shown(status, READY) == ("False", "Slow", "not yet", format_time(NOW))
     assert (status.status, status.reason, status.message) == (READY, "Slow", "not yet")
 
 
-def test_a_transition_is_one_of_the_status_alone() -> None:
+def test_the_transition_time_changes_with_the_condition_status_alone() -> None:
     status = with_conditions(NEW, ConditionUpdate(READY, False, "Slow", "not yet"), now=NOW)
     other = with_conditions(status, ConditionUpdate(READY, False, "Slow", "still not"), now=NOW + 9)
     assert shown(other, READY) == ("False", "Slow", "still not", format_time(NOW))
@@ -56,7 +56,7 @@ def test_a_transition_is_one_of_the_status_alone() -> None:
     assert with_conditions(other, ConditionUpdate(READY, False, "Slow", "still not"), now=NOW + 99) == other
 
 
-def test_an_eviction_counts_from_when_it_was_asked_for_last() -> None:
+def test_an_eviction_counts_from_when_it_was_sent_last() -> None:
     said = ConditionUpdate(JobConditionType.EVICTION, False, JobReason.EVICTING, "it leaves")
     heard = with_conditions(NEW, said, now=NOW - 5)  # which may be of somebody else's doing
     assert [one.last_probe_time for one in heard.conditions or ()] == [None]
@@ -71,7 +71,7 @@ def test_an_eviction_counts_from_when_it_was_asked_for_last() -> None:
     assert eviction_repeated_status(NEW, now=NOW) == NEW
 
 
-def test_admission() -> None:
+def test_admission_sets_the_phase_and_ends_earlier_pauses() -> None:
     waits = waiting_status(paused_status(NEW, now=NOW - 50), "Budget", "waits for its budget", now=NOW)
     assert (waits.phase, shown(waits, "Admitted")) == (
         JobPhase.PENDING,
@@ -97,24 +97,24 @@ def test_admission() -> None:
         pytest.param("Running", [], False, id="only its phase says so"),
     ],
 )
-def test_which_jobs_run(phase: str, conditions: list[Any], runs: bool) -> None:
+def test_a_job_runs_only_with_phase_and_condition(phase: str, conditions: list[Any], runs: bool) -> None:
     made = pending(*conditions)
     assert is_job_running(replace(made, status=replace(made.status, phase=phase))) is runs
 
 
 @pytest.mark.parametrize("phase", [JobPhase.SUCCEED, JobPhase.FAILED, JobPhase.ABORTED])
-def test_the_end(phase: JobPhase) -> None:
+def test_an_ended_status_has_its_phase_and_the_complete_condition(phase: JobPhase) -> None:
     status = ended_status(NEW, phase, "Why", "told", now=NOW)
     success = "True" if phase is JobPhase.SUCCEED else "False"
     assert (status.phase, shown(status, "Complete")) == (phase, (success, "Why", "told", format_time(NOW)))
 
 
-def test_since_when_a_job_is_over() -> None:
+def test_a_job_ended_at_the_transition_of_complete() -> None:
     assert job_ended_at(job(said("Complete", age=60.0), phase="Failed")) == NOW - 60
     assert job_ended_at(job(said("Complete", age=60.0))) is None and job_ended_at(job(phase="Failed")) is None
 
 
-def test_a_pause_is_told_and_its_end_too() -> None:
+def test_a_pause_and_its_end_are_conditions_of_the_job() -> None:
     begun = paused_status(NEW, now=NOW)
     assert shown(begun, "Paused")[:2] == ("True", "Paused") and begun.reason == "Paused"
     assert paused_status(begun, now=NOW + 10) == begun and paused_seconds(begun, NOW + 10) == 10
@@ -135,14 +135,14 @@ def test_a_pause_is_told_and_its_end_too() -> None:
     assert paused_seconds(pending({"type": "Paused", "status": "True"}).status, NOW) == 0, "nobody knows since when"
 
 
-def test_time_counts_from_admission_or_else_from_the_beginning() -> None:
+def test_job_time_counts_from_admission_or_else_from_creation() -> None:
     assert (job_seconds_used(job(age=60), NOW), job_seconds_used(pending(), NOW)) == (60, 120)
     assert job_seconds_used(pending(said("Admitted", "False", age=10.0)), NOW) == 120, "what was refused has not begun"
     assert job_seconds_used(pending(metadata={"creationTimestamp": None}), NOW) == 0
     assert job_seconds_used(job(age=60), NOW - 100) == 0, "clocks may be set back"
 
 
-def test_what_is_not_said_does_not_hold() -> None:
+def test_a_missing_condition_is_not_true() -> None:
     assert is_condition_true(with_conditions(NEW, ConditionUpdate(READY, True, "", ""), now=NOW), READY)
     assert not is_condition_true(
         with_conditions(NEW, ConditionUpdate(READY, False, "", ""), now=NOW), READY
@@ -165,7 +165,7 @@ def test_an_eviction_that_was_not_sent_is_withdrawn(conditions: list[Any], reaso
     assert shown(status, EVICTION)[1] == reason
 
 
-def test_a_job_that_has_ended_still_says_first_how() -> None:
+def test_withdrawing_an_eviction_keeps_the_reason_of_an_ended_job() -> None:
     over = job(
         said("Eviction", "False", "Evicting"), phase="Aborted", reason="LockReleased", message="the queue is gone"
     )

@@ -20,17 +20,17 @@ def in_doubt(doubt: bool) -> PodMigrationJob:
 
 
 @pytest.mark.parametrize(("doubt", "step"), [(True, Fail), (False, Wait)], ids=["in doubt", "as planned"])
-def test_a_seat_that_cannot_be_found(doubt: bool, step: type[Fail | Wait]) -> None:
+def test_a_job_in_doubt_fails_without_a_seat_and_another_waits(doubt: bool, step: type[Fail | Wait]) -> None:
     found = next_step(facts(in_doubt(doubt), reservation=reservation(phase="Pending", message=NO_ROOM)))
     assert isinstance(found, step)
     assert NO_ROOM in (found.status.message or "")
 
 
-def test_one_that_was_not_looked_for_yet_is_waited_for_in_any_case() -> None:
+def test_a_job_in_doubt_waits_until_the_scheduler_has_looked() -> None:
     assert isinstance(next_step(facts(in_doubt(True), reservation=reservation(phase="Pending"))), Wait)
 
 
-def test_doubt_is_written_down_and_admits_all_the_same() -> None:
+def test_a_job_in_doubt_is_admitted_and_recorded_as_in_doubt() -> None:
     one = in_doubt(True)
     assert is_in_doubt(one.status) and is_job_running(one)
     assert not is_in_doubt(job().status)

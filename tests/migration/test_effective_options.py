@@ -98,7 +98,7 @@ def test_effective_options_of_a_job(spec: dict[str, Any], expected: dict[str, An
     ],
     ids=str,
 )
-def test_the_stop_switch(data: dict[str, str] | None, told: str | None) -> None:
+def test_stop_reason_of_the_stop_switch(data: dict[str, str] | None, told: str | None) -> None:
     assert stop_reason(ConfigMap(data=data) if data is not None else None) == told
 
 
@@ -107,7 +107,7 @@ def test_the_stop_switch(data: dict[str, str] | None, told: str | None) -> None:
     ("text", "is_a_number"),
     [("", True), ("0", True), ("-7", True), (f"{2**63 - 1}", True), (f"{2**63}", False), ("1.5", False), ("x", False)],
 )
-def test_numbers_that_are_written_on_a_job(annotation: str, text: str, is_a_number: bool) -> None:
+def test_annotations_without_an_integer_are_problems(annotation: str, text: str, is_a_number: bool) -> None:
     problem = f"metadata.annotations[{annotation}]: {text!r} is not an integer of 64 bits"
     options = effective_options(job(annotations={annotation: text}), MigrationArguments())
     assert options.problem == ("" if is_a_number else problem)

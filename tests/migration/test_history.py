@@ -23,11 +23,11 @@ def history(jobs: list[PodMigrationJob], *pods: object) -> MigrationHistory:
     return MigrationHistory(jobs, around.pods, around.workloads)
 
 
-def test_a_move_that_its_job_and_its_pod_tell_of_counts_once() -> None:
+def test_a_move_shown_by_both_its_job_and_its_pod_counts_once() -> None:
     assert history([moved("a", "web-1")], pod("web-1", annotations=MOVED)).times_moved("web") == 1
 
 
-def test_moves_of_which_only_the_pod_or_only_the_job_tells_count_too() -> None:
+def test_moves_shown_by_only_the_pod_or_only_the_job_count() -> None:
     known = history(
         [moved("a", "web-1"), moved("b", "lost", **{"restow.sh/workload": "web"})],
         pod("web-1", annotations=MOVED),
@@ -38,7 +38,7 @@ def test_moves_of_which_only_the_pod_or_only_the_job_tells_count_too() -> None:
     assert known.times_moved("web") == 3
 
 
-def test_the_workload_of_a_job_is_what_is_written_else_its_pods_else_its_successors() -> None:
+def test_workload_of_a_job_by_annotation_else_by_pod_else_by_successor() -> None:
     known = history([], pod("web-1"), pod("web-2"))
     assert known.workload_uid(job(pod="web-1", annotations={"restow.sh/workload": "other"})) == "other"
     assert known.workload_uid(job(pod="web-1")) == "web"
@@ -46,12 +46,12 @@ def test_the_workload_of_a_job_is_what_is_written_else_its_pods_else_its_success
     assert known.workload_uid(moved("a", "nobody")) is None
 
 
-def test_only_failures_for_this_very_pod_count() -> None:
+def test_only_failed_jobs_for_the_same_pod_count() -> None:
     tries = [job("a", phase="Failed"), job("b", phase="Aborted"), job("c", pod="web-2", phase="Failed")]
     assert history(tries, pod("web-1")).failed_jobs(pod("web-1")) == 1
 
 
-def test_when_a_pod_was_evicted() -> None:
+def test_evicted_at_is_the_time_of_the_eviction_condition() -> None:
     assert evicted_at(job(phase="Running", evicted=NOW - 5)) == NOW - 5
     assert evicted_at(job(phase="Running")) is None
 
@@ -73,13 +73,13 @@ def test_a_pod_that_was_evicted_was_moved_however_its_job_ended() -> None:
     assert history([timed_out("a", phase="Running")]).times_moved("web") == 0
 
 
-def test_one_that_is_still_there_was_not_but_one_that_leaves_was() -> None:
+def test_a_pod_that_stays_was_not_moved_and_a_terminating_one_was() -> None:
     assert history([timed_out("a", pod="web-1")], pod("web-1")).times_moved("web") == 0
     leaving = pod("web-1", deletionTimestamp=MOVED["restow.sh/moved-at"])
     assert history([timed_out("a", pod="web-1")], leaving).times_moved("web") == 1
 
 
-def test_who_came_after_the_end_of_a_job_does_not_count_twice() -> None:
+def test_a_successor_after_the_end_of_its_job_does_not_count_twice() -> None:
     late = seated("web-1", "restow-a")
     assert history([timed_out("a")], late).times_moved("web") == 1
     assert (

@@ -28,7 +28,7 @@ def under_way(**more: Any) -> PodMigrationJob:
 
 
 @pytest.mark.parametrize("window", ["workload_window", "namespace_window"])
-def test_a_job_under_way_is_an_eviction_to_come(window: str) -> None:
+def test_a_job_under_way_counts_as_a_coming_eviction(window: str) -> None:
     found = judged([under_way(), *moves(1)], web(5), **FREE, **{window: A_MINUTE})["move-1"]
     assert isinstance(found, JobWaiting) and "0 pods were evicted within 1m0s and 1 is about to be" in found.message
     assert found.retry_at is None
@@ -43,42 +43,42 @@ def leaving(phase: str = "Running") -> ClusterContext:
 
 @pytest.mark.parametrize("ago", [20, 61])
 @pytest.mark.parametrize("window", ["workload_window", "namespace_window"])
-def test_an_eviction_that_was_asked_for_in_vain_is_still_to_come(window: str, ago: int) -> None:
+def test_an_eviction_without_effect_counts_as_a_coming_one(window: str, ago: int) -> None:
     found = judged([under_way(evicted=NOW - ago), *moves(1)], web(5), **FREE, **{window: A_MINUTE})["move-1"]
     assert isinstance(found, JobWaiting) and "0 pods were evicted within 1m0s and 1 is about to be" in found.message
 
 
 @pytest.mark.parametrize("window", ["workload_window", "namespace_window"])
-def test_once_it_was_evicted_it_is_one_of_the_past(window: str) -> None:
+def test_an_evicted_pod_counts_as_a_past_eviction(window: str) -> None:
     found = judged([under_way(evicted=NOW - 20), *moves(1)], leaving(), **FREE, **{window: A_MINUTE})["move-1"]
     assert isinstance(found, JobWaiting) and "1 pod was evicted within 1m0s and 0 are about to be" in found.message
     assert found.retry_at == NOW + 40
 
 
 @pytest.mark.parametrize("limit", [{"per_workload": 1}, {"workload_window": A_MINUTE}], ids=["at once", "in a window"])
-def test_whoever_was_evicted_is_on_its_way_though_it_be_over(limit: dict[str, Any]) -> None:
+def test_an_evicted_pod_that_has_finished_still_counts(limit: dict[str, Any]) -> None:
     """Its containers have stopped, and somebody's finalizer keeps it."""
     around, jobs = leaving("Failed"), [under_way(evicted=NOW - 20), *moves(1)]
     assert told(jobs, around, **(FREE | limit))["move-1"] != ""
 
 
 @pytest.mark.parametrize("ago", [60, 61])
-def test_and_after_the_window_it_is_none_any_more(ago: int) -> None:
+def test_an_eviction_before_the_window_does_not_count(ago: int) -> None:
     jobs = [under_way(evicted=NOW - ago), *moves(1)]
     assert told(jobs, leaving(), **FREE, workload_window=A_MINUTE, namespace_window=A_MINUTE) == {"move-1": ""}
 
 
 @pytest.mark.parametrize("window", ["workload_window", "namespace_window"])
-def test_so_is_whoever_is_admitted_together(window: str) -> None:
+def test_jobs_admitted_together_count_as_coming_evictions(window: str) -> None:
     found = told(moves(2), web(5), **FREE, **{window: A_MINUTE})
     assert [bool(message) for message in found.values()] == [False, True]
 
 
-def test_a_window_for_a_namespace_that_allows_none_says_nothing() -> None:
+def test_a_namespace_window_of_zero_is_no_limit() -> None:
     assert told([under_way(), *moves(1)], web(5), **FREE, namespace_window=EvictionWindow(60.0, 0)) == {"move-1": ""}
 
 
-def test_a_window_does_not_count_what_others_do() -> None:
+def test_a_namespace_window_counts_only_its_own_namespace() -> None:
     other = job("other", pod="web-9", namespace="elsewhere", phase="Running")
     assert told([other, *moves(1)], web(5), **FREE, namespace_window=A_MINUTE) == {"move-1": ""}
 
@@ -88,18 +88,18 @@ UNAVAILABLE = (
 )
 
 
-def test_whoever_is_admitted_is_unavailable_from_then_on() -> None:
+def test_an_admitted_pod_counts_as_unavailable() -> None:
     found = told(moves(3), web(5), per_workload=9, unavailable_per_workload=2)
     assert list(found.values()) == ["", "", UNAVAILABLE.format(2, 2)]
 
 
-def test_whoever_is_under_way_is_unavailable_though_it_is_ready() -> None:
+def test_a_migrating_pod_counts_as_unavailable_though_it_is_ready() -> None:
     found = told([under_way(), *moves(1)], web(5), per_workload=9, unavailable_per_workload=1)
     assert found == {"move-1": UNAVAILABLE.format(1, 1)}
 
 
 @pytest.mark.parametrize(("ready", "admitted"), [(True, False), (False, True)], ids=["ready", "broken"])
-def test_a_broken_pod_may_go_where_its_budget_has_enough_without_it(ready: bool, admitted: bool) -> None:
+def test_an_unready_pod_is_admitted_though_its_budget_is_exhausted(ready: bool, admitted: bool) -> None:
     around = cluster_context([pod("web-1", ready=ready)], budgets=[pdb(allowed=0)])
     assert (told(moves(1), around)["move-1"] == "") is admitted
 
@@ -109,7 +109,7 @@ def test_a_job_under_way_is_charged_to_the_budget_before_its_pod_is_evicted() ->
     assert found["move-1"].endswith("1 may be disrupted, 1 are about to be")
 
 
-def test_a_pod_of_nobody_is_limited_by_nobodys_replicas() -> None:
+def test_a_bare_pod_is_not_limited_by_replicas() -> None:
     around = cluster_context([pod("web-1", owner=""), pod("web-2", owner="")])
     bold = MigrationArguments(
         protections=Protections(evict_all_bare_pods=True), limits=MigrationLimits(per_node=1, workload_window=A_MINUTE)
@@ -131,7 +131,7 @@ def test_a_pod_of_nobody_is_limited_by_nobodys_replicas() -> None:
         (("web-1", "web-2", "web-3"), (), "3 of 5 pods of Deployment shop/web are unavailable, at most 2 may be"),
     ],
 )
-def test_before_its_eviction_a_pod_is_asked_who_else_is_missing(
+def test_unavailable_replicas_are_counted_again_before_each_eviction(
     broken: tuple[str, ...], leaving: tuple[str, ...], expected: str | None
 ) -> None:
     names = [f"web-{number}" for number in range(1, 6)]
@@ -146,7 +146,7 @@ def test_before_its_eviction_a_pod_is_asked_who_else_is_missing(
 @pytest.mark.parametrize(
     "limits", [FREE, {"per_workload": "100%", "unavailable_per_workload": "50%"}, {}], ids=["free", "share", "none"]
 )
-def test_a_pod_that_is_over_takes_nothing_of_its_workload(limits: dict[str, Any]) -> None:
+def test_a_finished_pod_takes_nothing_from_the_limits_of_its_workload(limits: dict[str, Any]) -> None:
     over = [pod(f"web-{number}", phase="Succeeded") for number in (1, 2)]
     around = cluster_context([*over, pod("web-3")], [deployment(replicas=1), replica_set()])
     window = {"workload_window": A_MINUTE}
@@ -157,7 +157,7 @@ def test_a_pod_that_is_over_takes_nothing_of_its_workload(limits: dict[str, Any]
     assert last == "", "who is over is in nobody's way"
 
 
-def test_so_is_one_that_somebody_else_deleted_before_its_job_has_said_so() -> None:
+def test_a_pod_deleted_by_another_client_still_counts_as_migrating() -> None:
     found = told([under_way(), *moves(1)], leaving("Failed"), **(FREE | {"per_workload": 1}))
     assert found["move-1"] == (
         "waits for maxMigratingPerWorkload: 1 of 5 pods of Deployment shop/web are migrating, at most 1 may"

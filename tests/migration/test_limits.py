@@ -33,12 +33,14 @@ from restow.migration.limits import (
         (6, 0, 0),
     ],
 )
-def test_how_many_may_be_missing(replicas: int, configured: int | str | None, most: int) -> None:
+def test_max_unavailable_by_configuration_or_default_ladder(
+    replicas: int, configured: int | str | None, most: int
+) -> None:
     assert max_unavailable(replicas, configured) == most
 
 
 @given(st.integers(0, 1000), st.integers(0, 100))
-def test_more_replicas_never_mean_fewer_missing(replicas: int, percent: int) -> None:
+def test_more_replicas_never_allow_fewer_unavailable(replicas: int, percent: int) -> None:
     assert max_unavailable(replicas, f"{percent}%") <= max_unavailable(replicas + 1, f"{percent}%")
     assert max_unavailable(replicas, None) <= max_unavailable(replicas + 1, None)
 
@@ -53,9 +55,7 @@ def test_more_replicas_never_mean_fewer_missing(replicas: int, percent: int) -> 
         (EvictionWindow(300, "0%"), MigrationLimits(per_workload=3), 3),
     ],
 )
-def test_how_many_of_ten_may_be_evicted_within_a_window(
-    window: EvictionWindow, limits: MigrationLimits, most: int
-) -> None:
+def test_max_evicted_in_a_window_of_ten_replicas(window: EvictionWindow, limits: MigrationLimits, most: int) -> None:
     assert max_evicted_in_window(10, window, limits) == most
 
 
@@ -72,5 +72,7 @@ def test_how_many_of_ten_may_be_evicted_within_a_window(
         (3, MigrationLimits(refuse_small_workloads=True), None),
     ],
 )
-def test_small_workloads_are_spared_on_request(replicas: int, limits: MigrationLimits, reason: str | None) -> None:
+def test_small_workloads_are_refused_with_the_reason_if_configured(
+    replicas: int, limits: MigrationLimits, reason: str | None
+) -> None:
     assert too_few_replicas(replicas, limits) == reason

@@ -46,7 +46,7 @@ PODS: dict[str, list[dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("wanted", PODS.values(), ids=PODS)
-def test_what_of_a_pod_comes_first(wanted: list[dict[str, Any]]) -> None:
+def test_each_criterion_of_a_pod_orders_the_jobs(wanted: list[dict[str, Any]]) -> None:
     """Whatever it is called: later names come first."""
     pods = {f"p{9 - number}": more for number, more in enumerate(wanted)}
     jobs = [job(name, pod=name) for name in sorted(pods)]
@@ -99,18 +99,18 @@ BEFORE: dict[str, tuple[list[PodMigrationJob], list[Pod]]] = {
 
 
 @pytest.mark.parametrize(("jobs", "pods"), BEFORE.values(), ids=BEFORE)
-def test_what_counts_before_what(jobs: list[PodMigrationJob], pods: list[Pod]) -> None:
+def test_an_earlier_criterion_decides_before_a_later_one(jobs: list[PodMigrationJob], pods: list[Pod]) -> None:
     """By the former b comes first, by the latter it would be a."""
     assert ordered(jobs, pods) == ["b", "a"]
 
 
-def test_workloads_take_turns_and_those_with_less_under_way_come_first() -> None:
+def test_workloads_take_turns_and_one_with_fewer_migrating_pods_comes_first() -> None:
     jobs = [job(f"{app}-{n}", pod=f"{app}-{n}") for app in "ab" for n in range(3)]
     under_way = job("old", pod="a-3", phase="Running")
     found = ordered([*jobs, under_way], [*replicas("a", 4), *replicas("b", 4)])
     assert found == ["b-0", "a-0", "b-1", "a-1", "b-2", "a-2"]
 
 
-def test_of_equals_the_older_comes_first_whatever_it_is_called() -> None:
+def test_of_equal_jobs_the_older_comes_first_whatever_its_name() -> None:
     jobs = [job("a", pod="web-1", created=format_time(NOW)), job("b", pod="web-2", created=format_time(NOW - 60))]
     assert told(jobs, web(3), globally=1, **NO_LADDER)["b"] == ""

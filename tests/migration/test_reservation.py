@@ -41,7 +41,7 @@ def fits(found: Reservation, name: str, **labels: str) -> bool:
     return node_constraint((found.spec.tasks or [])[0].template.spec).matches(name, labels)
 
 
-def test_it_is_made_from_the_pod() -> None:
+def test_the_reservation_is_built_from_the_pod() -> None:
     found = made(pod(spec={"containers": [{"name": "main", "resources": {"requests": {"cpu": "2"}}}]}))
     [task] = found.spec.tasks or []
     assert (found.metadata.name, found.metadata.namespace) == ("restow-job-uid", "shop")
@@ -64,14 +64,14 @@ def test_it_is_made_from_the_pod() -> None:
         pytest.param({"cpu": "2", "a.b/gpu": "1"}, {"cpu": 2000, "memory": 2 << 30, "a.b/gpu": 1}, id="something else"),
     ],
 )
-def test_it_is_large_enough_for_a_pod_made_anew_that_asks_for(asked: Any, seat: Any) -> None:
+def test_the_reservation_is_large_enough_for_a_successor_that_requests(asked: Any, seat: Any) -> None:
     old, anew = sized({"cpu": "2", "memory": "2Gi"}), PodTemplate(spec=sized(asked).spec)
     found = build_reservation(job(ref=None), old, OWNERS, seconds=299.4, successor_template=anew)
     assert template_requests((found.spec.tasks or [])[0].template.spec) == seat
     assert spec_problems(found) == []
 
 
-def test_a_template_that_says_what_containers_there_are_says_how_large_it_is() -> None:
+def test_containers_in_the_job_template_set_the_size_of_the_seat() -> None:
     small = {"containers": [{"name": "main", "resources": {"requests": {"cpu": "1"}}}]}
     asked = job(ref=None, options={"template": {"spec": {"tasks": [{"name": "a", "template": {"spec": small}}]}}})
     found = build_reservation(
@@ -80,7 +80,7 @@ def test_a_template_that_says_what_containers_there_are_says_how_large_it_is() -
     assert template_requests((found.spec.tasks or [])[0].template.spec) == {"cpu": 1000}
 
 
-def test_whoever_its_controllers_make_may_take_the_seat() -> None:
+def test_the_owners_of_the_seat_are_the_controllers_of_the_pod() -> None:
     owners = [(one.controller.kind, one.controller.uid) for one in made().spec.owners or () if one.controller]
     assert owners == [("ReplicaSet", "rs"), ("Deployment", "deploy")]
 
@@ -96,7 +96,7 @@ def test_whoever_its_controllers_make_may_take_the_seat() -> None:
         pytest.param(affine({}, ZONE), {"zone": "b"}, set(), id="beside another one, too"),
     ],
 )
-def test_the_source_is_excluded(of: Pod, labels: dict[str, str], nodes: set[str]) -> None:
+def test_the_reservation_excludes_the_source_node(of: Pod, labels: dict[str, str], nodes: set[str]) -> None:
     found = made(of)
     assert {name for name in ("n1", "n2", "n3") if fits(found, name, **labels)} == nodes
 
@@ -104,18 +104,18 @@ def test_the_source_is_excluded(of: Pod, labels: dict[str, str], nodes: set[str]
 @pytest.mark.parametrize(
     "template", [{}, {"metadata": {"annotations": {"restow.sh/target-node": "n3"}}}], ids=["job", "template"]
 )
-def test_a_planned_target_is_the_only_one(template: Any) -> None:
+def test_the_reservation_allows_only_the_target_node(template: Any) -> None:
     notes = {} if template else {"restow.sh/target-node": "n3"}
     found = made(annotations=notes, **template)
     assert {name for name in ("n1", "n2", "n3") if fits(found, name)} == {"n3"}
 
 
-def test_the_job_knows_better_than_its_template() -> None:
+def test_the_target_on_the_job_overrules_that_on_its_template() -> None:
     template = {"metadata": {"annotations": {"restow.sh/target-node": "n3"}}}
     assert target_node(job(annotations={"restow.sh/target-node": "n2"}, options={"template": template})) == "n2"
 
 
-def test_what_a_template_sets_wins() -> None:
+def test_fields_set_in_the_job_template_overrule_what_is_built() -> None:
     task = {"name": "seat", "template": {"metadata": {"labels": {"tier": "x"}}, "spec": {"priority": 7}}}
     found = made(
         pod(spec={"priority": 1, "tolerations": [{"operator": "Exists"}]}),
@@ -132,7 +132,7 @@ def test_what_a_template_sets_wins() -> None:
 
 
 @pytest.mark.parametrize(("target", "nodes"), [(None, {"n2", "n3"}), ("n3", {"n3"})])
-def test_affinity_of_a_template_does_not_let_the_source_in(target: str | None, nodes: set[str]) -> None:
+def test_affinity_in_the_job_template_does_not_admit_the_source_node(target: str | None, nodes: set[str]) -> None:
     required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [ZONE]}}
     task = {"name": "seat", "template": {"spec": {"affinity": {"nodeAffinity": required}}}}
     found = made(annotations={"restow.sh/target-node": target} if target else None, spec={"tasks": [task]})
@@ -140,24 +140,24 @@ def test_affinity_of_a_template_does_not_let_the_source_in(target: str | None, n
     assert not any(fits(found, name, zone="b") for name in ("n1", "n2", "n3"))
 
 
-def test_what_else_a_templates_task_sets_is_kept() -> None:
+def test_annotations_and_node_names_of_the_template_task_are_kept() -> None:
     notes = {"metadata": {"annotations": {"note": "b"}}}
     [task] = made(spec={"tasks": [{"name": "s", "template": notes, "reservationNodeNames": ["n3"]}]}).spec.tasks or []
     assert (task.template.metadata.annotations, task.reservation_node_names) == ({"note": "b"}, ["n3"])
 
 
-def test_more_seats_than_one_cannot_be_asked_for() -> None:
+def test_a_job_template_cannot_ask_for_several_seats() -> None:
     asked = job(ref=None, options={"template": {"spec": {"minAvailable": 2}}})
     found = template_problems(asked, None, ())
     assert [one.path for one in found] == ["spec.reservationOptions.template.spec.minAvailable"]
 
 
-def test_an_end_in_the_template_needs_no_ttl() -> None:
+def test_a_job_template_with_expires_gets_no_ttl() -> None:
     found = made(spec={"expires": "2030-01-01T00:00:00Z"})
     assert (found.spec.ttl, found.spec.expires) == (None, "2030-01-01T00:00:00Z")
 
 
-def test_it_belongs_to_nobody_so_that_it_outlives_its_job() -> None:
+def test_the_reservation_has_no_owner_reference_so_that_it_outlives_its_job() -> None:
     assert not made().metadata.owner_references
 
 
@@ -170,19 +170,19 @@ def test_it_belongs_to_nobody_so_that_it_outlives_its_job() -> None:
         pytest.param(reservation(name="spare"), False, id="given"),
     ],
 )
-def test_which_are_ours(found: Reservation, ours: bool) -> None:
+def test_reservations_created_for_a_job_are_recognised(found: Reservation, ours: bool) -> None:
     assert is_made_for_job(found, job()) is ours
     assert (job_uid_of_reservation(found) == "job-uid") is ours
 
 
-def test_a_long_name_is_no_label() -> None:
+def test_a_job_name_too_long_for_a_label_is_replaced_by_its_uid() -> None:
     asked = job(ref=None)
     long = msgspec.structs.replace(asked, metadata=msgspec.structs.replace(asked.metadata, name="x" * 200))
     found = build_reservation(long, pod(), OWNERS, seconds=1)
     assert found.metadata.labels == {"restow.sh/migration-job": "job-uid"}
 
 
-def test_a_seat_by_template_would_be_nobodys() -> None:
+def test_a_job_template_with_match_policy_template_is_refused() -> None:
     """It is kept anywhere but where the pod is, which no pod asks for."""
     asked = job(ref=None, options={"template": {"spec": {"matchPolicy": "Template"}}})
     found = template_problems(asked, None, ())

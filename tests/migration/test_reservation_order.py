@@ -41,20 +41,20 @@ def everybody(reservation: Reservation, seats: Sequence[Placement]) -> bool:
         ),
     ],
 )
-def test_another_reservation_comes_first(other: dict[str, Any], first: str | None) -> None:
+def test_an_earlier_reservation_for_the_same_pods_wins(other: dict[str, Any], first: str | None) -> None:
     of = given()
     job, mine = of["of"], of["reservation"]
     rival = reservation(name="older", **other)
     assert earlier_reservation(seat_facts(facts(job, reservation=mine)), [mine, rival], everybody) == first
 
 
-def test_one_that_has_no_seat_left_does_not() -> None:
+def test_an_earlier_reservation_without_a_free_seat_does_not_win() -> None:
     of = given()
     rival = reservation(seat(by="third"), name="older", age=90.0)
     assert earlier_reservation(seat_facts(facts(of["of"], reservation=of["reservation"])), [rival], everybody) is None
 
 
-def test_one_whose_node_would_not_take_it_does_not() -> None:
+def test_an_earlier_reservation_on_an_unfit_node_does_not_win() -> None:
     of = given()
     others = [reservation(name=name, age=age) for name, age in (("full", 90.0), ("next", 80.0))]
     took = earlier_reservation(
@@ -63,7 +63,7 @@ def test_one_whose_node_would_not_take_it_does_not() -> None:
     assert took == "next"
 
 
-def test_the_first_of_several_is_told() -> None:
+def test_the_earliest_of_several_reservations_is_named() -> None:
     of = given()
     others = [reservation(name=name, age=age) for name, age in (("b", 90.0), ("a", 80.0), ("c", 100.0))]
     assert earlier_reservation(seat_facts(facts(of["of"], reservation=of["reservation"])), others, everybody) == "c"

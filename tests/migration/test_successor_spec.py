@@ -99,7 +99,7 @@ NEAR: dict[str, Any] = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringE
         pytest.param({"volumes": [OLD_DATA]}, {"volumes": [{"name": "data"}]}, None, id="a claim of its own"),
     ],
 )
-def test_whoever_is_made_anew(old: Any, new: Any, made: Any) -> None:
+def test_possible_successors_of_a_pod_with_another_template(old: Any, new: Any, made: Any) -> None:
     mover = pod(spec=old)
     first, *rest = possible_successors(mover, PodTemplate(spec=msgspec.convert(new, PodSpec)))
     assert first is mover
@@ -107,13 +107,13 @@ def test_whoever_is_made_anew(old: Any, new: Any, made: Any) -> None:
     assert all(one.metadata == mover.metadata for one in rest)
 
 
-def test_what_containers_ask_for_may_count_where_the_pod_as_a_whole_asked_before() -> None:
+def test_requests_of_containers_may_replace_pod_level_requests() -> None:
     mover = pod(spec={"resources": {"requests": {"cpu": "200m"}}, "containers": [container(cpu="100m")]})
     larger = PodTemplate(spec=msgspec.convert({"containers": [container(cpu="1")]}, PodSpec))
     assert [pod_requests(one)["cpu"] for one in possible_successors(mover, larger)] == [200, 1000, 200]
 
 
-def test_a_newcomer_has_the_labels_of_its_template_and_those_of_its_place() -> None:
+def test_certain_labels_of_a_successor_are_those_of_template_and_ordinal() -> None:
     place = {"statefulset.kubernetes.io/pod-name": "db-0", "apps.kubernetes.io/pod-index": "0"}
     old = {"app": "db", "by-hand": "yes", "controller-revision-hash": "1", **place}
     mover = replace(pod(), metadata=replace(pod().metadata, labels=old))
@@ -122,12 +122,12 @@ def test_a_newcomer_has_the_labels_of_its_template_and_those_of_its_place() -> N
     assert successor_with_certain_labels(mover, None) is mover
 
 
-def test_of_a_pod_whose_template_nobody_knows_there_is_only_the_pod() -> None:
+def test_without_a_known_template_the_only_possible_successor_is_the_pod() -> None:
     mover = pod()
     assert possible_successors(mover, None) == (mover,)
 
 
-def test_whoever_is_made_anew_is_told_what_the_template_says_and_what_others_added() -> None:
+def test_a_successor_has_the_labels_and_annotations_of_template_and_pod() -> None:
     told, new = {"app": "web", "track": "old", "added": "x"}, {"app": "web", "track": "new"}
     mover = replace(pod(), metadata=replace(pod().metadata, labels=told, annotations=told))
     _, made = possible_successors(mover, PodTemplate(metadata=ObjectMeta(labels=new, annotations=new), spec=mover.spec))

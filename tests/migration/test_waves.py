@@ -19,15 +19,15 @@ def test_a_wave_waits_for_the_one_before_it() -> None:
     )
 
 
-def test_a_wave_begins_when_those_before_it_have_ended_however() -> None:
+def test_a_wave_begins_when_earlier_waves_have_ended_in_any_way() -> None:
     assert PlanWaves([ENDED, FAILED, ABORTED, LATER]).earlier_wave(LATER) is None
 
 
-def test_jobs_of_one_wave_go_together() -> None:
+def test_jobs_of_one_wave_do_not_wait_for_each_other() -> None:
     assert PlanWaves([OPEN, job("d2", plan="p", wave=1)]).earlier_wave(OPEN) is None
 
 
-def test_plans_do_not_wait_for_each_other_and_lone_jobs_for_nobody() -> None:
+def test_plans_and_jobs_without_a_plan_do_not_wait_for_other_plans() -> None:
     waves = PlanWaves([OPEN, LATER, other := job("x", plan="q", wave=2), lone := job("y")])
     assert waves.earlier_wave(other) is None
     assert waves.earlier_wave(lone) is None
@@ -39,13 +39,13 @@ def test_failures_of_earlier_waves_put_later_ones_in_doubt() -> None:
     assert waves.failed_moves_before(OPEN) == []
 
 
-def test_a_wave_that_is_no_number_is_the_first() -> None:
+def test_a_job_without_an_integer_wave_is_in_the_first_wave() -> None:
     odd = job("z", plan="p", annotations={"restow.sh/wave": "second"})
     assert PlanWaves([odd, LATER]).earlier_wave(LATER) is not None
 
 
 @pytest.mark.parametrize("number", [999_999_999, 1_700_000_000, 2**63 - 1], ids=["nine digits", "ten", "64 bits"])
-def test_a_wave_may_be_any_number(number: int) -> None:
+def test_a_wave_may_be_any_integer(number: int) -> None:
     last = job("z", plan="p", wave=number)
     assert PlanWaves([OPEN, last]).earlier_wave(last) == "wave 1 of plan p comes first, and 1 of its jobs has not ended"
     first = job("0", plan="p", wave=-number)

@@ -19,7 +19,7 @@ NOTES = {"restow.sh/workload": "web"}
 
 @settings(max_examples=15, deadline=None)
 @given(st.integers(1, 3), st.randoms(use_true_random=False))
-def test_no_window_has_more_evictions_than_it_may(most: int, rng: Any) -> None:
+def test_no_window_has_more_evictions_than_its_limit(most: int, rng: Any) -> None:
     pods = [pod(f"web-{number}", nodeName=f"n{number}") for number in range(8)]
     arguments = MigrationArguments(
         limits=MigrationLimits(

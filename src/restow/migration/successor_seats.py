@@ -147,11 +147,11 @@ def _is_owned_by(
         annotations=meta.annotations,
         owner_references=list(owners),
     )
-    kinship = OwnerChains(UndoLog())
+    owner_chains = OwnerChains(UndoLog())
     if group is not None:
-        kinship.put_group(group)
+        owner_chains.put_group(group)
     same = (reservation.metadata.namespace or "") == (meta.namespace or "")
-    return same and Owners.of(reservation.spec.owners or ()).matches(Pod(metadata=created), kinship)
+    return same and Owners.of(reservation.spec.owners or ()).matches(Pod(metadata=created), owner_chains)
 
 
 # --- their nodes ------------------------------------------------------------------------------------------------------

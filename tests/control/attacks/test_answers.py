@@ -60,9 +60,7 @@ def means_no_name(request: Request) -> bool:
     ],
 )
 @on_virtual_time
-async def test_a_refusal_is_told_and_asked_again_now_and_then(
-    about: Callable[[Request], bool], error: ApiError
-) -> None:
+async def test_a_refused_eviction_is_reported_and_retried(about: Callable[[Request], bool], error: ApiError) -> None:
     async with cluster_with_scheduler() as it:
         api = FixedErrorApi(it.api, about, error)
         async with running_controller(api, it.clock):
@@ -77,7 +75,7 @@ async def test_a_refusal_is_told_and_asked_again_now_and_then(
 
 
 @on_virtual_time
-async def test_trouble_that_lasts_is_told() -> None:
+async def test_an_error_that_lasts_is_reported_as_an_event() -> None:
     async with (
         cluster_with_scheduler() as it,
         running_controller(FixedErrorApi(it.api, looks_at_a_node, BLIND), it.clock),
@@ -92,7 +90,7 @@ async def test_trouble_that_lasts_is_told() -> None:
 
 @pytest.mark.parametrize("reference", [{"name": ".."}, {"namespace": ".."}], ids=str)
 @on_virtual_time
-async def test_what_cannot_be_a_name_is_nobodys(reference: Document) -> None:
+async def test_a_job_that_names_an_impossible_object_fails(reference: Document) -> None:
     async with (
         cluster_with_scheduler() as it,
         running_controller(FixedErrorApi(it.api, means_no_name, NO_NAME), it.clock),
@@ -104,7 +102,7 @@ async def test_what_cannot_be_a_name_is_nobodys(reference: Document) -> None:
 
 
 @on_virtual_time
-async def test_what_cannot_be_a_name_is_no_node() -> None:
+async def test_a_seat_on_an_impossible_node_name_is_lost() -> None:
     """Somebody has written it into the status of a reservation."""
     async with (
         unscheduled_cluster(nodes=2) as it,

@@ -65,7 +65,9 @@ def serving(port: int) -> list[Document]:
     ],
 )
 @on_virtual_time
-async def test_somebody_elses_pod_comes_to_its_seat(mine: Document, theirs: Document, why: str) -> None:
+async def test_a_foreign_pod_on_the_node_of_the_seat_holds_the_eviction_back(
+    mine: Document, theirs: Document, why: str
+) -> None:
     async with cluster_with_scheduler() as it, running_controller(it.api, it.clock):
         [old] = await it.start(1, **mine)
         async with held_up(it, old) as seat:
@@ -80,7 +82,7 @@ async def test_somebody_elses_pod_comes_to_its_seat(mine: Document, theirs: Docu
 
 
 @on_virtual_time
-async def test_somebody_is_relabelled_whom_it_must_not_be_near() -> None:
+async def test_a_relabelled_pod_with_anti_affinity_holds_the_eviction_back() -> None:
     async with cluster_with_scheduler() as it, running_controller(it.api, it.clock):
         [old] = await it.start(1, affinity=apart_from("noisy"))
         for name in ("n1", "n2", "n3"):
@@ -106,7 +108,7 @@ async def test_a_pod_that_asks_for_a_reservation_by_name_is_not_moved_to_another
 
 
 @on_virtual_time
-async def test_a_reservation_of_the_same_name_is_not_the_one_that_was_given() -> None:
+async def test_a_recreated_reservation_of_the_same_name_is_not_used() -> None:
     async with cluster_with_scheduler() as it, running_controller(it.api, it.clock):
         old = (await it.start(2))[0]
         given = await reserve(it, "spare")
@@ -151,16 +153,16 @@ async def outdated(it: MigrationCluster) -> Pod:
 
 @pytest.mark.parametrize("pod_that_shrank", [resized, outdated], ids=lambda one: one.__name__)
 @on_virtual_time
-async def test_a_seat_is_large_enough_for_whoever_is_made_anew(pod_that_shrank: Any) -> None:
+async def test_a_seat_is_large_enough_for_the_recreated_pod(pod_that_shrank: Any) -> None:
     async with cluster_with_scheduler() as it, running_controller(it.api, it.clock):
         old = await pod_that_shrank(it)
-        await crowd(it, old)
+        await fill_node(it, old)
         await it.move(old)
         await pass_time(60)
         assert (await it.told())[:2] == ("Running", "Unschedulable") and await pod_stays(it, old)
 
 
-async def crowd(it: MigrationCluster, old: Pod) -> None:
+async def fill_node(it: MigrationCluster, old: Pod) -> None:
     """Elsewhere there is just room for a pod of the old size."""
     for name in {"n1", "n2", "n3"} - {old.spec.node_name}:
         await it.create(kinds.POD, pod(f"filler-{name}", "3800m", app="other", nodeName=name))
@@ -169,10 +171,10 @@ async def crowd(it: MigrationCluster, old: Pod) -> None:
 @pytest.mark.parametrize("policy", ["Fits", "Template"])
 @pytest.mark.parametrize("pod_that_shrank", [resized, outdated], ids=lambda one: one.__name__)
 @on_virtual_time
-async def test_a_seat_that_is_given_is_for_whoever_is_made_anew(pod_that_shrank: Any, policy: str) -> None:
+async def test_a_given_seat_must_suit_the_recreated_pod(pod_that_shrank: Any, policy: str) -> None:
     async with cluster_with_scheduler() as it, running_controller(it.api, it.clock):
         old = await pod_that_shrank(it)
-        await crowd(it, old)
+        await fill_node(it, old)
         await it.patch(kinds.NODE, old.spec.node_name or "", {"spec": {"unschedulable": True}})
         await reserve(it, "spare", "100m", matchPolicy=policy)
         await it.move(old, reservationOptions={"reservationRef": {"name": "spare"}})
@@ -183,13 +185,13 @@ async def test_a_seat_that_is_given_is_for_whoever_is_made_anew(pod_that_shrank:
 
 
 @on_virtual_time
-async def test_what_is_made_anew_grows_while_its_seat_is_kept() -> None:
+async def test_a_template_that_grows_while_the_seat_is_kept_holds_the_eviction_back() -> None:
     async with cluster_with_scheduler() as it, running_controller(it.api, it.clock):
         made = workload("web", 1, pods=template("100m", app="web"), updateStrategy={"type": "OnDelete"})
         await it.create(kinds.STATEFUL_SET, made)
         await pass_time(5)
         [old] = await it.pods()
-        await crowd(it, old)
+        await fill_node(it, old)
         async with held_up(it, old):
             await it.patch(kinds.STATEFUL_SET, "web", {"spec": {"template": template("500m", app="web")}})
         phase, reason, message = await it.told()
@@ -199,7 +201,7 @@ async def test_what_is_made_anew_grows_while_its_seat_is_kept() -> None:
 
 @pytest.mark.parametrize("before", [{}, {"nodeSelector": {"disk": "slow"}}], ids=["anywhere", "elsewhere"])
 @on_virtual_time
-async def test_a_seat_is_where_whoever_is_made_anew_may_go(before: Document) -> None:
+async def test_a_seat_is_on_a_node_that_the_recreated_pod_may_use(before: Document) -> None:
     async with cluster_with_scheduler() as it, running_controller(it.api, it.clock):
         for name in ("n1", "n2", "n3"):
             await it.patch(kinds.NODE, name, {"metadata": {"labels": {"disk": "slow"}}})
@@ -234,7 +236,7 @@ NOWHERE = {"maxSkew": 1, "topologyKey": "no-such-key", "whenUnsatisfiable": "DoN
     ],
 )
 @on_virtual_time
-async def test_a_pod_stays_if_whoever_is_made_anew_insists_on(anew: Document) -> None:
+async def test_a_pod_stays_if_the_recreated_pod_requires(anew: Document) -> None:
     """What its set makes pods from has changed since, and nowhere is a place for that."""
     async with cluster_with_scheduler() as it, running_controller(it.api, it.clock):
         labels = anew.pop("labels", {})
@@ -262,7 +264,7 @@ async def test_a_pod_stays_if_whoever_is_made_anew_insists_on(anew: Document) ->
     ("limit", "phase"), [pytest.param(0, "Failed", id="none"), pytest.param(1, "Succeed", id="one more")]
 )
 @on_virtual_time
-async def test_a_job_that_may_lose_no_pod_keeps_it(limit: int, phase: str) -> None:
+async def test_a_pod_stays_if_its_job_would_exceed_the_backoff_limit(limit: int, phase: str) -> None:
     async with cluster_with_scheduler() as it, running_controller(it.api, it.clock):
         await it.create(kinds.JOB, job("etl", run=500, backoffLimit=limit))
         await pass_time(5)
@@ -282,7 +284,7 @@ async def test_a_job_that_may_lose_no_pod_keeps_it(limit: int, phase: str) -> No
     ],
 )
 @on_virtual_time
-async def test_a_pod_stays_whose_gang(interference: Any, why: str) -> None:
+async def test_a_pod_stays_if_its_gang(interference: Any, why: str) -> None:
     async with cluster_with_scheduler() as it, running_controller(it.api, it.clock):
         await it.create(kinds.POD_GROUP, pod_group("g", 2))
         made = template("500m", app="web", annotations={"scheduling.k8s.io/group-name": "g"})
@@ -300,7 +302,7 @@ async def test_a_pod_stays_whose_gang(interference: Any, why: str) -> None:
 
 
 @on_virtual_time
-async def test_of_a_gang_one_moves_after_the_other() -> None:
+async def test_pods_of_a_gang_move_one_after_the_other() -> None:
     """While the first is on its way there are fewer of them than must be, and that is waited for."""
     async with cluster_with_scheduler(nodes=4) as it, running_controller(it.api, it.clock):
         await it.create(kinds.POD_GROUP, pod_group("g", 2))
@@ -316,7 +318,7 @@ async def test_of_a_gang_one_moves_after_the_other() -> None:
 
 
 @on_virtual_time
-async def test_whoever_is_done_still_counts_for_its_gang() -> None:
+async def test_a_finished_pod_still_counts_for_its_gang() -> None:
     async with cluster_with_scheduler() as it, running_controller(it.api, it.clock):
         await it.create(kinds.POD_GROUP, pod_group("g", 3))
         of_gang = {"scheduling.k8s.io/group-name": "g"}
@@ -334,7 +336,7 @@ async def test_whoever_is_done_still_counts_for_its_gang() -> None:
 
 
 @on_virtual_time
-async def test_a_seat_that_was_taken_is_kept_for_nobody_when_time_is_up() -> None:
+async def test_a_consumed_seat_is_not_reported_as_kept_after_the_timeout() -> None:
     """Somebody's finalizer keeps the pod that has left."""
     async with cluster_with_scheduler() as it, running_controller(it.api, it.clock, defaultJobTTL="60s"):
         old = (await it.start(2))[0]
@@ -347,7 +349,7 @@ async def test_a_seat_that_was_taken_is_kept_for_nobody_when_time_is_up() -> Non
 
 
 @on_virtual_time
-async def test_a_time_that_cannot_be_is_no_time_without_end() -> None:
+async def test_an_impossible_ttl_fails_the_job() -> None:
     async with cluster_with_scheduler() as it, running_controller(it.api, it.clock):
         old = (await it.start(2))[0]
         await it.move(old, ttl="-5s")
@@ -356,7 +358,7 @@ async def test_a_time_that_cannot_be_is_no_time_without_end() -> None:
 
 
 @on_virtual_time
-async def test_nobody_is_evicted_for_room_that_was_taken_while_no_scheduler_runs() -> None:
+async def test_no_pod_is_evicted_for_room_taken_while_no_scheduler_runs() -> None:
     async with unscheduled_cluster(nodes=2) as base:
         it = MigrationCluster(base.api, base.world, base.clock)
         await it.create(kinds.NAMESPACE, {"metadata": {"name": SYSTEM}})
@@ -387,7 +389,7 @@ class Broken(FilterPlugin):
 
 
 @on_virtual_time
-async def test_nobody_is_evicted_while_a_plugin_breaks_and_that_is_told() -> None:
+async def test_no_pod_is_evicted_while_a_plugin_fails_and_the_failure_is_reported() -> None:
     plugin = Broken()
     async with cluster_with_scheduler() as it:
         made = MigrationController(

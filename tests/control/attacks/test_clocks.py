@@ -16,7 +16,7 @@ def writes_a_status(request: Request) -> bool:
 
 
 @on_virtual_time
-async def test_seats_that_could_not_be_written_are_looked_for_again_whatever_the_clock_says() -> None:
+async def test_unwritten_seats_are_placed_again_after_the_clock_is_set_back() -> None:
     async with unscheduled_cluster(nodes=2) as it:
         api, clock = FixedErrorApi(it.api, writes_a_status, NOT_TODAY), SetBackClock(it.clock)
         async with running_scheduler(api, clock):

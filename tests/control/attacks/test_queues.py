@@ -12,7 +12,7 @@ TEAM = {"scheduling.volcano.sh/queue-name": "team"}
 
 
 @on_virtual_time
-async def test_one_pod_makes_room_in_its_queue_for_one_seat_however_many_say_that_they_move_it() -> None:
+async def test_a_migrating_pod_frees_quota_for_one_seat_only() -> None:
     async with scheduled_cluster(settings=SchedulerSettings(namespace_share=100)) as it:
         capability = {"weight": 1, "capability": {"cpu": "1"}}
         await it.create(kinds.QUEUE, {"metadata": {"name": "team"}, "spec": capability})

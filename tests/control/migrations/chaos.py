@@ -34,7 +34,7 @@ from tests.control.migrations.migration_cluster import (
 )
 from tests.control.migrations.test_scarce import mend, spoil
 from tests.control.random_disruptions import RandomDisruptions, run_seeds
-from tests.control.reservations.write_auditor import Auditor as SeatAuditor
+from tests.control.reservations.write_auditor import WriteAuditor as SeatAuditor
 from tests.control.scheduler_cluster import assert_nothing_overcommitted, random_faults
 from tests.sim.simulated_cluster import SimulatedCluster, is_pod_ready, pass_time, template, workload
 
@@ -157,9 +157,9 @@ class MoveAccidents(RandomDisruptions):
             *[self.share] * given,
         ]
 
-    async def strike(self) -> None:
+    async def disrupt(self) -> None:
         await super().disrupt()
-        await self._seats.look()
+        await self._seats.note_specs()
 
     async def move(self) -> None:
         for one in self._rng.sample(await self._it.pods(), 2):
@@ -265,7 +265,7 @@ class MoveAccidents(RandomDisruptions):
 
     async def steal(self) -> None:
         where = self._rng.choice(NODES)
-        self._seats.rob(where)
+        self._seats.room_taken_by_others(where)
         await self.create_foreign_pod(where, "1500m")
 
     async def give_back(self) -> None:
@@ -299,7 +299,7 @@ async def run(seed: int) -> Counter[str]:
         accidents = MoveAccidents(it, books[0].seats, leaders, random.Random(seed + 1), given=2 * (seed % 2))
         leading = asyncio.gather(*(leaders.run() for _ in range(at_once)))
         for _ in range(STEPS):
-            await accidents.strike()
+            await accidents.disrupt()
             await pass_time(rng.choice((0.0, 0.3, 1.0, 5.0, 15.0)))
             assert not leading.done(), leading.exception()
         leading.cancel()

@@ -138,13 +138,17 @@ class StubScheduler:
         await self.write(seat, [placement | {"podRef": reference}], phase="Succeeded")
 
     async def _seat_for(self, pod: Pod, pods: list[Pod]) -> Reservation | None:
-        kinship = OwnerChains(UndoLog())
+        owner_chains = OwnerChains(UndoLog())
         for owner in (await self._client.list(kinds.REPLICA_SET)).items:
-            kinship.put(owner.metadata)
+            owner_chains.put(owner.metadata)
         staying = {one.metadata.uid for one in pods if one.metadata.deletion_timestamp is None}
         for one in (await self._client.list(kinds.RESERVATION)).items:
             free = one.status.state.phase == "Available" and not any(p.pod_ref for p in one.status.placements or ())
-            if free and migrating_pod(one) not in staying and Owners.of(one.spec.owners or ()).matches(pod, kinship):
+            if (
+                free
+                and migrating_pod(one) not in staying
+                and Owners.of(one.spec.owners or ()).matches(pod, owner_chains)
+            ):
                 return one
         return None
 

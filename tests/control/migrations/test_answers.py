@@ -61,7 +61,7 @@ def evicts(request: Request) -> bool:
     ],
 )
 @on_virtual_time
-async def test_a_no_for_now_is_told_and_asked_again(
+async def test_a_temporary_refusal_is_reported_and_retried(
     about: Callable[[Request], bool], answer: ApiError, told: tuple[str, str | None]
 ) -> None:
     async with cluster_with_stub_scheduler() as it:
@@ -79,7 +79,7 @@ async def test_a_no_for_now_is_told_and_asked_again(
 
 @pytest.mark.parametrize("answer", [BAD, NO_NAMESPACE], ids=["it is not accepted", "there is nowhere to make it"])
 @on_virtual_time
-async def test_a_reservation_that_will_never_be_ends_the_job(answer: ApiError) -> None:
+async def test_a_reservation_that_is_finally_refused_fails_the_job(answer: ApiError) -> None:
     async with (
         cluster_with_stub_scheduler() as it,
         running_controller(FixedErrorApi(it.api, reserves, answer), it.clock),
@@ -97,7 +97,7 @@ def really_evicts(request: Request) -> bool:
 
 
 @on_virtual_time
-async def test_an_eviction_that_is_refused_though_it_was_tried_is_told_and_was_none() -> None:
+async def test_an_eviction_refused_after_its_dry_run_is_reported_and_withdrawn() -> None:
     async with (
         cluster_with_stub_scheduler() as it,
         running_controller(FixedErrorApi(it.api, really_evicts, BUDGET), it.clock),
@@ -113,7 +113,7 @@ async def test_an_eviction_that_is_refused_though_it_was_tried_is_told_and_was_n
 
 
 @on_virtual_time
-async def test_a_budget_that_changes_is_asked_at_once() -> None:
+async def test_a_changed_budget_is_asked_at_once() -> None:
     async with cluster_with_stub_scheduler() as it, running_controller(it.api, it.clock), about_to_leave(it) as old:
         await pass_time(0.5)
         await it.patch(kinds.POD_DISRUPTION_BUDGET, "web", {"spec": {"minAvailable": 1}})
@@ -145,7 +145,7 @@ class Silent:
 
 
 @on_virtual_time
-async def test_a_job_that_was_admitted_without_a_word_counts() -> None:
+async def test_an_admission_without_an_answer_counts_against_the_limits() -> None:
     """One pod may move at a time; the second job would go before the first."""
     section = {"maxMigratingPerWorkload": 1, "maxMigratingGlobally": 1}
     async with cluster_with_stub_scheduler() as it:

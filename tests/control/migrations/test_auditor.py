@@ -51,7 +51,9 @@ async def _evict(it: MigrationCluster, pod: Pod, name: str) -> None:
 )
 @pytest.mark.parametrize("alone", [True, False])
 @on_virtual_time
-async def test_jobs_under_way(section: dict[str, Any], told: str | None, alone: bool) -> None:
+async def test_the_limit_auditor_blames_admissions_beyond_a_limit(
+    section: dict[str, Any], told: str | None, alone: bool
+) -> None:
     """Two of three pods on one node; of the first nobody complains."""
     async with cluster_with_stub_scheduler(nodes=1) as it:
         pods = await it.start(3)
@@ -63,7 +65,7 @@ async def test_jobs_under_way(section: dict[str, Any], told: str | None, alone: 
 
 
 @on_virtual_time
-async def test_a_pod_that_two_jobs_move() -> None:
+async def test_the_limit_auditor_blames_two_jobs_for_one_pod() -> None:
     async with cluster_with_stub_scheduler(nodes=1) as it:
         pods = await it.start(3)
         limits = Limits(it.api, migration_arguments())
@@ -75,7 +77,7 @@ async def test_a_pod_that_two_jobs_move() -> None:
 
 @pytest.mark.parametrize(("least", "faults"), [(1, 0), (2, 1)])
 @on_virtual_time
-async def test_jobs_that_are_to_evict_take_from_budgets(least: int, faults: int) -> None:
+async def test_the_limit_auditor_charges_admitted_jobs_to_budgets(least: int, faults: int) -> None:
     async with cluster_with_stub_scheduler() as it:
         pods = await it.start(3)
         limits = Limits(it.api, migration_arguments())
@@ -97,7 +99,9 @@ async def test_jobs_that_are_to_evict_take_from_budgets(least: int, faults: int)
     ],
 )
 @on_virtual_time
-async def test_evictions_one_after_the_other(section: Document, pause: float, told: str | None) -> None:
+async def test_the_limit_auditor_blames_evictions_too_close_to_each_other(
+    section: Document, pause: float, told: str | None
+) -> None:
     async with cluster_with_stub_scheduler() as it:
         pods = await it.start(3)
         limits = Limits(it.api, migration_arguments(**section))
@@ -110,7 +114,7 @@ async def test_evictions_one_after_the_other(section: Document, pause: float, to
 
 @pytest.mark.parametrize(("what", "faults"), [("", 2), ("deleted", 1), ("clock", 1), ("clock and leader", 0)])
 @on_virtual_time
-async def test_what_nobody_remembers(what: str, faults: int) -> None:
+async def test_the_limit_auditor_excuses_evictions_that_no_job_remembers(what: str, faults: int) -> None:
     """Windows go by jobs and clocks; a rate by what a leader did itself, else by the same."""
     async with cluster_with_stub_scheduler() as it:
         pods = await it.start(3)
@@ -132,7 +136,7 @@ async def test_what_nobody_remembers(what: str, faults: int) -> None:
 
 
 @on_virtual_time
-async def test_what_was_written_down_long_ago() -> None:
+async def test_the_limit_auditor_blames_evictions_recorded_long_before() -> None:
     async with cluster_with_stub_scheduler() as it:
         [pod, _] = await it.start(2)
         limits = Limits(it.api, migration_arguments())
@@ -148,7 +152,7 @@ async def test_what_was_written_down_long_ago() -> None:
 
 @pytest.mark.parametrize("by_us", [True, False])
 @on_virtual_time
-async def test_a_budget_that_is_overdrawn(by_us: bool) -> None:
+async def test_the_limit_auditor_blames_evictions_below_a_budget(by_us: bool) -> None:
     """Whoever keeps it has miscounted. Of what others do at the same moment it cannot have heard."""
     async with cluster_with_stub_scheduler() as it:
         pods = await it.start(3)
@@ -166,7 +170,7 @@ async def test_a_budget_that_is_overdrawn(by_us: bool) -> None:
 
 @pytest.mark.parametrize(("lost", "blamed"), [(59.0, False), (61.0, True)], ids=["nobody can know", "long ago"])
 @on_virtual_time
-async def test_an_eviction_beside_pods_that_were_lost(lost: float, blamed: bool) -> None:
+async def test_the_limit_auditor_blames_evictions_beside_lost_pods(lost: float, blamed: bool) -> None:
     async with cluster_with_stub_scheduler() as it:
         limits = Limits(it.api, migration_arguments(maxUnavailablePerWorkload=1))
         pods = await it.start(3)

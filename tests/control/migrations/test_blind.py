@@ -92,7 +92,7 @@ async def refer_elsewhere(it: MigrationCluster, old: Pod) -> None:
     ],
 )
 @on_virtual_time
-async def test_nobody_leaves_on_old_news(interfere: Interference, told: Any) -> None:
+async def test_no_pod_is_evicted_on_outdated_caches(interfere: Interference, told: Any) -> None:
     async with cluster_with_stub_scheduler(nodes=4) as it:
         api = Blind(it.api)
         async with running_controller(api, it.clock):
@@ -126,7 +126,7 @@ class SlowAndBlind(Slow):
     ],
 )
 @on_virtual_time
-async def test_who_was_long_writing_down_an_intent_reads_everything_again(
+async def test_a_slowly_recorded_intent_is_followed_by_new_reads_without_watches(
     interfere: Interference, told: tuple[str, str]
 ) -> None:
     async with cluster_with_stub_scheduler(nodes=4) as it:
@@ -150,9 +150,7 @@ async def lose_target(it: MigrationCluster) -> None:
     ],
 )
 @on_virtual_time
-async def test_what_is_read_for_one_job_counts_for_another_before_any_watch_shows_it(
-    interfere: Any, plural: str
-) -> None:
+async def test_reads_for_one_job_hold_back_the_eviction_of_another_without_watches(interfere: Any, plural: str) -> None:
     async with cluster_with_stub_scheduler(nodes=4) as it:
         first, second, third = await it.start(3)
         it.seats.places = min({"n1", "n2", "n3", "n4"} - {one.spec.node_name for one in (first, second, third)})
@@ -169,7 +167,7 @@ async def test_what_is_read_for_one_job_counts_for_another_before_any_watch_show
 
 
 @on_virtual_time
-async def test_a_seat_whose_job_was_not_shown_yet_is_not_swept() -> None:
+async def test_a_reservation_whose_job_the_watch_has_not_shown_is_not_collected() -> None:
     async with cluster_with_stub_scheduler() as it:
         api = Blind(it.api, "podmigrationjobs")
         api.blind = True
@@ -181,7 +179,7 @@ async def test_a_seat_whose_job_was_not_shown_yet_is_not_swept() -> None:
 
 
 @on_virtual_time
-async def test_what_was_not_heard_of_yet_is_waited_for() -> None:
+async def test_a_job_waits_for_a_claim_that_is_not_known_yet() -> None:
     """That nothing is known of a claim is no answer: an ended job stays so."""
     async with cluster_with_stub_scheduler() as it:
         api = Blind(it.api, "persistentvolumeclaims")

@@ -73,7 +73,7 @@ async def redirect(it: MigrationCluster, old: Pod) -> None:
     ],
 )
 @on_virtual_time
-async def test_what_forbids_a_move_does_so_until_the_pod_leaves(interfere: Interference, why: str) -> None:
+async def test_a_protection_added_after_admission_fails_the_job(interfere: Interference, why: str) -> None:
     async with cluster_with_controller() as it:
         async with about_to_leave(it) as old:
             await interfere(it, old)
@@ -83,7 +83,7 @@ async def test_what_forbids_a_move_does_so_until_the_pod_leaves(interfere: Inter
 
 
 @on_virtual_time
-async def test_what_is_configured_holds_for_moves_under_way() -> None:
+async def test_a_new_configuration_applies_to_moves_under_way() -> None:
     async with cluster_with_stub_scheduler() as it, running_controller(it.api, it.clock) as made:
         async with about_to_leave(it) as old:
             made.configure(MigrationConfiguration(migration_arguments(namespaces={"exclude": ["default"]})))
@@ -91,7 +91,7 @@ async def test_what_is_configured_holds_for_moves_under_way() -> None:
 
 
 @on_virtual_time
-async def test_a_deleted_job_that_a_finalizer_keeps_does_nothing_more() -> None:
+async def test_a_deleted_job_kept_by_a_finalizer_is_aborted() -> None:
     async with cluster_with_controller() as it:
         async with about_to_leave(it) as old:
             kept = {"metadata": {"finalizers": ["example.com/audit"]}}
@@ -102,7 +102,7 @@ async def test_a_deleted_job_that_a_finalizer_keeps_does_nothing_more() -> None:
 
 
 @on_virtual_time
-async def test_a_seat_that_was_changed_is_not_relied_on_until_it_was_looked_at() -> None:
+async def test_a_changed_reservation_is_not_relied_on_until_it_is_observed() -> None:
     async with cluster_with_controller() as it:
         async with about_to_leave(it) as old:
             it.seats.looking = False
@@ -119,7 +119,7 @@ async def test_a_seat_that_was_changed_is_not_relied_on_until_it_was_looked_at()
 
 
 @on_virtual_time
-async def test_the_seat_of_another_scheduler_is_nobodys() -> None:
+async def test_a_given_reservation_of_another_scheduler_fails_the_job() -> None:
     async with cluster_with_controller() as it:
         old = (await it.start(2))[0]
         it.seats.places = min({"n1", "n2", "n3"} - {old.spec.node_name})
@@ -132,7 +132,7 @@ async def test_the_seat_of_another_scheduler_is_nobodys() -> None:
 
 
 @on_virtual_time
-async def test_a_job_that_cannot_be_read_keeps_no_other_from_being_cleared_away() -> None:
+async def test_an_unreadable_job_does_not_keep_others_from_being_collected() -> None:
     """Where somebody else's definition lets anything be written."""
     async with cluster_with_controller(finishedJobTTL="10m") as it:
         await it.allow_any_field(kinds.POD_MIGRATION_JOB, "spec")
@@ -179,7 +179,7 @@ class Slow:
     ],
 )
 @on_virtual_time
-async def test_a_seat_that_is_spoiled_while_an_intent_is_written_down_is_not_relied_on(staged: Any) -> None:
+async def test_a_seat_spoiled_while_the_intent_is_recorded_is_not_relied_on(staged: Any) -> None:
     port = [{"name": "main", "image": "web", "ports": [{"containerPort": 80, "hostPort": 80}]}]
     async with staged(nodes=4) as it:
         [old] = await it.start(1, containers=port)
@@ -196,7 +196,7 @@ async def test_a_seat_that_is_spoiled_while_an_intent_is_written_down_is_not_rel
 
 
 @on_virtual_time
-async def test_who_was_long_writing_down_an_intent_looks_again() -> None:
+async def test_a_slowly_recorded_intent_is_followed_by_another_check() -> None:
     async with cluster_with_stub_scheduler() as it:
         old = (await it.start(2))[0]
         async with running_controller(Slow(it.api, 20, it.stop), it.clock):
@@ -216,7 +216,7 @@ async def test_who_was_long_writing_down_an_intent_looks_again() -> None:
     ],
 )
 @on_virtual_time
-async def test_whoever_stops_a_job_while_its_intent_is_written_is_heard(change: Any, told: tuple[str, str]) -> None:
+async def test_a_job_stopped_while_its_intent_is_recorded_does_not_evict(change: Any, told: tuple[str, str]) -> None:
     part = "status" if "status" in change else None
     async with cluster_with_stub_scheduler() as it:
         old = (await it.start(2))[0]
@@ -228,7 +228,7 @@ async def test_whoever_stops_a_job_while_its_intent_is_written_is_heard(change: 
 
 
 @on_virtual_time
-async def test_an_intent_is_not_written_over_an_abort_that_no_definition_protects() -> None:
+async def test_an_intent_is_not_recorded_over_an_abort() -> None:
     async with cluster_with_stub_scheduler() as it:
         await forget_rules(it)
         old = (await it.start(2))[0]
@@ -239,7 +239,7 @@ async def test_an_intent_is_not_written_over_an_abort_that_no_definition_protect
 
 
 @on_virtual_time
-async def test_what_is_read_for_one_job_keeps_another_from_evicting() -> None:
+async def test_reads_for_one_job_hold_back_the_eviction_of_another() -> None:
     async with cluster_with_stub_scheduler(nodes=4) as it:
         first, second, third = await it.start(3)
         target = min({"n1", "n2", "n3", "n4"} - {one.spec.node_name for one in (first, second, third)})
@@ -257,7 +257,7 @@ async def test_what_is_read_for_one_job_keeps_another_from_evicting() -> None:
 
 
 @on_virtual_time
-async def test_one_seat_is_not_given_to_two_whose_intents_are_long_in_writing() -> None:
+async def test_one_seat_is_not_given_to_two_jobs_that_record_their_intents_slowly() -> None:
     async with cluster_with_stub_scheduler(nodes=4) as it:
         first, second, third = await it.start(3)
         it.seats.places = min({"n1", "n2", "n3", "n4"} - {one.spec.node_name for one in (first, second, third)})

@@ -48,7 +48,7 @@ async def delete_node(it: MigrationCluster, old: Pod) -> None:
     ],
 )
 @on_virtual_time
-async def test_a_seat_that_is_lost_keeps_the_pod_where_it_is(change: Any, reason: str) -> None:
+async def test_a_pod_stays_if_its_seat_is_lost(change: Any, reason: str) -> None:
     async with cluster_with_controller(nodes=4) as it:
         old = await it.seek()
         await it.stop()
@@ -63,7 +63,7 @@ async def test_a_seat_that_is_lost_keeps_the_pod_where_it_is(change: Any, reason
 
 
 @on_virtual_time
-async def test_a_pod_that_another_hand_deletes_finds_its_seat() -> None:
+async def test_the_successor_of_a_pod_deleted_by_another_client_takes_the_seat() -> None:
     async with cluster_with_controller() as it:
         old = await it.seek()
         await it.stop()
@@ -75,7 +75,7 @@ async def test_a_pod_that_another_hand_deletes_finds_its_seat() -> None:
 
 
 @on_virtual_time
-async def test_a_pod_that_is_gone_before_anything_happened() -> None:
+async def test_a_job_for_a_pod_that_is_gone_fails() -> None:
     async with cluster_with_controller() as it:
         old = (await it.start())[0]
         await it.delete(kinds.POD, old.metadata.name)
@@ -86,7 +86,7 @@ async def test_a_pod_that_is_gone_before_anything_happened() -> None:
 
 
 @on_virtual_time
-async def test_a_namesake_is_not_evicted_in_its_place() -> None:
+async def test_a_new_pod_of_the_same_name_is_not_evicted() -> None:
     async with cluster_with_controller() as it:
         old = (await it.start(2, kinds.STATEFUL_SET))[0]
         it.seats.refusing = "no room"
@@ -102,7 +102,7 @@ async def test_a_namesake_is_not_evicted_in_its_place() -> None:
 
 
 @on_virtual_time
-async def test_a_workload_that_is_upgraded_meanwhile_still_uses_the_seat() -> None:
+async def test_a_pod_of_an_upgraded_workload_still_takes_the_seat() -> None:
     async with cluster_with_controller() as it:
         await it.leave()
         await it.patch(kinds.DEPLOYMENT, "web", {"spec": {"template": template("400m", app="web")}})
@@ -113,7 +113,7 @@ async def test_a_workload_that_is_upgraded_meanwhile_still_uses_the_seat() -> No
 
 
 @on_virtual_time
-async def test_a_workload_that_is_deleted_meanwhile_leaves_a_seat_that_expires() -> None:
+async def test_the_seat_of_a_deleted_workload_expires() -> None:
     async with cluster_with_controller() as it:
         await it.leave(ttl="60s")
         await it.delete(kinds.DEPLOYMENT, "web")
@@ -124,7 +124,7 @@ async def test_a_workload_that_is_deleted_meanwhile_leaves_a_seat_that_expires()
 
 
 @on_virtual_time
-async def test_a_workload_that_shrinks_before_the_eviction() -> None:
+async def test_a_job_fails_if_its_workload_is_scaled_down_before_the_eviction() -> None:
     async with cluster_with_controller() as it:
         await it.seek()
         await it.patch(kinds.DEPLOYMENT, "web", {"spec": {"replicas": 0}})
@@ -147,7 +147,7 @@ async def test_a_workload_that_shrinks_before_the_eviction() -> None:
     ],
 )
 @on_virtual_time
-async def test_pods_that_must_stay(kind: Any, spec: Any, why: str) -> None:
+async def test_a_job_for_a_protected_pod_fails_with_the_reason(kind: Any, spec: Any, why: str) -> None:
     async with cluster_with_controller() as it:
         old = (await it.start(None if kind is kinds.DAEMON_SET else 2, kind, **spec))[0]
         await it.move(old)

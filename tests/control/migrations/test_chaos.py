@@ -13,10 +13,10 @@ RUNS = int(os.environ.get("RESTOW_MIGRATION_RUNS", "2"))
 
 
 @pytest.mark.parametrize("seed", range(RUNS))
-def test_every_promise_holds_whatever_happens(seed: int) -> None:
+def test_a_seeded_fault_run_breaks_no_promise(seed: int) -> None:
     ends = run_virtual(run(seed))
     assert ends["Succeed"] > 0
 
 
-def test_the_same_seed_is_the_same_run() -> None:
+def test_the_same_seed_gives_the_same_fault_run() -> None:
     assert run_virtual(run(7)) == run_virtual(run(7))

@@ -78,7 +78,7 @@ def run(kind: Any, *crashes: int | None, mode: str = "ReservationFirst") -> tupl
     ],
     ids=["Deployment", "StatefulSet", "without a seat"],
 )
-def test_after_any_write(kind: Any, mode: str) -> None:
+def test_a_move_succeeds_after_a_crash_at_any_write(kind: Any, mode: str) -> None:
     usual, (writes,) = run(kind, mode=mode)
     assert usual["told"] == ("Succeed", None)
     places: Sequence[int] = range(writes)
@@ -88,7 +88,7 @@ def test_after_any_write(kind: Any, mode: str) -> None:
         assert run(kind, place, mode=mode)[0] == usual, place
 
 
-def test_after_any_write_and_once_more() -> None:
+def test_a_move_succeeds_after_crashes_at_any_two_writes() -> None:
     usual, (writes,) = run(kinds.DEPLOYMENT)
     pairs = [(first, second) for first in range(writes) for second in range(writes - first)]
     if SAMPLE != "all":

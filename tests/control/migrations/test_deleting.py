@@ -26,7 +26,7 @@ async def _fewest(it: MigrationCluster, seconds: int) -> int:
 
 @pytest.mark.parametrize("workers", [1, 4])
 @on_virtual_time
-async def test_a_budget_that_comes_while_two_wait_for_room_lets_one_go_at_a_time(workers: int) -> None:
+async def test_a_new_budget_lets_two_waiting_jobs_evict_one_at_a_time(workers: int) -> None:
     async with cluster_with_stub_scheduler() as it:
         old = await it.start(3, terminationGracePeriodSeconds=20)
         it.seats.refusing = "no room"
@@ -41,7 +41,7 @@ async def test_a_budget_that_comes_while_two_wait_for_room_lets_one_go_at_a_time
 
 
 @on_virtual_time
-async def test_a_budget_that_shrinks_while_two_wait_for_room_lets_one_go_at_a_time() -> None:
+async def test_a_tightened_budget_lets_two_waiting_jobs_evict_one_at_a_time() -> None:
     async with cluster_with_stub_scheduler() as it:
         old = await it.start(4, terminationGracePeriodSeconds=20)
         it.seats.refusing = "no room"
@@ -82,7 +82,9 @@ class Unlisted:
     ids=["no budget", "of others", "its own", "nobody can tell"],
 )
 @on_virtual_time
-async def test_who_is_deleted_and_who_is_evicted(budgets: tuple[str, ...], lists: bool, verb: str) -> None:
+async def test_pods_with_a_budget_are_evicted_and_others_deleted(
+    budgets: tuple[str, ...], lists: bool, verb: str
+) -> None:
     async with cluster_with_stub_scheduler() as it:
         unlisted = Unlisted(it.api)
         seen = FaultyApi(unlisted, random.Random(1))

@@ -34,7 +34,7 @@ async def give(
 
 
 @on_virtual_time
-async def test_one_seat_is_not_given_to_two() -> None:
+async def test_one_given_seat_is_used_by_one_job() -> None:
     async with cluster_with_controller(nodes=4, maxConcurrentReconciles=4) as it:
         first, second, third = await it.start(3)
         await it.stop()
@@ -59,7 +59,7 @@ async def test_one_seat_is_not_given_to_two() -> None:
 
 @pytest.mark.parametrize("target", [None, "n2"], ids=["anywhere", "where it is to go"])
 @on_virtual_time
-async def test_nobody_is_evicted_to_come_back_to_where_it_was(target: str | None) -> None:
+async def test_no_pod_is_evicted_if_its_successor_would_return_to_its_node(target: str | None) -> None:
     """The reservation has a seat elsewhere, and one on the pod's own node that its successor would take first."""
     async with cluster_with_scheduler(nodes=2) as it, running_controller(it.api, it.clock):
         await it.patch(kinds.NODE, "n2", {"spec": {"unschedulable": True}})
@@ -78,7 +78,7 @@ async def test_nobody_is_evicted_to_come_back_to_where_it_was(target: str | None
 
 @pytest.mark.parametrize("busy", [False, True], ids=["with room beside it", "with no room beside it"])
 @on_virtual_time
-async def test_a_seat_of_an_older_reservation_that_is_too_small(busy: bool) -> None:
+async def test_an_older_reservation_with_a_small_seat_comes_first(busy: bool) -> None:
     """The scheduler tries it all the same: a successor takes it if there is room beside it."""
     async with cluster_with_scheduler(nodes=3) as it, running_controller(it.api, it.clock):
         for name in ("n2", "n3"):
@@ -112,7 +112,7 @@ async def test_a_seat_of_an_older_reservation_that_is_too_small(busy: bool) -> N
     ],
 )
 @on_virtual_time
-async def test_a_seat_that_its_successor_could_not_take(spec: Any, why: str) -> None:
+async def test_a_given_seat_that_does_not_suit_the_successor_fails_the_job(spec: Any, why: str) -> None:
     async with cluster_with_scheduler() as it, running_controller(it.api, it.clock):
         old = (await it.start(2))[0]
         await give(it, **spec)
@@ -141,7 +141,7 @@ PORT = [{"name": "main", "image": "web", "ports": [{"containerPort": 80, "hostPo
     ],
 )
 @on_virtual_time
-async def test_a_seat_whose_node_would_not_take_its_successor(web: Any, other: Any, why: str) -> None:
+async def test_a_given_seat_on_a_node_that_rejects_the_successor_is_waited_for(web: Any, other: Any, why: str) -> None:
     """The reservation asks for room alone, and somebody is there whom its pods must not meet."""
     async with cluster_with_scheduler(nodes=3) as it, running_controller(it.api, it.clock):
         old, another = await it.start(2, **web)
@@ -161,7 +161,7 @@ async def test_a_seat_whose_node_would_not_take_its_successor(web: Any, other: A
 
 
 @on_virtual_time
-async def test_the_same_template_is_as_good() -> None:
+async def test_a_given_seat_with_the_same_template_is_used() -> None:
     async with cluster_with_scheduler() as it, running_controller(it.api, it.clock):
         old = (await it.start(2))[0]
         await give(it, matchPolicy="Template")
@@ -171,7 +171,7 @@ async def test_the_same_template_is_as_good() -> None:
 
 
 @on_virtual_time
-async def test_the_seat_of_another_move_is_not_for_this_one() -> None:
+async def test_the_seat_of_another_move_is_not_used() -> None:
     async with cluster_with_controller() as it:
         first, second = await it.start(2)
         it.seats.refusing = "no room"
@@ -191,7 +191,7 @@ async def test_the_seat_of_another_move_is_not_for_this_one() -> None:
 
 
 @on_virtual_time
-async def test_a_successor_that_comes_late_is_known_by_the_given_seat() -> None:
+async def test_a_late_successor_is_recognised_by_the_given_seat() -> None:
     """The old pod was long gone when its successor was bound."""
     async with cluster_with_controller() as it:
         old = (await it.start())[0]
@@ -206,7 +206,7 @@ async def test_a_successor_that_comes_late_is_known_by_the_given_seat() -> None:
 
 
 @on_virtual_time
-async def test_a_used_seat_that_was_cleared_away_is_not_missed() -> None:
+async def test_a_consumed_reservation_that_was_collected_is_not_missed() -> None:
     """Collected before the controller looked: the pod itself says whose seat it took."""
     async with cluster_with_stub_scheduler() as it:
         async with running_controller(it.api, it.clock):
@@ -222,7 +222,7 @@ async def test_a_used_seat_that_was_cleared_away_is_not_missed() -> None:
 
 
 @on_virtual_time
-async def test_a_job_that_is_told_to_use_another_seat_leaves_none_behind() -> None:
+async def test_a_job_redirected_to_a_given_seat_leaves_no_reservation_behind() -> None:
     async with cluster_with_controller() as it:
         old = (await it.start())[0]
         it.seats.refusing = "no room"

@@ -51,7 +51,7 @@ async def move(it: MigrationCluster, first: Pod, *, held_up: bool) -> None:
 
 @pytest.mark.parametrize("held_up", [False, True])
 @on_virtual_time
-async def test_a_window_begins_with_it(held_up: bool) -> None:
+async def test_an_eviction_window_begins_with_the_delayed_eviction(held_up: bool) -> None:
     async with cluster_with_scheduler(nodes=4) as it, running_controller(it.api, it.clock, **ONE_IN_FIVE_MINUTES):
         first, second, *_ = await begin(it)
         await move(it, first, held_up=held_up)
@@ -62,7 +62,7 @@ async def test_a_window_begins_with_it(held_up: bool) -> None:
 
 @pytest.mark.parametrize("held_up", [False, True])
 @on_virtual_time
-async def test_the_next_leader_keeps_the_rate(held_up: bool) -> None:
+async def test_the_next_leader_keeps_the_rate_after_a_delayed_eviction(held_up: bool) -> None:
     async with cluster_with_scheduler(nodes=4) as it:
         async with running_controller(it.api, it.clock, **ONE_IN_A_HUNDRED_SECONDS):
             first, second, *_ = await begin(it)

@@ -19,7 +19,7 @@ FIRST = "waits for its order: StatefulSet default/web would not recreate it whil
 
 @pytest.mark.parametrize("mode", ["ReservationFirst", "EvictDirectly"])
 @on_virtual_time
-async def test_a_job_waits_for_admission_until_those_before_its_pod_are_ready(mode: str) -> None:
+async def test_a_job_waits_for_admission_until_lower_ordinals_are_ready(mode: str) -> None:
     async with cluster_with_controller() as it:
         pods = sorted(await it.start(3, kinds.STATEFUL_SET), key=lambda pod: pod.metadata.name)
         await spoil(it, pods[0])
@@ -32,7 +32,7 @@ async def test_a_job_waits_for_admission_until_those_before_its_pod_are_ready(mo
 
 
 @on_virtual_time
-async def test_one_that_was_admitted_waits_too_and_says_so() -> None:
+async def test_an_admitted_job_waits_for_lower_ordinals_and_says_so() -> None:
     async with cluster_with_controller() as it:
         pods = sorted(await it.start(3, kinds.STATEFUL_SET), key=lambda pod: pod.metadata.name)
         it.seats.refusing = "no room"
@@ -48,7 +48,7 @@ async def test_one_that_was_admitted_waits_too_and_says_so() -> None:
 
 
 @on_virtual_time
-async def test_so_does_one_without_a_seat_whose_turn_it_is_not_yet() -> None:
+async def test_a_direct_eviction_waits_for_lower_ordinals_at_its_turn() -> None:
     async with cluster_with_stub_scheduler() as it, running_controller(it.api, it.clock, evictQPS=0.05, evictBurst=1):
         pods = sorted(await it.start(3, kinds.STATEFUL_SET), key=lambda pod: pod.metadata.name)
         await it.create(kinds.REPLICA_SET, workload("one", 1, pods=template("500m", app="one")))
@@ -64,7 +64,7 @@ async def test_so_does_one_without_a_seat_whose_turn_it_is_not_yet() -> None:
 
 
 @on_virtual_time
-async def test_a_set_that_makes_its_pods_all_at_once_keeps_nobody() -> None:
+async def test_a_parallel_stateful_set_does_not_hold_evictions_back() -> None:
     async with cluster_with_controller() as it:
         spec = {"podManagementPolicy": "Parallel"}
         await it.create(kinds.STATEFUL_SET, workload("web", 3, pods=template("500m", app="web"), **spec))

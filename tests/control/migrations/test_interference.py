@@ -120,7 +120,7 @@ def usual() -> int:
 
 
 @pytest.mark.parametrize("name", INTERFERENCES)
-def test_after_any_write(name: str) -> None:
+def test_no_promise_is_broken_by_an_interference_after_any_write(name: str) -> None:
     places = range(1, usual() + 1)
     chosen = places if SAMPLE == "all" else random.Random(name).sample(places, int(SAMPLE))
     broken = {}

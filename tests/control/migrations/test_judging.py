@@ -8,7 +8,7 @@ from tests.sim.simulated_cluster import on_virtual_time, pass_time
 
 
 @on_virtual_time
-async def test_jobs_are_judged_no_more_often_than_configured() -> None:
+async def test_arbitration_runs_no_more_often_than_configured() -> None:
     async with cluster_with_controller(arbitrationArgs={"interval": "10s"}) as it:
         first, second = await it.start(2)
         await it.move(first, "first")
@@ -22,7 +22,7 @@ async def test_jobs_are_judged_no_more_often_than_configured() -> None:
 
 
 @on_virtual_time
-async def test_numbers_that_change_all_the_time_are_told_from_time_to_time() -> None:
+async def test_changing_numbers_of_a_limit_are_written_from_time_to_time() -> None:
     async with cluster_with_controller() as it:
         old = (await it.start(2))[0]
         await it.budget(9)
@@ -37,7 +37,7 @@ async def test_numbers_that_change_all_the_time_are_told_from_time_to_time() -> 
 
 
 @on_virtual_time
-async def test_a_number_that_was_held_back_is_told_although_no_more_news_come() -> None:
+async def test_the_last_numbers_of_a_limit_are_written_without_another_event() -> None:
     async with cluster_with_controller() as it:
         old = (await it.start(2))[0]
         await it.budget(9)

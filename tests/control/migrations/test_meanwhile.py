@@ -34,7 +34,7 @@ class Meanwhile:
 
 
 @on_virtual_time
-async def test_a_seat_that_is_taken_while_it_is_let_go_stays_taken() -> None:
+async def test_a_seat_consumed_while_it_is_released_is_kept() -> None:
     async with cluster_with_stub_scheduler() as it:
         old = (await it.start(2))[0]
         it.seats.binding = False
@@ -57,7 +57,7 @@ async def test_a_seat_that_is_taken_while_it_is_let_go_stays_taken() -> None:
 
 
 @on_virtual_time
-async def test_a_seat_that_somebody_else_extends_ends_when_they_say() -> None:
+async def test_a_seat_extended_by_another_client_keeps_that_expiry() -> None:
     async with cluster_with_stub_scheduler() as it:
         old = (await it.start(2))[0]
 
@@ -73,7 +73,7 @@ async def test_a_seat_that_somebody_else_extends_ends_when_they_say() -> None:
 
 
 @on_virtual_time
-async def test_a_deleted_job_leaves_its_seat_to_whoever_follows_a_pod_that_takes_long_to_leave() -> None:
+async def test_a_deleted_job_leaves_its_seat_to_the_successor_of_a_slowly_terminating_pod() -> None:
     async with cluster_with_controller(world_settings={"stop": 200.0}) as it:
         old = (await it.start(terminationGracePeriodSeconds=300))[0]
         it.seats.binding = False

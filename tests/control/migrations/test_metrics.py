@@ -56,7 +56,7 @@ async def counted(it: MigrationCluster, api: Api | None = None, **section: Any) 
 
 
 @on_virtual_time
-async def test_jobs_and_how_they_ended() -> None:
+async def test_ended_jobs_are_counted_by_phase_and_reason() -> None:
     async with cluster_with_stub_scheduler() as it, counted(it) as counts:
         old = (await it.start())[0]
         await it.move(old)
@@ -67,7 +67,7 @@ async def test_jobs_and_how_they_ended() -> None:
 
 
 @on_virtual_time
-async def test_how_long_they_took() -> None:
+async def test_durations_of_jobs_are_observed() -> None:
     async with cluster_with_stub_scheduler() as it, counted(it) as counts:
         await it.seek(ttl="1m")
         await pass_time(60)
@@ -76,7 +76,7 @@ async def test_how_long_they_took() -> None:
 
 
 @on_virtual_time
-async def test_whether_evictions_are_stopped() -> None:
+async def test_the_stop_switch_is_a_gauge() -> None:
     async with cluster_with_stub_scheduler() as it, counted(it) as counts:
         assert counts("stopped") == 0
         await it.stop()
@@ -85,7 +85,7 @@ async def test_whether_evictions_are_stopped() -> None:
 
 
 @on_virtual_time
-async def test_reservations_whose_job_was_deleted() -> None:
+async def test_collected_reservations_are_counted() -> None:
     async with cluster_with_stub_scheduler() as it, counted(it) as counts:
         await it.seek()
         await it.delete(kinds.POD_MIGRATION_JOB, "move")
@@ -95,7 +95,7 @@ async def test_reservations_whose_job_was_deleted() -> None:
 
 @pytest.mark.parametrize(("answer", "result"), [(BUDGET, "refused"), (LOST, "unknown")])
 @on_virtual_time
-async def test_evictions_by_the_answer(answer: ApiError, result: str) -> None:
+async def test_evictions_are_counted_by_the_answer(answer: ApiError, result: str) -> None:
     async with cluster_with_stub_scheduler() as it:
         api = FixedErrorApi(it.api, really_evicts, answer)
         async with counted(it, api) as counts:
@@ -108,7 +108,7 @@ async def test_evictions_by_the_answer(answer: ApiError, result: str) -> None:
 
 
 @on_virtual_time
-async def test_evictions_in_a_dry_run() -> None:
+async def test_dry_runs_are_counted_as_evictions_of_their_own() -> None:
     async with cluster_with_stub_scheduler() as it, counted(it, dryRun=True) as counts:
         await it.move((await it.start())[0])
         await pass_time(10)
@@ -116,7 +116,7 @@ async def test_evictions_in_a_dry_run() -> None:
 
 
 @on_virtual_time
-async def test_not_the_eviction_of_a_pod_that_was_gone_already() -> None:
+async def test_the_eviction_of_a_pod_that_is_gone_is_not_counted() -> None:
     async with cluster_with_stub_scheduler() as it:
         old = (await it.start())[0]
 

@@ -73,7 +73,7 @@ async def test_a_pod_of_a_deployment_gets_its_seat_first_and_then_leaves() -> No
 
 
 @on_virtual_time
-async def test_what_comes_at_once_is_not_told_on_the_way_and_seen_when_it_comes() -> None:
+async def test_a_quick_successor_is_seen_at_once_without_messages_in_between() -> None:
     async with cluster_with_scheduler(ready=2.0) as it, running_controller(it.api, it.clock):
         old = (await it.start(2))[0]
         await it.move(old)
@@ -84,7 +84,7 @@ async def test_what_comes_at_once_is_not_told_on_the_way_and_seen_when_it_comes(
 
 
 @on_virtual_time
-async def test_what_takes_longer_is_told() -> None:
+async def test_a_slow_successor_is_reported_in_the_status() -> None:
     async with cluster_with_scheduler(ready=60.0) as it, running_controller(it.api, it.clock):
         [old] = await it.start(1)
         await it.move(old)
@@ -118,7 +118,7 @@ async def test_a_job_written_by_hand_needs_no_uid() -> None:
 
 
 @on_virtual_time
-async def test_it_goes_where_it_is_planned_to_go() -> None:
+async def test_a_pod_with_a_target_node_moves_there() -> None:
     async with cluster_with_controller(nodes=4) as it:
         old = (await it.start())[0]
         await it.move(old, annotations={"restow.sh/target-node": "n4"})
@@ -128,7 +128,7 @@ async def test_it_goes_where_it_is_planned_to_go() -> None:
 
 
 @on_virtual_time
-async def test_without_a_seat_if_that_is_asked_for() -> None:
+async def test_mode_evict_directly_evicts_without_a_seat() -> None:
     async with cluster_with_controller() as it:
         old = (await it.start())[0]
         await it.move(old, mode="EvictDirectly")
@@ -139,7 +139,7 @@ async def test_without_a_seat_if_that_is_asked_for() -> None:
 
 @pytest.mark.parametrize("policy", ["Eviction", "Delete"])
 @on_virtual_time
-async def test_it_is_evicted_or_deleted_with_its_grace_period(policy: str) -> None:
+async def test_a_pod_is_evicted_or_deleted_with_its_grace_period(policy: str) -> None:
     async with cluster_with_stub_scheduler(stop=60.0) as it:
         seen = FaultyApi(it.api, random.Random(1))
         async with running_controller(seen, it.clock, evictionPolicy=policy):
@@ -185,7 +185,7 @@ class Tries:
 
 @pytest.mark.parametrize("policy", ["Eviction", "Delete"])
 @on_virtual_time
-async def test_what_is_sent_is_what_the_job_says_else_what_is_configured(policy: str) -> None:
+async def test_delete_options_are_those_of_the_job_else_those_configured(policy: str) -> None:
     sent = list[Document]()
 
     async def hear(request: Request) -> None:
@@ -209,7 +209,7 @@ async def test_what_is_sent_is_what_the_job_says_else_what_is_configured(policy:
 
 @pytest.mark.parametrize("policy", ["Eviction", "Delete"])
 @on_virtual_time
-async def test_what_is_tried_is_what_is_sent_then(policy: str) -> None:
+async def test_the_dry_run_has_the_options_of_the_eviction(policy: str) -> None:
     async with cluster_with_stub_scheduler() as it:
         seen = Tries(it.api)
         async with running_controller(seen, it.clock, evictionPolicy=policy):
@@ -222,7 +222,7 @@ async def test_what_is_tried_is_what_is_sent_then(policy: str) -> None:
 
 @pytest.mark.parametrize("policy", ["Eviction", "Delete"])
 @on_virtual_time
-async def test_a_namesake_that_comes_while_the_eviction_is_on_its_way_is_not_evicted(policy: str) -> None:
+async def test_a_new_pod_of_the_same_name_is_not_evicted_by_a_request_under_way(policy: str) -> None:
     async with cluster_with_stub_scheduler() as it:
         old = (await it.start(2, kinds.STATEFUL_SET))[0]
         name, came = old.metadata.name, list[str]()
@@ -242,7 +242,7 @@ async def test_a_namesake_that_comes_while_the_eviction_is_on_its_way_is_not_evi
 
 
 @on_virtual_time
-async def test_a_reservation_that_is_given_is_used_as_it_is() -> None:
+async def test_a_given_reservation_is_used_unchanged() -> None:
     async with cluster_with_controller() as it:
         old = (await it.start())[0]
         it.seats.places = "n3" if old.spec.node_name != "n3" else "n2"
@@ -282,7 +282,7 @@ async def test_a_template_is_merged_with_the_pod() -> None:
 
 
 @on_virtual_time
-async def test_what_is_told_is_told_once_and_everywhere_the_same() -> None:
+async def test_status_condition_and_event_have_the_same_message_once() -> None:
     async with cluster_with_controller() as it:
         old = (await it.start())[0]
         it.seats.refusing = "0/3 nodes are available: 3 Insufficient cpu."
@@ -300,7 +300,7 @@ async def test_what_is_told_is_told_once_and_everywhere_the_same() -> None:
 
 
 @on_virtual_time
-async def test_that_a_job_failed_is_a_warning_and_that_it_was_aborted_is_not() -> None:
+async def test_a_failed_job_is_a_warning_event_and_an_aborted_one_is_not() -> None:
     async with cluster_with_controller() as it:
         first, second = await it.start(2)
         it.seats.refusing = "no room"
@@ -318,7 +318,7 @@ async def test_that_a_job_failed_is_a_warning_and_that_it_was_aborted_is_not() -
     [("ReservationFirst", "to its seat on node {node}"), ("EvictDirectly", "without a seat of its own")],
 )
 @on_virtual_time
-async def test_the_pod_is_told_why_it_leaves(mode: str, seat: str) -> None:
+async def test_an_evicted_pod_gets_an_event_with_its_job_and_seat(mode: str, seat: str) -> None:
     async with cluster_with_controller() as it:
         old = (await it.start())[0]
         await it.move(old, mode=mode)
@@ -332,7 +332,7 @@ async def test_the_pod_is_told_why_it_leaves(mode: str, seat: str) -> None:
 
 
 @on_virtual_time
-async def test_a_list_of_jobs_tells_who_goes_where_and_why_in_words() -> None:
+async def test_printer_columns_of_a_job_show_pod_nodes_and_message() -> None:
     [version] = custom_resource_definition(kinds.POD_MIGRATION_JOB)["spec"]["versions"]
     printer = custom_printer(version["additionalPrinterColumns"])
     shown = [place for place, column in enumerate(printer.columns) if not column.priority]
@@ -395,7 +395,7 @@ async def test_a_move_costs_few_calls() -> None:
 
 
 @on_virtual_time
-async def test_many_at_once() -> None:
+async def test_many_pods_move_at_once() -> None:
     async with cluster_with_controller(nodes=6, maxConcurrentReconciles=4) as it:
         for number in range(3):
             made = template("100m", app=f"w{number}")

@@ -37,7 +37,7 @@ def evictions(api: FaultyApi) -> int:
 
 
 @on_virtual_time
-async def test_evictions_have_their_pace() -> None:
+async def test_evictions_keep_the_configured_rate() -> None:
     async with cluster_with_stub_scheduler(nodes=4) as it:
         seen = FaultyApi(it.api, random.Random(1))
         async with running_controller(seen, it.clock, evictQPS=0.1, evictBurst=1, maxConcurrentReconciles=4):
@@ -53,7 +53,7 @@ async def test_evictions_have_their_pace() -> None:
 
 @pytest.mark.parametrize("burst", [1, 3])
 @on_virtual_time
-async def test_so_many_go_at_once(burst: int) -> None:
+async def test_as_many_pods_as_the_burst_are_evicted_at_once(burst: int) -> None:
     async with cluster_with_stub_scheduler(nodes=4) as it:
         seen = FaultyApi(it.api, random.Random(1))
         async with running_controller(seen, it.clock, evictQPS=0.01, evictBurst=burst, maxConcurrentReconciles=4):
@@ -64,7 +64,7 @@ async def test_so_many_go_at_once(burst: int) -> None:
 
 
 @on_virtual_time
-async def test_those_who_were_stopped_do_not_all_go_at_once_when_they_may() -> None:
+async def test_stopped_jobs_do_not_all_evict_at_once_when_resumed() -> None:
     """Each had its turn, and could not use it."""
     async with cluster_with_stub_scheduler(nodes=4) as it:
         pods = await it.start(4)
@@ -83,7 +83,7 @@ async def test_those_who_were_stopped_do_not_all_go_at_once_when_they_may() -> N
 
 
 @on_virtual_time
-async def test_an_eviction_that_was_long_in_vain_counts_from_when_it_was_accepted() -> None:
+async def test_an_eviction_refused_for_long_counts_from_its_acceptance() -> None:
     """The API server is broken for three minutes in which one pod should be evicted. It leaves; another of its workload
     has to wait for as long as is configured."""
     section: dict[str, Any] = {
@@ -110,7 +110,7 @@ async def test_an_eviction_that_was_long_in_vain_counts_from_when_it_was_accepte
 
 
 @on_virtual_time
-async def test_evictions_have_their_pace_whoever_leads_and_say_so() -> None:
+async def test_evictions_keep_the_rate_across_leaders_and_report_their_turn() -> None:
     async with cluster_with_stub_scheduler(nodes=4) as it:
         seen = FaultyApi(it.api, random.Random(1))
         first, second = await it.start(2)
@@ -128,7 +128,7 @@ async def test_evictions_have_their_pace_whoever_leads_and_say_so() -> None:
 
 
 @on_virtual_time
-async def test_another_pace_holds_at_once() -> None:
+async def test_a_new_rate_applies_at_once() -> None:
     async with cluster_with_stub_scheduler(nodes=4) as it, running_controller(it.api, it.clock, **SLOWLY) as made:
         first, second = await it.start(2)
         await it.move(first, "a")
@@ -157,7 +157,7 @@ class Unhurried:
 
 @pytest.mark.parametrize(("workers", "seconds"), [(8, 0.05), (1, 0.005)])
 @on_virtual_time
-async def test_no_turn_is_lost_to_the_time_that_it_takes_to_get_ready(workers: int, seconds: float) -> None:
+async def test_no_turn_is_lost_while_jobs_get_ready(workers: int, seconds: float) -> None:
     section: dict[str, Any] = {"maxMigratingPerWorkload": "100%", "maxUnavailablePerWorkload": "100%"}
     section |= {"evictQPS": 10, "evictBurst": 1, "maxConcurrentReconciles": workers}
     async with cluster_with_scheduler(nodes=4) as it:
@@ -173,7 +173,7 @@ async def test_no_turn_is_lost_to_the_time_that_it_takes_to_get_ready(workers: i
 
 
 @on_virtual_time
-async def test_another_rate_is_for_those_who_wait_already() -> None:
+async def test_a_new_rate_applies_to_waiting_jobs() -> None:
     async with (
         cluster_with_stub_scheduler(nodes=4) as it,
         running_controller(it.api, it.clock, evictQPS=0.01, evictBurst=1) as made,

@@ -31,7 +31,7 @@ class Uneven(FaultyApi):
 
 
 @on_virtual_time
-async def test_a_read_that_fails_ends_the_reads_beside_it() -> None:
+async def test_a_failed_read_cancels_the_reads_beside_it() -> None:
     async with cluster_with_stub_scheduler() as it:
         api = Uneven(it.api, random.Random(1))
         async with running_controller(api, it.clock):
@@ -55,7 +55,7 @@ class Abrupt(FaultyApi):
 
 
 @on_virtual_time
-async def test_whoever_is_stopped_while_it_reads_is_stopped_whatever_fails() -> None:
+async def test_a_controller_cancelled_during_reads_stops_though_a_read_fails() -> None:
     async with cluster_with_stub_scheduler() as it:
         await it.start(2)
         api = Abrupt(it.api, random.Random(1))

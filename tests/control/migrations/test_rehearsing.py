@@ -36,7 +36,7 @@ ELSEWHERE = "0/3 nodes are available: 1 Insufficient cpu, 2 node(s) other than t
     ids=["anywhere", "where it is to go", "one is full", "nowhere", "not where it is to go"],
 )
 @on_virtual_time
-async def test_where_the_seat_would_be(
+async def test_a_dry_run_reports_the_node_of_the_seat(
     target: str | None, filled: tuple[str, ...], cordoned: tuple[str, ...], expected: str
 ) -> None:
     async with cluster_with_scheduler() as it, running_controller(it.api, it.clock, dryRun=True):
@@ -57,7 +57,7 @@ async def test_where_the_seat_would_be(
 
 
 @on_virtual_time
-async def test_a_plugin_that_breaks_is_told() -> None:
+async def test_a_dry_run_reports_a_failing_plugin() -> None:
     async with cluster_with_scheduler() as it:
         section = migration_arguments(dryRun=True)
         async with running_component(

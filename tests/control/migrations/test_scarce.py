@@ -61,7 +61,7 @@ SCARCE = (
 
 
 @on_virtual_time
-async def test_the_last_one_that_serves_stays_until_the_others_do_again() -> None:
+async def test_the_last_available_replica_stays_until_others_are_available() -> None:
     async with waiting(3, 1, maxUnavailablePerWorkload=1) as (it, pods, limits):
         await spoil(it, *pods[1:])
         await pass_time(5)
@@ -76,7 +76,7 @@ async def test_the_last_one_that_serves_stays_until_the_others_do_again() -> Non
 
 
 @on_virtual_time
-async def test_so_does_one_that_has_its_seat_and_waits_for_its_turn() -> None:
+async def test_a_pod_waiting_for_its_turn_stays_while_replicas_are_unavailable() -> None:
     async with waiting(4, 2, maxUnavailablePerWorkload=2, evictQPS=0.05, evictBurst=1) as (it, pods, limits):
         it.seats.refusing = None
         await pass_time(15)
@@ -88,7 +88,7 @@ async def test_so_does_one_that_has_its_seat_and_waits_for_its_turn() -> None:
 
 
 @on_virtual_time
-async def test_by_the_default_ladder_and_without_a_seat() -> None:
+async def test_direct_evictions_wait_for_the_default_ladder() -> None:
     section = {"maxUnavailablePerWorkload": None, "evictQPS": 0.05, "evictBurst": 1}
     async with waiting(4, 0, **section) as (it, pods, limits):
         for name, pod in zip("ab", pods, strict=False):
@@ -102,7 +102,7 @@ async def test_by_the_default_ladder_and_without_a_seat() -> None:
 
 @pytest.mark.parametrize("workers", [1, 4])
 @on_virtual_time
-async def test_of_two_that_may_go_at_the_same_moment_one_goes_if_another_was_lost(workers: int) -> None:
+async def test_only_one_of_two_ready_jobs_evicts_after_a_replica_was_lost(workers: int) -> None:
     section = {"maxUnavailablePerWorkload": 2, "maxConcurrentReconciles": workers}
     async with waiting(4, 2, **section) as (it, pods, limits):
         await spoil(it, pods[3])
@@ -117,7 +117,7 @@ async def test_of_two_that_may_go_at_the_same_moment_one_goes_if_another_was_los
 
 
 @on_virtual_time
-async def test_a_pod_that_is_over_leaves_whatever_its_workload_wants() -> None:
+async def test_a_finished_pod_is_evicted_whatever_its_workload_lacks() -> None:
     async with (
         cluster_with_stub_scheduler() as it,
         running_controller(it.api, it.clock, maxUnavailablePerWorkload="50%"),

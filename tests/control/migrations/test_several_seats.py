@@ -45,7 +45,7 @@ async def seats_of(it: MigrationCluster) -> list[str]:
 
 
 @on_virtual_time
-async def test_of_two_nobody_is_evicted_for_the_seat_on_an_unfit_node() -> None:
+async def test_of_two_jobs_none_evicts_for_a_seat_on_an_unfit_node() -> None:
     async with cluster_with_scheduler(nodes=4) as it, running_controller(it.api, it.clock, maxConcurrentReconciles=4):
         await cordon(it, "n3", "n4")
         first, second = await it.start(2)
@@ -90,7 +90,7 @@ async def test_several_pods_move_together_or_not_at_all() -> None:
 
 @pytest.mark.parametrize("cleared_away", [False, True])
 @on_virtual_time
-async def test_every_pod_that_moves_has_a_successor_of_its_own(cleared_away: bool) -> None:
+async def test_every_migrating_pod_has_a_successor_of_its_own(cleared_away: bool) -> None:
     """They come at once, and every job hears of all of them; also if the reservation is gone by then."""
     async with cluster_with_scheduler(nodes=6) as it, AsyncExitStack() as at_work:
         await at_work.enter_async_context(running_controller(it.api, it.clock, maxConcurrentReconciles=8))
@@ -148,7 +148,7 @@ async def spoil(it: MigrationCluster, name: str) -> None:
 
 
 @on_virtual_time
-async def test_a_seat_behind_one_that_others_have_spoiled_is_found() -> None:
+async def test_a_seat_behind_a_spoiled_one_is_found() -> None:
     async with cluster_with_scheduler(nodes=3) as it, running_controller(it.api, it.clock):
         [old] = await it.start(1, containers=PORT)
         await cordon(it, old.spec.node_name)
@@ -162,7 +162,7 @@ async def test_a_seat_behind_one_that_others_have_spoiled_is_found() -> None:
 
 
 @on_virtual_time
-async def test_a_seat_behind_one_that_is_being_left_is_found() -> None:
+async def test_a_seat_behind_one_that_is_being_vacated_is_found() -> None:
     async with cluster_with_scheduler(nodes=3) as it, running_controller(it.api, it.clock):
         [old] = await it.start(1)
         await cordon(it, old.spec.node_name)
@@ -176,7 +176,7 @@ async def test_a_seat_behind_one_that_is_being_left_is_found() -> None:
 
 
 @on_virtual_time
-async def test_nobody_is_evicted_for_a_seat_that_others_have_spoiled_while_another_takes_the_good_one() -> None:
+async def test_no_pod_is_evicted_for_a_spoiled_seat_while_another_takes_the_good_one() -> None:
     limits: dict[str, Any] = {"maxMigratingPerWorkload": "100%", "maxUnavailablePerWorkload": "100%"}
     async with (
         cluster_with_scheduler(nodes=4) as it,
@@ -209,7 +209,7 @@ APART = {
 
 @pytest.mark.parametrize("spec", [{"containers": PORT}, {"affinity": APART}], ids=["ports", "company"])
 @on_virtual_time
-async def test_nobody_is_evicted_for_a_seat_beside_one_for_a_pod_that_it_must_not_meet(spec: Any) -> None:
+async def test_no_pod_is_evicted_for_a_seat_beside_one_with_anti_affinity(spec: Any) -> None:
     """The reservation asks for room alone, and has it on one node."""
     async with cluster_with_scheduler(nodes=3) as it, running_controller(it.api, it.clock, maxConcurrentReconciles=4):
         await cordon(it, "n3")
@@ -229,7 +229,7 @@ async def test_nobody_is_evicted_for_a_seat_beside_one_for_a_pod_that_it_must_no
 
 
 @on_virtual_time
-async def test_nobody_is_evicted_for_room_that_others_have_not_left() -> None:
+async def test_no_pod_is_evicted_for_room_that_is_not_vacated_yet() -> None:
     """The reservation is Available by a seat that was taken, and the one that is left is being left."""
     async with cluster_with_scheduler(nodes=3) as it, running_controller(it.api, it.clock):
         await cordon(it, "n2", "n3")
@@ -252,7 +252,7 @@ async def test_nobody_is_evicted_for_room_that_others_have_not_left() -> None:
 
 @pytest.mark.parametrize("how", ["goes on", "is aborted", "times out"])
 @on_virtual_time
-async def test_a_seat_is_promised_once_whatever_becomes_of_the_first_job(how: str) -> None:
+async def test_a_seat_is_counted_for_one_job_even_after_that_job_ended(how: str) -> None:
     async with cluster_with_scheduler(nodes=3) as it, running_controller(it.api, it.clock):
         made = workload("web", 2, pods=template("500m", app="web", **SLOW), podManagementPolicy="Parallel")
         await it.create(kinds.STATEFUL_SET, made)
@@ -274,7 +274,7 @@ async def test_a_seat_is_promised_once_whatever_becomes_of_the_first_job(how: st
 
 @pytest.mark.parametrize("first", ["given", "other"])
 @on_virtual_time
-async def test_nobody_is_evicted_for_a_seat_that_another_reservation_comes_before(first: str) -> None:
+async def test_no_pod_is_evicted_if_another_reservation_comes_first(first: str) -> None:
     async with cluster_with_scheduler(nodes=4) as it, running_controller(it.api, it.clock):
         [old] = await it.start(1)
         await cordon(it, old.spec.node_name)
@@ -304,12 +304,12 @@ async def test_only_a_pod_of_the_same_workload_is_the_successor() -> None:
         await pass_time(5)
         await it.patch(kinds.DEPLOYMENT, "db", {"spec": {"replicas": 1}})
         await pass_time(150)
-        taker = (await it.job()).status.pod_ref
-        assert (await it.told())[0] == "Succeed" and taker is not None and taker.name == "web-0"
+        pod_ref = (await it.job()).status.pod_ref
+        assert (await it.told())[0] == "Succeed" and pod_ref is not None and pod_ref.name == "web-0"
 
 
 @on_virtual_time
-async def test_who_came_before_the_eviction_is_no_successor() -> None:
+async def test_a_pod_created_before_the_eviction_is_no_successor() -> None:
     """It is held up while its workload grows, and the new pod takes one of two seats."""
     async with cluster_with_scheduler(nodes=3) as it, running_controller(it.api, it.clock):
         [old] = await it.start(1)
@@ -322,8 +322,8 @@ async def test_who_came_before_the_eviction_is_no_successor() -> None:
         there = {one.metadata.uid for one in await it.pods()}
         await it.go()
         await pass_time(30)
-        taker = (await it.job()).status.pod_ref
-        assert taker is not None and taker.uid not in there
+        pod_ref = (await it.job()).status.pod_ref
+        assert pod_ref is not None and pod_ref.uid not in there
 
 
 @on_virtual_time
@@ -362,7 +362,7 @@ async def test_a_pod_that_was_never_evicted_may_be_moved_again() -> None:
 
 
 @on_virtual_time
-async def test_a_successor_is_known_though_somebody_else_took_the_pod_away() -> None:
+async def test_a_successor_is_recognised_though_another_client_deleted_the_pod() -> None:
     """And though we hear of that only when the successor is there."""
     async with cluster_with_scheduler(nodes=3) as it:
         [old] = await it.start(1, terminationGracePeriodSeconds=60, annotations={"sim.restow.sh/stop-seconds": "40"})

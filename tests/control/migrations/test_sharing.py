@@ -10,7 +10,7 @@ SHARED = [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]
 
 
 @on_virtual_time
-async def test_nobody_leaves_a_volume_that_another_pod_uses_there() -> None:
+async def test_no_pod_is_evicted_whose_volume_another_pod_on_its_node_uses() -> None:
     async with cluster_with_scheduler() as it, running_controller(it.api, it.clock):
         await it.create(kinds.STORAGE_CLASS, storage_class("fast", "Immediate"))
         await it.create(kinds.PERSISTENT_VOLUME_CLAIM, new_claim("data"))

@@ -56,7 +56,7 @@ async def one_of_a_set(it: MigrationCluster, before: Document, after: Document, 
     ],
 )
 @on_virtual_time
-async def test_below_a_partition_pods_are_made_from_what_they_were(before: Document, after: Document) -> None:
+async def test_below_a_partition_pods_are_recreated_from_the_old_revision(before: Document, after: Document) -> None:
     async with cluster_with_scheduler(nodes=3) as it, running_controller(it.api, it.clock):
         for name, disk in (("n1", "slow"), ("n2", "slow"), ("n3", "fast")):
             await it.patch(kinds.NODE, name, {"metadata": {"labels": {"disk": disk}}})
@@ -92,7 +92,7 @@ async def test_a_pod_whose_successor_would_not_be_scheduled_stays(after: Documen
 
 
 @on_virtual_time
-async def test_a_pod_that_was_given_to_us_when_it_was_made_moves() -> None:
+async def test_a_pod_whose_scheduler_a_webhook_changed_moves() -> None:
     """Its template says another scheduler, as it did then: whoever changed that will do so again."""
     async with cluster_with_scheduler(nodes=3) as it, running_controller(it.api, it.clock):
         made = workload("web", 1, pods=template("500m", app="web"))
@@ -110,7 +110,7 @@ async def test_a_pod_that_was_given_to_us_when_it_was_made_moves() -> None:
 
 
 @on_virtual_time
-async def test_a_seat_has_room_for_an_init_container_that_stays_on() -> None:
+async def test_a_seat_has_room_for_a_new_sidecar_container() -> None:
     """Where the pod may go there is room for what it was, and not for what it becomes."""
     first = {"name": "init", "image": "i", "resources": {"requests": {"cpu": "400m"}}}
     async with cluster_with_scheduler(nodes=2) as it, running_controller(it.api, it.clock):
@@ -142,7 +142,7 @@ SLOWLY: dict[str, Any] = {"terminationGracePeriodSeconds": 60, "annotations": {"
 
 
 @on_virtual_time
-async def test_another_member_of_the_set_does_not_take_the_seat() -> None:
+async def test_another_pod_of_the_stateful_set_does_not_take_the_seat() -> None:
     async with cluster_with_scheduler(nodes=2) as it:
         pods = template("3", app="db", **SLOWLY)
         await it.create(kinds.STATEFUL_SET, workload("db", 2, pods=pods, podManagementPolicy="Parallel"))
@@ -160,7 +160,7 @@ async def test_another_member_of_the_set_does_not_take_the_seat() -> None:
 
 
 @on_virtual_time
-async def test_what_only_has_the_same_owner_far_above_does_not_take_the_seat() -> None:
+async def test_a_pod_of_another_set_of_the_same_custom_resource_does_not_take_the_seat() -> None:
     """Two sets of one custom resource: the pod of the other one is made anew while ours leaves."""
     above = {"apiVersion": "example.org/v1", "kind": "Cluster", "name": "c", "uid": "c" * 8, "controller": True}
     async with cluster_with_scheduler(nodes=2) as it:
@@ -183,7 +183,7 @@ async def test_what_only_has_the_same_owner_far_above_does_not_take_the_seat() -
 
 @pytest.mark.parametrize("label", ["by-hand", "controller-revision-hash"])
 @on_virtual_time
-async def test_owners_by_a_label_that_only_this_pod_has(label: str) -> None:
+async def test_a_given_reservation_matching_a_label_of_this_pod_alone_fails_the_job(label: str) -> None:
     async with cluster_with_scheduler(nodes=2) as it, running_controller(it.api, it.clock):
         await it.patch(kinds.NODE, "n2", {"spec": {"unschedulable": True}})
         old = await one_of_a_set(it, {}, {"terminationGracePeriodSeconds": 7}, ON_DELETE)
@@ -216,7 +216,7 @@ class Ahead:
 
 @pytest.mark.parametrize("seconds", [0.2, 0.7, 8.0, -8.0])
 @on_virtual_time
-async def test_a_successor_is_known_whatever_the_clock_says(seconds: float) -> None:
+async def test_a_successor_is_recognised_with_a_clock_that_is_ahead(seconds: float) -> None:
     async with cluster_with_scheduler(nodes=3) as it:
         old = (await it.start(2))[0]
         await give(it, on="n3")
@@ -227,7 +227,7 @@ async def test_a_successor_is_known_whatever_the_clock_says(seconds: float) -> N
 
 
 @on_virtual_time
-async def test_who_sat_there_just_before_is_not_taken_for_the_successor() -> None:
+async def test_a_consumer_just_before_the_eviction_is_no_successor() -> None:
     """The Deployment grows, and the new pod takes a seat that was given to a job, a moment before that evicts."""
     async with cluster_with_scheduler(nodes=3) as it:
         old = (await it.start(1))[0]
@@ -243,7 +243,7 @@ async def test_who_sat_there_just_before_is_not_taken_for_the_successor() -> Non
 
 
 @on_virtual_time
-async def test_who_sat_down_between_an_eviction_that_was_not_sent_and_the_next_is_not_taken_for_it_either() -> None:
+async def test_a_consumer_between_an_unsent_eviction_and_the_next_is_no_successor() -> None:
     async with cluster_with_scheduler(nodes=3) as it, running_controller(it.api, it.clock) as made:
         old = (await it.start(1))[0]
         await it.stop()
@@ -264,7 +264,7 @@ async def test_who_sat_down_between_an_eviction_that_was_not_sent_and_the_next_i
 
 @pytest.mark.parametrize("kept", [False, True], ids=["gone at once", "kept by a finalizer"])
 @on_virtual_time
-async def test_whose_reservation_is_deleted_before_its_seat_is_marked_has_moved(kept: bool) -> None:
+async def test_a_job_succeeds_though_its_reservation_is_deleted_before_consumption_is_recorded(kept: bool) -> None:
     slow = Slow(0.0)
     async with cluster_with_scheduler(nodes=3, around=lambda it: slow.around(it.api)) as it:
         await it.create(kinds.STATEFUL_SET, workload("db", 1, pods=template("500m", app="db", **SLOWLY)))

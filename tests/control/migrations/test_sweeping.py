@@ -35,13 +35,13 @@ class Overtaken:
 async def take_seat(it: MigrationCluster) -> None:
     """As the scheduler does when whoever may take it comes."""
     [made] = await it.reservations()
-    taker = {"namespace": "default", "name": "web", "uid": "uid-web"}
+    pod_ref = {"namespace": "default", "name": "web", "uid": "uid-web"}
     task = (made.spec.tasks or [])[0].name
-    await it.seats.write(made, [{"task": task, "index": 0, "nodeName": "n1", "podRef": taker}], phase="Succeeded")
+    await it.seats.write(made, [{"task": task, "index": 0, "nodeName": "n1", "podRef": pod_ref}], phase="Succeeded")
 
 
 @on_virtual_time
-async def test_a_reservation_without_a_job_that_is_taken_meanwhile_stays() -> None:
+async def test_an_orphaned_reservation_consumed_meanwhile_is_not_collected() -> None:
     async with cluster_with_stub_scheduler() as it:
         api = Overtaken(it.api, "reservations", lambda: take_seat(it))
         async with running_controller(api, it.clock):
@@ -53,7 +53,7 @@ async def test_a_reservation_without_a_job_that_is_taken_meanwhile_stays() -> No
 
 
 @on_virtual_time
-async def test_a_job_that_is_made_anew_while_the_one_before_it_is_cleared_away_stays() -> None:
+async def test_a_recreated_job_is_not_collected_in_place_of_the_old_one() -> None:
     async with cluster_with_stub_scheduler() as it:
         first, second = await it.start(2)
 
@@ -71,7 +71,7 @@ async def test_a_job_that_is_made_anew_while_the_one_before_it_is_cleared_away_s
 
 
 @on_virtual_time
-async def test_what_a_finalizer_keeps_is_deleted_once() -> None:
+async def test_a_reservation_kept_by_a_finalizer_is_deleted_once() -> None:
     async with cluster_with_stub_scheduler() as it:
         api = Counted(it.api)
         async with running_controller(api, it.clock):

@@ -22,7 +22,7 @@ from tests.sim.simulated_cluster import on_virtual_time, pass_time
 
 
 @on_virtual_time
-async def test_switched_off_on_the_way_nothing_happens_until_it_is_on_again() -> None:
+async def test_a_disabled_controller_does_nothing_until_it_is_enabled_again() -> None:
     async with cluster_with_stub_scheduler() as it, running_controller(it.api, it.clock) as made:
         first, second, third = await it.start(3)
         it.seats.refusing = "no room"
@@ -43,7 +43,7 @@ async def test_switched_off_on_the_way_nothing_happens_until_it_is_on_again() ->
 
 
 @on_virtual_time
-async def test_more_work_at_once_begins_without_a_restart() -> None:
+async def test_more_workers_begin_without_a_restart() -> None:
     async with cluster_with_stub_scheduler() as it, running_controller(it.api, it.clock) as made:
         made.configure(MigrationConfiguration(migration_arguments(maxConcurrentReconciles=3)))
         await pass_time(1)
@@ -51,7 +51,7 @@ async def test_more_work_at_once_begins_without_a_restart() -> None:
 
 
 @on_virtual_time
-async def test_a_window_opens_by_itself() -> None:
+async def test_a_job_is_admitted_when_its_eviction_window_has_passed() -> None:
     async with cluster_with_controller(objectLimiters={"workload": {"duration": "5m", "maxMigrating": 1}}) as it:
         first, second = await it.start(2)
         await it.move(first, "a")
@@ -65,7 +65,7 @@ async def test_a_window_opens_by_itself() -> None:
 
 @pytest.mark.parametrize(("phase", "end"), [("Failed", "Failed"), ("Succeed", "Running")])
 @on_virtual_time
-async def test_a_wave_begins_and_knows_how_the_one_before_it_ended(phase: str, end: str) -> None:
+async def test_a_wave_after_a_failed_one_is_admitted_in_doubt(phase: str, end: str) -> None:
     """After a failure it does not wait for a seat that is not there."""
     async with cluster_with_controller() as it:
         first, second = await it.start(2)
@@ -81,7 +81,7 @@ async def test_a_wave_begins_and_knows_how_the_one_before_it_ended(phase: str, e
         assert await pod_stays(it, second)
 
 
-def test_an_arbitration_that_fails_is_held_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_arbitration_is_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
     calls = list[int]()
 
     def fail_once(*given: Any) -> Any:
@@ -107,7 +107,7 @@ def workers() -> int:
 
 
 @on_virtual_time
-async def test_there_are_as_many_workers_as_configured_however_that_changes() -> None:
+async def test_the_number_of_workers_follows_the_configuration() -> None:
     async with (
         cluster_with_stub_scheduler() as it,
         running_controller(it.api, it.clock, maxConcurrentReconciles=4) as made,

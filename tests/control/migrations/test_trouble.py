@@ -45,7 +45,7 @@ NO_SEAT = "no seat outside its own node {}: no room"
 
 
 @on_virtual_time
-async def test_a_budget_is_waited_for() -> None:
+async def test_a_job_waits_for_a_disruption_budget() -> None:
     async with cluster_with_controller() as it:
         old = (await it.start(2))[0]
         await it.budget(2)
@@ -66,7 +66,7 @@ async def tell(it: MigrationCluster, status: Document) -> None:
 
 
 @on_virtual_time
-async def test_a_budget_of_open_kruise_is_waited_for_where_there_are_such() -> None:
+async def test_a_job_waits_for_an_unavailable_budget_where_the_crd_exists() -> None:
     async with cluster_with_stub_scheduler() as it:
         await it.create(kinds.CUSTOM_RESOURCE_DEFINITION, KRUISE)
         async with running_controller(it.api, it.clock):
@@ -96,7 +96,7 @@ async def late_budget(it: MigrationCluster) -> Pod:
 
 @pytest.mark.parametrize("policy", ["Eviction", "Delete"])
 @on_virtual_time
-async def test_a_budget_that_comes_late_keeps_the_pod_and_later_lets_it_go(policy: str) -> None:
+async def test_a_budget_created_after_admission_holds_the_eviction_back(policy: str) -> None:
     async with cluster_with_controller(evictionPolicy=policy) as it:
         old = await late_budget(it)
         await pass_time(30)
@@ -110,7 +110,7 @@ async def test_a_budget_that_comes_late_keeps_the_pod_and_later_lets_it_go(polic
 
 
 @on_virtual_time
-async def test_a_node_made_anew_is_not_the_one_that_the_seat_was_kept_on() -> None:
+async def test_a_recreated_node_does_not_have_the_seat_of_the_old_one() -> None:
     """Even if nobody has told the reservation yet."""
     async with cluster_with_controller() as it:
         old = await late_budget(it)
@@ -127,7 +127,7 @@ async def test_a_node_made_anew_is_not_the_one_that_the_seat_was_kept_on() -> No
 
 
 @on_virtual_time
-async def test_a_limit_is_waited_for_and_told_with_its_numbers() -> None:
+async def test_a_job_waits_for_a_limit_with_its_numbers() -> None:
     async with cluster_with_controller(maxMigratingGlobally=1) as it:
         await it.line_up()
         await pass_time(5)
@@ -139,7 +139,7 @@ async def test_a_limit_is_waited_for_and_told_with_its_numbers() -> None:
 
 
 @on_virtual_time
-async def test_nothing_is_evicted_while_the_switch_is_off() -> None:
+async def test_no_pod_is_evicted_while_the_stop_switch_is_set() -> None:
     async with cluster_with_controller() as it:
         old, other = await it.start(2)
         it.seats.refusing = "no room"
@@ -171,7 +171,7 @@ class Fencing(FaultyApi):
 
 
 @on_virtual_time
-async def test_a_leader_that_may_not_write_does_not_read_for_nothing() -> None:
+async def test_a_leader_that_may_not_write_pauses_its_reads() -> None:
     async with cluster_with_stub_scheduler() as it:
         api = Fencing(it.api, random.Random(1))
         async with running_controller(api, it.clock, maxMigratingGlobally=1) as made:
@@ -195,7 +195,7 @@ async def test_a_leader_that_may_not_write_does_not_read_for_nothing() -> None:
 
 
 @on_virtual_time
-async def test_time_is_up_before_the_eviction() -> None:
+async def test_a_timeout_before_the_eviction_releases_the_seat() -> None:
     async with cluster_with_controller() as it:
         old = await it.seek(ttl="60s")
         await pass_time(57)
@@ -204,7 +204,7 @@ async def test_time_is_up_before_the_eviction() -> None:
 
 
 @on_virtual_time
-async def test_time_is_up_after_the_eviction() -> None:
+async def test_a_timeout_after_the_eviction_keeps_the_seat() -> None:
     async with cluster_with_controller() as it:
         await it.leave(ttl="60s")
         await pass_time(60)
@@ -217,7 +217,7 @@ async def test_time_is_up_after_the_eviction() -> None:
 
 
 @on_virtual_time
-async def test_a_budget_that_never_lets_go_ends_a_job_without_a_seat_too() -> None:
+async def test_a_budget_that_never_allows_it_times_a_direct_eviction_out() -> None:
     async with cluster_with_controller(evictQPS=0.05, evictBurst=1) as it:
         first, second = await it.start(2)
         await it.move(first, "first", mode="EvictDirectly")
@@ -236,7 +236,7 @@ async def test_a_budget_that_never_lets_go_ends_a_job_without_a_seat_too() -> No
 
 
 @on_virtual_time
-async def test_waiting_jobs_time_out_like_others() -> None:
+async def test_a_job_waiting_for_admission_times_out() -> None:
     async with cluster_with_controller(maxMigratingGlobally=1, waitingTTL="30s", defaultJobTTL="10m") as it:
         await it.line_up()
         await pass_time(40)
@@ -246,7 +246,7 @@ async def test_waiting_jobs_time_out_like_others() -> None:
 
 
 @on_virtual_time
-async def test_ended_jobs_are_kept_for_a_while() -> None:
+async def test_ended_jobs_are_kept_for_finished_job_ttl() -> None:
     async with cluster_with_controller(finishedJobTTL="5m", objectLimiters={"workload": {"duration": "0s"}}) as it:
         await it.move((await it.start())[0])
         await pass_time(200)
@@ -260,7 +260,7 @@ async def test_ended_jobs_are_kept_for_a_while() -> None:
 
 @pytest.mark.parametrize("mode", ["ReservationFirst", "EvictDirectly"])
 @on_virtual_time
-async def test_a_dry_run_changes_nothing_and_says_what_it_would_do(mode: str) -> None:
+async def test_a_dry_run_writes_nothing_and_reports_what_it_would_do(mode: str) -> None:
     async with cluster_with_stub_scheduler() as it:
         seen = FaultyApi(it.api, random.Random(1))
         async with running_controller(seen, it.clock, dryRun=True):
@@ -274,7 +274,7 @@ async def test_a_dry_run_changes_nothing_and_says_what_it_would_do(mode: str) ->
 
 
 @on_virtual_time
-async def test_a_dry_run_that_is_switched_on_on_the_way_gives_the_seat_back_and_says_so() -> None:
+async def test_a_dry_run_switched_on_later_releases_the_seat_and_says_so() -> None:
     async with cluster_with_stub_scheduler() as it, running_controller(it.api, it.clock) as made:
         old = await it.seek()
         [seat] = await it.reservations()
@@ -288,7 +288,7 @@ async def test_a_dry_run_that_is_switched_on_on_the_way_gives_the_seat_back_and_
 
 
 @on_virtual_time
-async def test_a_job_that_was_admitted_moves_as_it_was_to_move_then() -> None:
+async def test_an_admitted_job_keeps_its_mode_when_the_default_changes() -> None:
     async with cluster_with_stub_scheduler() as it:
         old = (await it.start())[0]
         it.seats.refusing = "no room"
@@ -304,7 +304,7 @@ async def test_a_job_that_was_admitted_moves_as_it_was_to_move_then() -> None:
 
 
 @on_virtual_time
-async def test_arguments_can_be_changed_on_the_way() -> None:
+async def test_a_disabled_controller_can_be_enabled_while_it_runs() -> None:
     async with cluster_with_stub_scheduler() as it, running_controller(it.api, it.clock, enabled=False) as made:
         old = (await it.start())[0]
         await it.move(old)
@@ -316,7 +316,7 @@ async def test_arguments_can_be_changed_on_the_way() -> None:
 
 
 @on_virtual_time
-async def test_a_job_about_which_nothing_can_be_decided_is_looked_at_less_and_less(
+async def test_a_job_that_cannot_be_decided_is_retried_later_each_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The cluster changes faster than it is read: every look asks for another."""

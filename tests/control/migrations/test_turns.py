@@ -100,7 +100,9 @@ async def seat(it: MigrationCluster) -> tuple[str, str]:
     ],
 )
 @on_virtual_time
-async def test_nobody_leaves_after_somebody_has_thought_better_of_it(interfere: Interference, told: str | None) -> None:
+async def test_a_change_while_waiting_for_the_turn_holds_the_eviction_back(
+    interfere: Interference, told: str | None
+) -> None:
     async with about_to_evict() as (it, made, old):
         await interfere(it, made)
         await pass_time(3)
@@ -113,7 +115,7 @@ async def test_nobody_leaves_after_somebody_has_thought_better_of_it(interfere: 
 
 
 @on_virtual_time
-async def test_who_was_stopped_until_its_time_was_up_says_so_and_gives_its_seat_back() -> None:
+async def test_a_job_stopped_until_its_timeout_says_so_and_releases_its_seat() -> None:
     async with about_to_evict() as (it, _, old):
         await it.stop()
         await pass_time(400)
@@ -125,7 +127,7 @@ async def test_who_was_stopped_until_its_time_was_up_says_so_and_gives_its_seat_
 
 
 @on_virtual_time
-async def test_its_turn_comes_where_nothing_has_happened() -> None:
+async def test_a_job_evicts_when_its_turn_comes() -> None:
     async with about_to_evict() as (it, _, old):
         await pass_time(1)
         assert not await pod_stays(it, old)
@@ -134,7 +136,7 @@ async def test_its_turn_comes_where_nothing_has_happened() -> None:
 
 
 @on_virtual_time
-async def test_who_was_stopped_at_its_turn_goes_when_it_may() -> None:
+async def test_a_job_stopped_at_its_turn_evicts_when_resumed() -> None:
     async with about_to_evict() as (it, _, old):
         await it.stop()
         await pass_time(30)

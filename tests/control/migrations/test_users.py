@@ -8,7 +8,7 @@ from tests.sim.simulated_cluster import is_pod_ready, on_virtual_time, pass_time
 
 
 @on_virtual_time
-async def test_aborted_before_the_eviction_the_seat_is_given_back() -> None:
+async def test_an_abort_before_the_eviction_releases_the_seat() -> None:
     async with cluster_with_controller() as it:
         old = await it.seek()
         assert len(await it.reservations()) == 1
@@ -20,7 +20,7 @@ async def test_aborted_before_the_eviction_the_seat_is_given_back() -> None:
 
 
 @on_virtual_time
-async def test_aborted_after_the_eviction_the_seat_is_the_successors() -> None:
+async def test_an_abort_after_the_eviction_leaves_the_seat_to_the_successor() -> None:
     async with cluster_with_controller() as it:
         await it.leave()
         await it.set_status("move", phase="Aborted")
@@ -34,7 +34,7 @@ async def test_aborted_after_the_eviction_the_seat_is_the_successors() -> None:
 
 
 @on_virtual_time
-async def test_a_pause_stops_everything_and_its_time_does_not_count() -> None:
+async def test_a_paused_job_does_nothing_and_its_time_does_not_count() -> None:
     async with cluster_with_controller() as it:
         old = (await it.start())[0]
         await it.move(old, paused=True, ttl="60s")
@@ -54,7 +54,7 @@ async def test_a_pause_stops_everything_and_its_time_does_not_count() -> None:
 
 
 @on_virtual_time
-async def test_a_deleted_job_leaves_no_seat_behind() -> None:
+async def test_the_reservation_of_a_deleted_job_is_collected() -> None:
     async with cluster_with_controller() as it:
         old = await it.seek()
         await it.delete(kinds.POD_MIGRATION_JOB, "move")
@@ -79,7 +79,7 @@ async def test_a_deleted_job_leaves_the_seat_to_the_successor_of_a_pod_that_left
 
 
 @on_virtual_time
-async def test_of_two_jobs_for_one_pod_the_older_goes_on() -> None:
+async def test_of_two_jobs_for_one_pod_the_older_continues() -> None:
     async with cluster_with_controller() as it:
         old = (await it.start())[0]
         await it.move(old, "first")
@@ -91,7 +91,7 @@ async def test_of_two_jobs_for_one_pod_the_older_goes_on() -> None:
 
 
 @on_virtual_time
-async def test_a_paused_job_does_not_keep_another_from_moving_its_pod() -> None:
+async def test_a_paused_job_does_not_keep_another_job_from_moving_the_pod() -> None:
     async with cluster_with_controller() as it:
         old = (await it.start())[0]
         await it.move(old, "first", paused=True)
@@ -101,7 +101,7 @@ async def test_a_paused_job_does_not_keep_another_from_moving_its_pod() -> None:
 
 
 @on_virtual_time
-async def test_after_a_job_that_failed_another_one_may_move_its_pod() -> None:
+async def test_after_a_failed_job_another_job_may_move_the_pod() -> None:
     async with cluster_with_controller() as it:
         old = await it.seek(name="first", ttl="5s")
         await pass_time(5)
@@ -113,7 +113,7 @@ async def test_after_a_job_that_failed_another_one_may_move_its_pod() -> None:
 
 
 @on_virtual_time
-async def test_a_job_that_waits_for_a_limit_waits_on_though_it_is_edited() -> None:
+async def test_an_edited_job_keeps_waiting_for_its_limit() -> None:
     async with cluster_with_controller(maxMigratingGlobally=1) as it:
         await it.line_up()
         await it.patch(kinds.POD_MIGRATION_JOB, "b", {"spec": {"ttl": "9m"}, "metadata": {"labels": {"x": "y"}}})
@@ -122,7 +122,7 @@ async def test_a_job_that_waits_for_a_limit_waits_on_though_it_is_edited() -> No
 
 
 @on_virtual_time
-async def test_a_job_made_anew_under_its_name_is_another_one() -> None:
+async def test_a_recreated_job_of_the_same_name_is_another_job() -> None:
     async with cluster_with_controller(maxMigratingGlobally=1) as it:
         second = await it.line_up()
         await it.delete(kinds.POD_MIGRATION_JOB, "b")

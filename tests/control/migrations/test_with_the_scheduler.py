@@ -41,7 +41,7 @@ WHY = "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) excluded by name."
 
 
 @on_virtual_time
-async def test_a_pod_that_does_not_fit_where_it_is_to_go_says_where_that_is() -> None:
+async def test_a_job_without_a_seat_names_its_target_node() -> None:
     async with cluster_with_scheduler() as it, running_controller(it.api, it.clock):
         [old] = await it.start(1)
         target = next(name for name in ("n1", "n2") if name != old.spec.node_name)
@@ -53,7 +53,7 @@ async def test_a_pod_that_does_not_fit_where_it_is_to_go_says_where_that_is() ->
 
 
 @on_virtual_time
-async def test_a_node_that_does_not_exist_yet_is_waited_for() -> None:
+async def test_a_job_waits_for_a_target_node_that_does_not_exist_yet() -> None:
     async with cluster_with_scheduler() as it, running_controller(it.api, it.clock):
         [old] = await it.start(1)
         await it.move(old, annotations={"restow.sh/target-node": "late"})
@@ -66,7 +66,7 @@ async def test_a_node_that_does_not_exist_yet_is_waited_for() -> None:
 
 
 @on_virtual_time
-async def test_a_pod_that_fits_nowhere_else_stays_until_it_does() -> None:
+async def test_a_pod_that_fits_no_other_node_stays_until_it_does() -> None:
     async with cluster_with_scheduler(nodes=2) as it, running_controller(it.api, it.clock):
         [old] = await it.start(1)
         other = "n2" if old.spec.node_name == "n1" else "n1"
@@ -83,7 +83,7 @@ async def test_a_pod_that_fits_nowhere_else_stays_until_it_does() -> None:
 
 
 @on_virtual_time
-async def test_a_pod_with_a_volume_takes_it_along() -> None:
+async def test_a_pod_with_a_volume_keeps_it_at_its_new_node() -> None:
     async with cluster_with_scheduler() as it, running_controller(it.api, it.clock):
         await it.create(kinds.STORAGE_CLASS, STORAGE_CLASS)
         claim = {
@@ -150,7 +150,7 @@ def zonal_disk(zone: str) -> list[tuple[Any, Document]]:
 
 
 @on_virtual_time
-async def test_a_volume_for_one_pod_alone_keeps_it() -> None:
+async def test_a_pod_with_a_read_write_once_pod_volume_stays() -> None:
     async with cluster_with_scheduler() as it, running_controller(it.api, it.clock):
         await it.create(kinds.STORAGE_CLASS, STORAGE_CLASS)
         claim = {
@@ -168,7 +168,7 @@ async def test_a_volume_for_one_pod_alone_keeps_it() -> None:
 
 
 @on_virtual_time
-async def test_a_pod_of_a_batch_job_is_made_again_in_its_seat() -> None:
+async def test_a_pod_of_a_batch_job_is_recreated_in_its_seat() -> None:
     async with cluster_with_scheduler() as it, running_controller(it.api, it.clock):
         await it.create(kinds.JOB, job("etl", run=500))
         await pass_time(10)
@@ -180,7 +180,7 @@ async def test_a_pod_of_a_batch_job_is_made_again_in_its_seat() -> None:
 
 @pytest.mark.parametrize("ends", ["ttl", "expires", "ttl expires"])
 @on_virtual_time
-async def test_a_seat_that_would_end_too_soon_is_extended_and_kept(ends: str) -> None:
+async def test_a_seat_that_would_expire_too_early_is_extended(ends: str) -> None:
     async with cluster_with_scheduler() as it, running_controller(it.api, it.clock):
         old = (await it.start())[0]
         soon = {"ttl": "30s", "expires": format_time(it.clock.now() + 30)}
@@ -192,7 +192,7 @@ async def test_a_seat_that_would_end_too_soon_is_extended_and_kept(ends: str) ->
 
 
 @on_virtual_time
-async def test_a_pod_whose_affinity_is_to_its_own_kind_may_leave_the_node() -> None:
+async def test_the_migrating_pod_does_not_count_for_its_own_topology_spread() -> None:
     """The pod that moves is ignored for its own spread: two pods, one per node, and a third node to go to."""
     spread = {
         "maxSkew": 1,
@@ -223,7 +223,7 @@ async def test_a_rolling_update_after_the_successor_was_ready_changes_nothing() 
 
 
 @on_virtual_time
-async def test_two_jobs_that_were_given_one_reservation_have_a_successor_each() -> None:
+async def test_two_jobs_sharing_a_reservation_have_a_successor_each() -> None:
     async with cluster_with_scheduler(nodes=4) as it, running_controller(it.api, it.clock):
         pods = await it.start(2)
         task = {"name": "pod", "replicas": 2, "template": template("500m", app="web")}

@@ -216,11 +216,11 @@ ROWS: list[Row] = [
 
 
 @table(ROWS)
-def test_the_next_step(row: Row) -> None:
+def test_next_step_before_admission(row: Row) -> None:
     check(row)
 
 
 @pytest.mark.parametrize(("phase", "shown"), [("", "Pending"), ("Pending", "Pending"), ("Running", "Running")])
-def test_a_job_that_is_paused_shows_how_far_it_was(phase: str, shown: str) -> None:
+def test_a_paused_job_keeps_its_phase(phase: str, shown: str) -> None:
     step = next_step(before(job(phase=phase, ref=None, spec={"paused": True})))
     assert isinstance(step, Wait) and step.status.phase == shown

@@ -63,7 +63,7 @@ def over(complete: Any) -> Facts:
 # --- what they carry --------------------------------------------------------------------------------------------------
 
 
-def test_pinning_names_the_life_the_workload_the_mode_and_the_node() -> None:
+def test_pinning_records_uid_workload_mode_and_node() -> None:
     direct = EffectiveOptions(mode="EvictDirectly")
     step = next_step(before(pending(pod_ref={"uid": ""}, spec={"mode": None}), workload_uid="deploy", options=direct))
     assert isinstance(step, PinPod)
@@ -79,19 +79,19 @@ def test_the_reservation_is_of_the_pods_queue_and_large_enough_for_its_successor
     assert (step.reservation.spec.queue, template_requests(task.template.spec)) == ("gold", {"cpu": 2000})
 
 
-def test_the_reservation_lives_as_long_as_the_job_and_the_farewell() -> None:
+def test_the_reservation_outlives_the_job_by_the_grace_period_and_a_margin() -> None:
     step = next_step(before(job(ref=None, age=60), eviction_dry_run=YES))
     assert isinstance(step, Reserve)
     assert step.reservation.spec.ttl == "6m30s"  # 4 minutes are left, 30 s to leave, 2 minutes to spare
 
 
-def test_the_reservation_of_a_job_without_limit_ends_all_the_same() -> None:
+def test_the_reservation_of_a_job_without_time_limit_expires_nevertheless() -> None:
     step = next_step(before(job(ref=None), eviction_dry_run=YES, options=EffectiveOptions(ttl=0.0)))
     assert isinstance(step, Reserve)
     assert step.reservation.spec.ttl == "1h2m30s"
 
 
-def test_the_reference_is_whole() -> None:
+def test_the_recorded_reservation_reference_is_complete() -> None:
     step = next_step(facts(job(ref=None)))
     assert isinstance(step, RecordReservation)
     assert step.reference == ObjectReference(
@@ -105,7 +105,7 @@ def test_an_extension_lasts_for_the_rest_of_the_move() -> None:
     assert step.until == NOW + 240 + 30 + 120
 
 
-def test_the_eviction_is_of_the_very_pod_and_says_where_to() -> None:
+def test_the_eviction_step_has_the_pod_uid_and_the_target_node() -> None:
     step = next_step(facts())
     assert isinstance(step, Evict)
     assert (step.pod.metadata.uid, step.status.node_name) == ("old", "n2")
@@ -117,7 +117,7 @@ def test_the_eviction_is_of_the_very_pod_and_says_where_to() -> None:
     ]
 
 
-def test_the_end_names_the_successor_and_its_node_and_says_what_was_seen() -> None:
+def test_a_successful_end_names_the_successor_its_node_and_all_conditions() -> None:
     taken = reservation(seat(by="new"), phase="Succeeded")
     step = next_step(facts(job(EVICTING), pod=None, reservation=taken, consumers=(successor(),)))
     assert isinstance(step, Done) and step.status.pod_ref is not None
@@ -127,7 +127,7 @@ def test_the_end_names_the_successor_and_its_node_and_says_what_was_seen() -> No
     assert told | dict.fromkeys(seen, "True") == told
 
 
-def test_a_successor_that_is_known_only_by_what_was_written_on_it_is_named_in_full() -> None:
+def test_a_successor_known_by_its_annotation_alone_is_named_in_full() -> None:
     consumer = successor(annotations={"restow.sh/reservation": f"shop/{OURS}/pod/0"})
     step = next_step(facts(job(EVICTING), pod=None, reservation=None, consumers=(consumer,)))
     assert isinstance(step, Done)
@@ -142,7 +142,7 @@ def test_a_successor_that_is_known_only_by_what_was_written_on_it_is_named_in_fu
         pytest.param(facts(pod=pod(leaving=True)), ("False", "Evicting"), id="by another hand"),
     ],
 )
-def test_what_is_seen_of_its_leaving_is_told_with_what_is_waited_for(of: Facts, said_so: tuple[str, str]) -> None:
+def test_waiting_for_a_successor_also_records_the_departure_of_the_pod(of: Facts, said_so: tuple[str, str]) -> None:
     step = next_step(of)
     assert isinstance(step, Wait)
     told = {one.type: (str(one.status), one.reason) for one in step.status.conditions or ()}
@@ -152,7 +152,7 @@ def test_what_is_seen_of_its_leaving_is_told_with_what_is_waited_for(of: Facts, 
 @pytest.mark.parametrize(
     "of", [before(job(ref=None), is_fresh=False), facts(is_fresh=False, eviction_dry_run=None, node=None)]
 )
-def test_whoever_looks_before_something_depends_on_it_tries_the_eviction_at_once(of: Facts) -> None:
+def test_a_live_read_before_a_write_includes_the_eviction_dry_run(of: Facts) -> None:
     assert next_step(of) == ReadLive(dry_run_eviction=True)
 
 
@@ -163,12 +163,12 @@ def test_whoever_looks_before_something_depends_on_it_tries_the_eviction_at_once
         pytest.param(facts(job(EVICTING, ref=None, age=301), options=DIRECT, reservation=None), id="there is none"),
     ],
 )
-def test_a_seat_that_is_not_kept_is_not_said_to_be(of: Facts) -> None:
+def test_a_timeout_without_a_kept_seat_does_not_mention_one(of: Facts) -> None:
     step = next_step(of)
     assert isinstance(step, Fail) and "kept" not in (step.status.message or "")
 
 
-def test_the_jobs_own_grace_period_counts() -> None:
+def test_the_grace_period_of_the_job_overrides_that_of_the_pod() -> None:
     assert isinstance(next_step(facts(options=EffectiveOptions(grace_seconds=600))), Extend)
 
 
@@ -191,7 +191,7 @@ def test_the_jobs_own_grace_period_counts() -> None:
         pytest.param(over({"type": "Complete", "status": "False"}), 120.0, id="from now, if nobody knows since when"),
     ],
 )
-def test_when_to_come_back(of: Facts, again: float | None) -> None:
+def test_time_of_the_next_look_at_a_waiting_job(of: Facts, again: float | None) -> None:
     step = next_step(of)
     assert isinstance(step, Wait | AwaitAdmission)
     assert step.retry_at == (None if again is None else NOW + again)
@@ -215,11 +215,11 @@ def _paused(seconds: float, ago: float, *, now: bool = False) -> dict[str, Any]:
         pytest.param(job(_paused(0, ago=350, now=True), age=400), False, id="resumed just now"),
     ],
 )
-def test_time_is_up(of: Any, fails: bool) -> None:
+def test_a_job_fails_when_its_time_is_used_up(of: Any, fails: bool) -> None:
     assert isinstance(next_step(facts(of)), Fail) is fails
 
 
-def test_pauses_add_up() -> None:
+def test_several_pauses_of_a_job_add_up() -> None:
     first = next_step(facts(job(spec={"paused": True})))
     assert isinstance(first, Wait)
     paused = replace(job(spec={"paused": True}), status=first.status)
@@ -235,7 +235,7 @@ def test_pauses_add_up() -> None:
     assert isinstance(told, Fail)
 
 
-def test_pauses_before_admission_do_not_count_after_it() -> None:
+def test_pauses_before_admission_do_not_count_afterwards() -> None:
     waited = _paused(550, ago=10)
     assert isinstance(next_step(before(pending(waited), now=NOW + 800)), AwaitAdmission)
 
@@ -355,7 +355,7 @@ def test_there_is_always_a_step_and_waiting_has_a_reason(of: Facts) -> None:
 
 @given(anything)
 @settings(max_examples=60, deadline=None)
-def test_what_is_recorded_once_is_not_recorded_again(of: Facts) -> None:
+def test_deciding_twice_records_nothing_new(of: Facts) -> None:
     of, step = _settled(of)
     if isinstance(step, Wait) and of.refusal is None:
         again = next_step(of.with_status(step.status))
@@ -365,7 +365,7 @@ def test_what_is_recorded_once_is_not_recorded_again(of: Facts) -> None:
 
 @given(nearly_ready())
 @settings(max_examples=100, deadline=None)
-def test_no_pod_leaves_without_its_seat(of: Facts) -> None:
+def test_no_pod_is_evicted_without_a_fit_seat(of: Facts) -> None:
     of, step = _settled(of)
     if not isinstance(step, Evict):
         return
@@ -385,7 +385,7 @@ def test_no_pod_leaves_without_its_seat(of: Facts) -> None:
 
 @given(anything)
 @settings(max_examples=60, deadline=None)
-def test_only_what_was_made_for_the_job_is_let_go_and_only_while_its_pod_stays(of: Facts) -> None:
+def test_only_an_own_reservation_is_released_and_only_while_the_pod_stays(of: Facts) -> None:
     _, step = _settled(of)
     if isinstance(step, Release):
         assert step.reservation.metadata.name == OURS
@@ -400,7 +400,7 @@ def test_only_what_was_made_for_the_job_is_let_go_and_only_while_its_pod_stays(o
 
 @given(anything)
 @settings(max_examples=60, deadline=None)
-def test_nothing_is_done_on_facts_that_may_be_old(of: Facts) -> None:
+def test_no_write_is_decided_on_cached_facts(of: Facts) -> None:
     step = next_step(replace(of, is_fresh=False))
     if isinstance(step, PinPod):
         assert of.migrating_pod is not None

@@ -105,5 +105,5 @@ ROWS: list[Row] = [
 
 
 @table(ROWS)
-def test_the_next_step(row: Row) -> None:
+def test_next_step_after_the_end(row: Row) -> None:
     check(row)

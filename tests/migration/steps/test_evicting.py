@@ -184,5 +184,5 @@ ROWS: list[Row] = [
 
 
 @table(ROWS)
-def test_the_next_step(row: Row) -> None:
+def test_next_step_with_the_seat_ready(row: Row) -> None:
     check(row)

@@ -364,5 +364,5 @@ ROWS: list[Row] = [
 
 
 @table(ROWS)
-def test_the_next_step(row: Row) -> None:
+def test_next_step_with_a_given_reservation(row: Row) -> None:
     check(row)

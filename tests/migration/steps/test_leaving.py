@@ -212,5 +212,5 @@ ROWS: list[Row] = [
 
 
 @table(ROWS)
-def test_the_next_step(row: Row) -> None:
+def test_next_step_while_the_pod_leaves(row: Row) -> None:
     check(row)

@@ -410,5 +410,5 @@ ROWS: list[Row] = [
 
 
 @table(ROWS)
-def test_the_next_step(row: Row) -> None:
+def test_next_step_until_the_seat_is_ready(row: Row) -> None:
     check(row)

@@ -361,5 +361,5 @@ ROWS: list[Row] = [
 
 
 @table(ROWS)
-def test_the_next_step(row: Row) -> None:
+def test_next_step_with_a_successor(row: Row) -> None:
     check(row)

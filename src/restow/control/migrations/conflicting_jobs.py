@@ -37,7 +37,7 @@ class ConflictingJobs:
     def job_moving_same_pod(self, job: PodMigrationJob) -> str | None:
         """The job that moves the same pod and comes first: admitted jobs come before others, then older ones."""
         reference = job.spec.pod_ref
-        rivals = [
+        conflicting = [
             other
             for other in self._jobs.find("pod", pod_index_key(reference))
             if other.metadata.uid != job.metadata.uid
@@ -46,7 +46,7 @@ class ConflictingJobs:
             # A job that was not pinned to a UID yet means whichever pod has the name.
             and (other.spec.pod_ref.uid or reference.uid) == (reference.uid or other.spec.pod_ref.uid)
         ]
-        first = min(rivals, key=_job_order, default=None)
+        first = min(conflicting, key=_job_order, default=None)
         return first.metadata.name if first is not None and _job_order(first) < _job_order(job) else None
 
     # --- the same reservation -----------------------------------------------------------------------------------------

@@ -112,7 +112,7 @@ class MigrationController:
         self._waiting_jobs = WaitingJobs()
         dependencies = MigrationDependencies(client, clock, settings, metrics, self._arguments, self._lease_gate)
 
-        # What is known of the cluster, and of what this process has done.
+        # 1. What is known of the cluster, and of what this process has done.
         subscriptions = Subscriptions(informers or SharedInformers(client, rng), after_event=self._waiting_jobs.notify)
         self._recorder = EventRecorder(client, clock, Random(rng.getrandbits(64)))
         self._cache = cache = MigrationCache(subscriptions, clock, settings.namespace)
@@ -124,7 +124,7 @@ class MigrationController:
             subscriptions, settings.namespace, cache, self._conflicts, records, requeue=self._queue.add
         )
 
-        # Facts, and what is done about them.
+        # 2. Facts, and what is done about them.
         self._cached_facts = CachedFacts(cache, clock, self._conflicts, records, successors, self._fit)
         self._live_facts = LiveFacts(dependencies, cache, self._cached_facts, self._conflicts, successors, self._fit)
         self._writer = JobWriter(client, cache)
@@ -145,7 +145,10 @@ class MigrationController:
         self._ready = asyncio.Event()
         self._workers_changed = asyncio.Event()
         self._workers: set[int] = set()
-        metrics.observe_stop_switch(lambda: float(cache.stop_reason() is not None))
+        self._observe(metrics)
+
+    def _observe(self, metrics: MigrationMetrics) -> None:
+        metrics.observe_stop_switch(lambda: float(self._cache.stop_reason() is not None))
         for phase in JobPhase:
             metrics.observe_jobs(phase, partial(self._count_jobs, phase))
 

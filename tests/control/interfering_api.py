@@ -1,4 +1,4 @@
-"""What comes in between when pods are bound: an API that interferes, and a plugin that answers as told."""
+"""Interference with bindings: an API that fails or acts in between, and a plugin that records and answers as set."""
 
 from __future__ import annotations
 
@@ -31,11 +31,12 @@ UNKNOWN = OutcomeUnknown.because(504, "Timeout", "lost in the net")
 BUSY = TooManyRequests.because(429, "TooManyRequests", "not now")
 FORBIDDEN = Forbidden.because(403, "Forbidden", "no bindings today")
 CONFLICT = Conflict.because(409, "Conflict", "no")
-MISSING = NotFound.because(404, "NotFound", "who is that?")
+MISSING = NotFound.because(404, "NotFound", "no such pod")
 
 
 class InterferingApi:
-    """An Api whose bindings are interfered with: `before` may raise, `after` raises although it took effect."""
+    """An Api that interferes with Bindings: errors in `before` are raised instead of the Binding, errors in `after`
+    although it took effect, and `first` is called before the first one."""
 
     def __init__(self, api: Api) -> None:
         self._api = api
@@ -63,7 +64,7 @@ class InterferingApi:
 
 
 class RecordingPlugin(ReservePlugin, PermitPlugin, PreBindPlugin, PostBindPlugin):
-    """Writes down what it is asked, and answers as told."""
+    """Records its calls in `journal`, and answers with `permits` and `settles`."""
 
     name: ClassVar[str] = "Keeper"
 
@@ -109,7 +110,7 @@ def interfering_api(**story: Any) -> tuple[list[InterferingApi], Callable[[Api],
 
 
 class ForbiddenBindApi:
-    """An Api that never binds one pod, and counts how often it is asked to."""
+    """An Api that refuses every Binding of one pod, and counts them."""
 
     def __init__(self, api: Api, name: str) -> None:
         self.times_asked = 0
@@ -125,7 +126,7 @@ class ForbiddenBindApi:
 
 
 class BlindWatchApi:
-    """An Api whose watches keep quiet about a pod once it is bound."""
+    """An Api with watches that never show that one pod is bound."""
 
     def __init__(self, api: Api, name: str) -> None:
         self._api = api

@@ -1,4 +1,5 @@
-"""A stage for the scheduler: an embedded cluster on virtual time, the world on it, and the scheduler itself."""
+"""An embedded cluster on virtual time with simulated kubelets and workload controllers, with or without our
+scheduler."""
 
 from __future__ import annotations
 
@@ -25,14 +26,14 @@ from restow.sim.world import World, default_rules
 from tests.sim.simulated_cluster import SimulatedCluster, node, pod, running_scheduler
 
 DEFINITIONS = custom_resource_definitions()
-"""Made once: thousands of runs begin with them."""
+"""Made once, because thousands of runs begin with them."""
 
 
 @asynccontextmanager
 async def unscheduled_cluster(
     *, nodes: int = 3, cpu: str = "4", seed: int = 1, **settings: Any
 ) -> AsyncIterator[SimulatedCluster]:
-    """A cluster of equal nodes n1, n2, ... with our kinds and everything that acts on it apart from a scheduler."""
+    """A cluster of equal nodes n1, n2, ... with our kinds and all simulated components, but no scheduler."""
     clock = VirtualClock()
     api = MemoryApi(clock, random.Random(seed))
     how = WorldSettings(**settings)
@@ -57,7 +58,7 @@ async def scheduled_cluster(
     settings: SchedulerSettings | None = None,
     **world_settings: Any,
 ) -> AsyncIterator[SimulatedCluster]:
-    """The world with the scheduler in it."""
+    """The same with our scheduler; `around` wraps the API that the scheduler talks to."""
     async with (
         unscheduled_cluster(nodes=nodes, cpu=cpu, seed=seed, **world_settings) as it,
         running_scheduler(around(it.api), it.clock, *plugins, seed=seed, settings=settings),
@@ -74,7 +75,7 @@ def pod_group(name: str, least: int, **spec: Any) -> Document:
 
 
 async def nodes_by_pod(it: SimulatedCluster) -> dict[str, str | None]:
-    """Which node every pod is on."""
+    """The node of every pod, by name."""
     return {one.metadata.name: one.spec.node_name for one in await it.pods()}
 
 
@@ -94,7 +95,7 @@ async def condition_of_pod(
 
 
 async def overcommitted_nodes(client: Client) -> list[str]:
-    """The nodes that have more on them than they offer."""
+    """The nodes with pods that request more than they offer."""
     pods = (await client.list(kinds.POD)).items
     found = []
     for one in (await client.list(kinds.NODE)).items:
@@ -109,14 +110,14 @@ async def overcommitted_nodes(client: Client) -> list[str]:
 
 
 async def assert_nothing_overcommitted(it: SimulatedCluster) -> None:
-    """No node has more on it than it offers, and no kubelet had to refuse a pod."""
+    """No node is over-committed, and no kubelet had to refuse a pod."""
     assert await overcommitted_nodes(it.client) == []
     refused = [one.metadata.name for one in await it.pods() if (one.status.reason or "").startswith("OutOf")]
     assert not refused, refused
 
 
 class SetBackClock:
-    """A wall clock that somebody puts back."""
+    """A wall clock that can be set back, by `set_back_by` seconds."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -127,12 +128,12 @@ class SetBackClock:
 
 
 class FixedErrorApi:
-    """An Api that has the same answer to all requests of a kind, while it has one."""
+    """An Api that raises the same error for all requests that match, as long as `error` is set."""
 
     def __init__(self, api: Api, about: Callable[[Request], bool], answer: ApiError | None) -> None:
         self.error = answer
         self.times_raised = 0
-        """How often it gave that answer."""
+        """How often it raised the error."""
         self.watch = api.watch
         self._api = api
         self._about = about
@@ -145,7 +146,7 @@ class FixedErrorApi:
 
 
 class OvercommitAuditApi:
-    """An Api that notes bindings after which their node has more on it than it offers."""
+    """An Api that notes every Binding after which its node is over-committed."""
 
     def __init__(self, api: Api) -> None:
         self.faults: list[str] = []
@@ -162,8 +163,8 @@ class OvercommitAuditApi:
 
 
 def random_faults(rng: random.Random, *, most: float = 0.15, timely: bool = False) -> FaultPlan:
-    """Every fault, each as often as chance has it. `timely`: nothing is shown late, or wrongly, for a scheduler could
-    not know then what others do behind its back."""
+    """Faults of every kind, each with a random probability. `timely`: no event is late, lost or stale, because a
+    scheduler cannot know then what other components do meanwhile."""
     often = [rng.uniform(0, most) for _ in range(8)]
     late: dict[str, Any] = (
         {} if timely else {"dropped": often[0] / 2, "repeated": often[1], "late": often[2], "stale": often[3]}

@@ -31,11 +31,11 @@ async def test_gang_bound_in_part_is_completed_first_and_records_an_event() -> N
     made, around = interfering_api()
     async with scheduled_cluster(around=around, nodes=1) as it:
 
-        async def crowd() -> None:
+        async def create_competing_pod() -> None:
             made[0].before = [FORBIDDEN]
             await it.create(kinds.POD, pod("rival", "2"))
 
-        made[0].first = crowd
+        made[0].first = create_competing_pod
         await it.create(kinds.POD_GROUP, pod_group("train", 2))
         for name in ("w1", "w2"):
             await it.create(kinds.POD, gang_member(name, "train", "2"))
@@ -70,11 +70,11 @@ async def test_freed_room_goes_to_a_broken_gang_despite_its_backoff() -> None:
     made, around = interfering_api()
     async with scheduled_cluster(around=around, nodes=1) as it:
 
-        async def crowd() -> None:
+        async def create_competing_pod() -> None:
             made[0].before = [FORBIDDEN]
             await it.create(kinds.POD, pod("thief", "2", schedulerName="other", nodeName="n1"))
 
-        made[0].first = crowd
+        made[0].first = create_competing_pod
         await it.create(kinds.PRIORITY_CLASS, {"metadata": {"name": "high"}, "value": 1000})
         await it.create(kinds.POD_GROUP, pod_group("train", 2))
         for name in ("w1", "w2"):
@@ -124,14 +124,14 @@ async def _half_bound(it: SimulatedCluster, cpu: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("old", "rival"),
+    ("old", "competing_pod"),
     [
         pytest.param("2", "2", id="room for one pod at a time"),
         pytest.param("1", "1", id="room in pieces that other pods would take"),
         pytest.param("500m", "500m", id="room in small pieces"),
     ],
 )
-def test_missing_pods_of_a_gang_are_placed_first_however_room_becomes_free(old: str, rival: str) -> None:
+def test_missing_pods_of_a_gang_are_placed_first_however_room_becomes_free(old: str, competing_pod: str) -> None:
     @on_virtual_time
     async def story() -> None:
         async with unscheduled_cluster(nodes=3) as it:
@@ -142,24 +142,24 @@ def test_missing_pods_of_a_gang_are_placed_first_however_room_becomes_free(old: 
             await _half_bound(it, "2")
             await it.create(kinds.PRIORITY_CLASS, {"metadata": {"name": "high"}, "value": 1000})
             for number in range(12):
-                await it.create(kinds.POD, pod(f"rival{number}", rival, priorityClassName="high"))
+                await it.create(kinds.POD, pod(f"rival{number}", competing_pod, priorityClassName="high"))
             async with running_scheduler(it.api, it.clock):
                 await pass_time(5)
                 for number in range(count):
-                    assert await _placed_rivals(it) == 0
+                    assert await _placed_competing_pods(it) == 0
                     await it.delete(kinds.POD, f"old-n2-{number}", grace_seconds=0)
                     await pass_time(3)
                 assert {(await nodes_by_pod(it))[name] for name in ("w3", "w4")} == {"n2"}
                 await pass_time(20)
                 await it.delete(kinds.POD, "old-n3-0", grace_seconds=0)
                 await pass_time(20)
-                assert await _placed_rivals(it) == 1
+                assert await _placed_competing_pods(it) == 1
                 await assert_nothing_overcommitted(it)
 
     story()
 
 
-async def _placed_rivals(it: SimulatedCluster) -> int:
+async def _placed_competing_pods(it: SimulatedCluster) -> int:
     return sum(name.startswith("rival") and where is not None for name, where in (await nodes_by_pod(it)).items())
 
 
@@ -176,7 +176,7 @@ async def test_new_leader_keeps_the_room_for_missing_pods_of_a_gang() -> None:
                 await pass_time(3)
                 await it.delete(kinds.POD, f"old{number}", grace_seconds=0)
                 await pass_time(0.5)
-                assert await _placed_rivals(it) == 0
+                assert await _placed_competing_pods(it) == 0
         async with running_scheduler(it.api, it.clock, seed=9):
             await pass_time(20)
             assert {(await nodes_by_pod(it))[name] for name in ("w3", "w4")} == {"n2"}

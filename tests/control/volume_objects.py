@@ -1,4 +1,4 @@
-"""Volumes and claims, and pods that use them."""
+"""Volumes, volume claims and storage classes, and pods that use them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""A successor: a scheduler that has listed everything and has not begun. What does it know, and what would it do first?
+"""The next leader: a scheduler that has listed everything and has not begun. What does it know, and what are its first
+steps?
 
-It is the scheduler itself, fed with lists instead of watches. What it writes is noted, and answered as the API server
-would, but not done: so it can be asked at any moment, and nobody else hears of it.
+It is the scheduler itself, with lists instead of watches. Its writes are recorded, and answered as the API server would
+answer, but not carried out: so it can be asked at any moment, and no other component sees it.
 """
 
 from __future__ import annotations
@@ -29,26 +30,26 @@ from restow.sim.write_log import is_write, name_of
 
 T = TypeVar("T")
 Lists = Mapping[str, list[Any]]
-"""Everything that there is, by the qualified name of its kind."""
+"""All objects, by the qualified name of their kind."""
 
 
-class Known(msgspec.Struct, frozen=True):
+class SchedulerKnowledge(msgspec.Struct, frozen=True):
     """What a scheduler counts with."""
 
     free: dict[str, dict[str, int]]
     """What is left of every node: the amounts that are not 0."""
     held: dict[str, str]
     """The node of every seat that takes room."""
-    vacant: frozenset[str]
-    """The seats that a pod may take."""
+    free_seats: frozenset[str]
+    """The seats that a pod may consume."""
     live: frozenset[Key]
-    """The reservations that it looks after and that have not ended."""
-    short: frozenset[Key]
-    """Those that it looks for seats for."""
+    """The reservations of this scheduler that have not ended."""
+    queued: frozenset[Key]
+    """The reservations that wait in the scheduling queue for seats."""
 
 
-def known_to(scheduler: Scheduler) -> Known:
-    """What a scheduler would decide by, if it decided now."""
+def knowledge_of(scheduler: Scheduler) -> SchedulerKnowledge:
+    """What a scheduler would decide on, if it decided now."""
     cache = scheduler._cache
     snapshot = cache.snapshot
     book, room = snapshot.reservations, snapshot.room
@@ -58,7 +59,7 @@ def known_to(scheduler: Scheduler) -> Known:
         rows = ((name, snapshot.rows.find_row(name) or 0) for name in snapshot.rows.names())
         present = [(name, row) for name, row in rows if snapshot.nodes.present[row]]
         seats = {name: book.seat(name) for name in book.reserved_pods.names()}
-        return Known(
+        return SchedulerKnowledge(
             free={
                 node: {
                     name: line[row] for name, line in zip(room.resources.names, room.free_at, strict=True) if line[row]
@@ -66,26 +67,26 @@ def known_to(scheduler: Scheduler) -> Known:
                 for node, row in present
             },
             held={str(name): seat.node for name, seat in seats.items() if seat is not None},
-            vacant=frozenset(str(seat.name) for key in book.names() for seat in book.free_seats(*key)),
+            free_seats=frozenset(str(seat.name) for key in book.names() for seat in book.free_seats(*key)),
             live=frozenset(scheduler._reservation_parts.work.live),
-            short=frozenset(scheduler._reservation_parts.entries._entries.values()),
+            queued=frozenset(scheduler._reservation_parts.entries._entries.values()),
         )
     finally:
         snapshot.undo_to(mark)
 
 
-class Steps(msgspec.Struct):
-    """The cluster after what a successor would do first."""
+class FirstSteps(msgspec.Struct):
+    """The cluster after the first steps of a new leader."""
 
     settled: dict[Key, Reservation]
-    """The reservations of which it would write another status at once, whatever it decides then."""
+    """The reservations with another status that it would write at once, whatever it decides then."""
     reservations: dict[Key, Reservation]
     pods: dict[str, Pod]
     """By UID."""
     bound: list[Pod]
 
 
-class Successor:
+class NextLeader:
     def __init__(
         self,
         api: MemoryApi,
@@ -96,7 +97,7 @@ class Successor:
         settings: SchedulerSettings,
         pods_first: bool,
     ) -> None:
-        self._api = _Unwritten(api)
+        self._api = _RecordingApi(api)
         self._lists = lists
         self._scheduler = made = Scheduler(
             self._api,
@@ -104,10 +105,10 @@ class Successor:
             random.Random(0),
             profile=profile,
             settings=settings,
-            informers=cast(SharedInformers, _Listing(lists, str(api.version))),
+            informers=cast(SharedInformers, _ListedInformers(lists, str(api.version))),
         )
         self._controller, self._work = made._reservations, made._reservation_parts.work
-        self._work._queue.close()  # what is to be done is asked for here
+        self._work._queue.close()  # `first_steps` says what is reconciled
         self._work._consumption_writes._queue.close()
         subscribed = list(made._cache.subscriptions._subscribed.items())
         for listed, subscription in reversed(subscribed) if pods_first else subscribed:
@@ -116,23 +117,23 @@ class Successor:
                     handle(Change("ADDED", one))
 
     @property
-    def known(self) -> Known:
-        return known_to(self._scheduler)
+    def knowledge(self) -> SchedulerKnowledge:
+        return knowledge_of(self._scheduler)
 
-    def begin(self) -> Steps:
-        """Every status is worked out anew, then one session decides, and what it holds is worked out, too."""
+    def first_steps(self) -> FirstSteps:
+        """Reconcile every reservation, run one session, and reconcile the reservations that it decided about."""
         written = self._api.written
         names = self._scheduler._cache.snapshot.reservations.names()
         while names:
             for key in names:
-                _at_once(self._controller._reconcile(key))
-            waiting = sorted(self._work._awaiting_others)  # for what becomes of others
+                _run_without_waiting(self._controller._reconcile(key))
+            waiting = sorted(self._work._awaiting_others)  # reservations that wait for what becomes of others
             names = waiting if waiting != names else []
         settled = dict(written)
         bound = self._decide()
         pods = {one.metadata.uid: one for one in (*self._lists[kinds.POD.qualified_name], *bound)}
         before = {key_of(one): one for one in self._lists[kinds.RESERVATION.qualified_name]}
-        return Steps(settled, before | written, pods, bound)
+        return FirstSteps(settled, before | written, pods, bound)
 
     def _decide(self) -> list[Pod]:
         scheduler, assigned, told = self._scheduler, list[Assign](), dict[Key, None]()
@@ -149,7 +150,7 @@ class Successor:
                 told[key_of(decision.reservation)] = None
         bound = [self._bound(one) for one in assigned if scheduler._cycle._check_before_bind(one) is None]
         for key in told:
-            _at_once(self._controller._reconcile(key))
+            _run_without_waiting(self._controller._reconcile(key))
         return bound
 
     def _bound(self, assign: Assign) -> Pod:
@@ -160,8 +161,8 @@ class Successor:
         return replace(pod, metadata=metadata, spec=replace(pod.spec, node_name=assign.node))
 
 
-class _Listed:
-    """An informer of a kind that has its list, and will never hear of anything else."""
+class _ListedInformer:
+    """An informer with a list and without a watch."""
 
     def __init__(self, kind: Kind[Any], items: list[Any], version: str) -> None:
         self.kind = kind
@@ -175,23 +176,24 @@ class _Listed:
         return self._items.get((namespace or "", name))
 
 
-class _Listing:
-    """The informers of a process that has listed everything."""
+class _ListedInformers:
+    """Informers that have listed everything."""
 
     def __init__(self, lists: Lists, version: str) -> None:
         self._lists = lists
         self._version = version
-        self._made: dict[str, _Listed] = {}
+        self._made: dict[str, _ListedInformer] = {}
 
-    def get(self, kind: Kind[Any], *, namespace: str | None = None, fields: str | None = None) -> _Listed:
+    def get(self, kind: Kind[Any], *, namespace: str | None = None, fields: str | None = None) -> _ListedInformer:
         name = kind.qualified_name
         if name not in self._made:
-            self._made[name] = _Listed(kind, self._lists.get(name, []), self._version)
+            self._made[name] = _ListedInformer(kind, self._lists.get(name, []), self._version)
         return self._made[name]
 
 
-class _Unwritten:
-    """The API server as it is. Statuses of reservations that are written to it are noted, and nothing else."""
+class _RecordingApi:
+    """The API server as it is now. Statuses of reservations that are written to it are recorded and not stored; other
+    writes are a fault."""
 
     def __init__(self, api: MemoryApi) -> None:
         self.written: dict[Key, Reservation] = {}
@@ -219,12 +221,12 @@ class _Unwritten:
         return msgspec.json.decode(self._answer(asked).body, type=Reservation)
 
 
-def _at_once(work: Coroutine[Any, Any, T]) -> T:
-    """What comes of work that waits for nobody."""
+def _run_without_waiting(work: Coroutine[Any, Any, T]) -> T:
+    """The result of a coroutine that never waits."""
     try:
         work.send(None)
     except StopIteration as end:
         found: T = end.value
         return found
     work.close()
-    raise AssertionError("it waits for something")
+    raise AssertionError("the coroutine waits")

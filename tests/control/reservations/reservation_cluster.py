@@ -1,4 +1,4 @@
-"""Reservations on a stage: how to write them, what they say, and whether the promises about them hold."""
+"""Reservations in a simulated cluster: how to write and read them, and whether the promises about them hold."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ async def status_message(it: SimulatedCluster, name: str = "r") -> str | None:
 
 
 async def seats_by_index(it: SimulatedCluster, name: str = "r") -> dict[int, tuple[str, str | None]]:
-    """The node of each seat, and the pod that took it."""
+    """The node and the recorded consumer of each seat, by index."""
     found = (await read_reservation(it, name)).status.placements or ()
     return {one.index: (one.node_name, one.pod_ref.name if one.pod_ref else None) for one in found}
 
@@ -64,14 +64,14 @@ async def seats_by_index(it: SimulatedCluster, name: str = "r") -> dict[int, tup
 async def running_garbage_collector(
     it: SimulatedCluster, api: Api | None = None, metrics: ReservationMetrics | None = None, **section: str
 ) -> AsyncIterator[None]:
-    """Somebody deletes what has ended; `section` is what is configured."""
-    terms = read_reservation_settings({"gcPeriod": "5s", **section})
+    """Run the garbage collector of reservations; `section` is its configuration."""
+    settings = read_reservation_settings({"gcPeriod": "5s", **section})
     collector = ReservationGarbageCollector(
         api or it.api,
         it.clock,
         random.Random(1),
         scheduler_names=frozenset({"restow"}),
-        settings=terms,
+        settings=settings,
         metrics=metrics,
     )
     task = asyncio.create_task(collector.run())
@@ -86,13 +86,14 @@ async def running_garbage_collector(
 
 
 async def pass_time_and_check_room(it: SimulatedCluster) -> None:
-    """Give everybody time to act on what was done; nobody has over-committed anything by then."""
+    """Give all components time to act; no node is over-committed by then."""
     await pass_time(3)
     assert await overcommitted_nodes(it.client) == []
 
 
 async def overcommitted_nodes(client: Client) -> list[str]:
-    """Nodes on which pods and live reservations are more than what is offered; a seat and the pod in it count once."""
+    """The nodes with pods and live reservations that request more than they offer; a seat and the pod in it count
+    once."""
     pods = [one for one in (await client.list(kinds.POD)).items if takes_room(one)]
     reservations = (await client.list(kinds.RESERVATION)).items
     free: dict[str, Vector] = {
@@ -106,8 +107,8 @@ async def overcommitted_nodes(client: Client) -> list[str]:
     for one in reservations:
         sizes = {task.name: template_requests(task.template.spec) for task in one.spec.tasks or ()}
         for task, seat, node in open_seats(one):
-            taker = named.get(seat)
-            if node in free and (taker is None or taker.spec.node_name != node):
+            consumer = named.get(seat)
+            if node in free and (consumer is None or consumer.spec.node_name != node):
                 free[node] = subtract_vectors(free[node], add_vectors(sizes[task], {PODS: 1}))
     return [node for node, left in sorted(free.items()) if any(amount < 0 for amount in left.values())]
 
@@ -117,7 +118,7 @@ def takes_room(pod: Pod) -> bool:
 
 
 def open_seats(one: Reservation) -> list[tuple[str, str, str]]:
-    """The seats of a reservation that nobody took, with their tasks and nodes: (task, seat, node)."""
+    """The seats of a reservation without a recorded consumer: (task, seat, node)."""
     if is_ended(one):
         return []
     tasks = {task.name for task in one.spec.tasks or ()}
@@ -130,7 +131,7 @@ def open_seats(one: Reservation) -> list[tuple[str, str, str]]:
 
 
 class PermitBarrier(PermitPlugin):
-    """Nobody passes until it is lifted."""
+    """A Permit plugin that lets every pod wait until it is lifted."""
 
     name: ClassVar[str] = "Barrier"
 

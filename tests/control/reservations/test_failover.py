@@ -24,7 +24,7 @@ from tests.control.reservations.reservation_cluster import (
     read_reservation,
     seats_by_index,
 )
-from tests.control.reservations.write_auditor import Auditor
+from tests.control.reservations.write_auditor import WriteAuditor
 from tests.control.scheduler_cluster import nodes_by_pod, scheduled_cluster, unscheduled_cluster
 from tests.sim.simulated_cluster import SimulatedCluster, on_virtual_time, pass_time, pod, running_scheduler
 
@@ -75,7 +75,7 @@ async def _lead(it: SimulatedCluster, api: Api) -> None:
 @on_virtual_time
 async def test_new_leader_with_stale_caches_gives_no_seat_and_no_room_twice(old: set[str], last: str) -> None:
     async with unscheduled_cluster(nodes=1) as it:
-        auditor = Auditor(it.api, it.clock)
+        auditor = WriteAuditor(it.api, it.clock)
         mortal = FaultyApi(auditor, random.Random(1), FaultPlan(crash_after=last))
         first = asyncio.create_task(run_until_crash(mortal, _lead(it, mortal)))
         await pass_time(5)
@@ -89,10 +89,10 @@ async def test_new_leader_with_stale_caches_gives_no_seat_and_no_room_twice(old:
         assert auditor.faults == []
 
 
-async def _take_over(it: SimulatedCluster, auditor: Auditor, views: Views) -> None:
+async def _take_over(it: SimulatedCluster, auditor: WriteAuditor, views: Views) -> None:
     async with running_scheduler(views, it.clock, seed=2, settings=ALL):
         assert views.opened.is_set()
-        auditor.life += 1
+        auditor.leader_number += 1
         await pass_time(5)
         assert await nodes_by_pod(it) == {"a": "n1", "b": None, "rest": None}
         views.caught_up.set()
@@ -107,7 +107,7 @@ async def test_new_leader_accepts_a_consumer_that_was_an_owner_before_the_edits(
     others: tuple[str, ...],
 ) -> None:
     async with unscheduled_cluster(nodes=1) as it:
-        auditor = Auditor(it.api, it.clock)
+        auditor = WriteAuditor(it.api, it.clock)
         mortal = FaultyApi(auditor, random.Random(1), FaultPlan(crash_after=BOUND))
         first = asyncio.create_task(run_until_crash(mortal, _schedule(it, mortal)))
         await it.create(kinds.RESERVATION, new_reservation())
@@ -116,7 +116,7 @@ async def test_new_leader_accepts_a_consumer_that_was_an_owner_before_the_edits(
         await asyncio.wait((first,))
         for name in others:
             await it.patch(kinds.RESERVATION, "r", {"spec": {"owners": [_named(name)]}})
-        auditor.life += 1
+        auditor.leader_number += 1
         async with running_scheduler(auditor, it.clock, seed=2):
             await it.create(kinds.POD, pod("b"))
             await pass_time(5)
@@ -129,7 +129,7 @@ async def test_new_leader_accepts_a_consumer_that_was_an_owner_before_the_edits(
 async def test_new_leader_accepts_a_consumer_assigned_before_the_owners_were_edited() -> None:
     barrier = PermitBarrier()
     async with unscheduled_cluster(nodes=1) as it:
-        auditor = Auditor(it.api, it.clock)
+        auditor = WriteAuditor(it.api, it.clock)
         mortal = FaultyApi(auditor, random.Random(1), FaultPlan(crash_after=BOUND))
         first = asyncio.create_task(run_until_crash(mortal, _schedule(it, mortal, barrier)))
         await it.create(kinds.RESERVATION, new_reservation())
@@ -141,7 +141,7 @@ async def test_new_leader_accepts_a_consumer_assigned_before_the_owners_were_edi
         assert (await read_reservation(it)).status.observed_generation == 2
         barrier.is_lifted = True
         await asyncio.wait((first,))
-        auditor.life += 1
+        auditor.leader_number += 1
         async with running_scheduler(auditor, it.clock, seed=2):
             await pass_time(5)
             assert await seats_by_index(it) == {0: ("n1", "a"), 1: ("n1", None)}

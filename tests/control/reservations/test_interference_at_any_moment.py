@@ -16,7 +16,7 @@ from tests.control.reservations.reservation_cluster import (
     read_reservation,
     seats_by_index,
 )
-from tests.control.reservations.write_auditor import Auditor
+from tests.control.reservations.write_auditor import WriteAuditor
 from tests.control.scheduler_cluster import nodes_by_pod, unscheduled_cluster
 from tests.sim.simulated_cluster import (
     SimulatedCluster,
@@ -149,10 +149,10 @@ async def test_outcome_is_defined_whenever_it_happens(
     barrier = PermitBarrier()
     barrier.is_lifted = moment != "on the way"
     async with unscheduled_cluster(nodes=1) as it:
-        auditor = Auditor(it.api, it.clock)
+        auditor = WriteAuditor(it.api, it.clock)
         async with running_scheduler(auditor, it.clock, barrier, settings=ALL):
             await _come_to(it, moment)
-            auditor.rob("n1")
+            auditor.room_taken_by_others("n1")
             await interference(it)
             await pass_time(3)
             barrier.is_lifted = True

@@ -163,7 +163,7 @@ async def hold(it: SimulatedCluster) -> None:
     await pass_time(3)
 
 
-async def crowd(it: SimulatedCluster) -> None:
+async def fill_node(it: SimulatedCluster) -> None:
     await it.create(kinds.RESERVATION, new_reservation())
     await pass_time(3)
     await it.create(kinds.POD, pod("thief", "2", **THIEF))
@@ -177,7 +177,7 @@ async def crowd(it: SimulatedCluster) -> None:
     ("kind", "name", "happens"),
     [
         pytest.param(kinds.RESERVATION, "r", hold, id="reservation written since"),
-        pytest.param(kinds.POD, "thief", crowd, id="pod read since"),
+        pytest.param(kinds.POD, "thief", fill_node, id="pod read since"),
     ],
 )
 @on_virtual_time

@@ -60,7 +60,7 @@ async def fill(it: SimulatedCluster) -> None:
     await it.create(kinds.POD, pod("full", "4", app="other", nodeName="n1"))
 
 
-async def reserve_as_somebody_leaves(it: SimulatedCluster) -> None:
+async def reserve_while_pod_leaves(it: SimulatedCluster) -> None:
     await leave(5)(it)
     await reserve()(it)
 
@@ -93,7 +93,7 @@ STORIES: dict[str, tuple[list[Step], str]] = {
     "there is room": ([reserve()], "Available"),
     "there is none, and then there is": ([fill, reserve(), leave(0)], "Pending Available"),
     "there is none, and somebody begins to leave": ([fill, reserve(), leave(5)], "Pending Waiting Available"),
-    "somebody is leaving": ([fill, reserve_as_somebody_leaves], "Waiting Available"),
+    "somebody is leaving": ([fill, reserve_while_pod_leaves], "Waiting Available"),
     "nobody could hold it": ([reserve(minAvailable=9)], "Failed"),
     "every seat is taken": ([reserve(1), take], "Available Succeeded"),
     "its node is unfit for a while": ([reserve(), cordon, uncordon], "Available Waiting Available"),

@@ -25,7 +25,7 @@ async def test_pod_that_differs_from_the_template_is_warned_and_scheduled() -> N
             "differs from task web in containers (main: requests); it is scheduled without a reservation"
         )
         assert (await nodes_by_pod(it))["a"] is not None
-        assert [taker for _, taker in (await seats_by_index(it)).values()] == [None]
+        assert [consumer for _, consumer in (await seats_by_index(it)).values()] == [None]
 
 
 @on_virtual_time
@@ -55,7 +55,7 @@ async def test_seat_on_a_node_that_became_unfit_is_skipped_with_a_warning() -> N
         assert [name for name, told in await events_with_reason(it, "NodeUnfit") if "gpu=yes:NoSchedule" in told] == [
             "r"
         ]
-        assert {taker for _, taker in (await seats_by_index(it)).values()} == {None}
+        assert {consumer for _, consumer in (await seats_by_index(it)).values()} == {None}
 
 
 @on_virtual_time

@@ -225,8 +225,8 @@ async def test_restored_seat_is_placed_once_no_pod_is_on_its_way_to_it() -> None
         where = await _bind_while_the_seat_is_taken_away(it, before=4)
         assert await seats_by_index(it) == {}
         await pass_time(30)
-        [(there, taker)] = (await seats_by_index(it)).values()
-        assert (there != where, taker) == (True, "a")
+        [(there, consumer)] = (await seats_by_index(it)).values()
+        assert (there != where, consumer) == (True, "a")
 
 
 @on_virtual_time

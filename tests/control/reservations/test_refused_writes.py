@@ -112,7 +112,7 @@ class Overtaken:
             raise
 
 
-class Unheard:
+class LostResponses:
     """An Api on which writes of the status take effect, though their answers are lost; and so are those to the first
     questions after that."""
 
@@ -143,7 +143,7 @@ class Unheard:
 )
 @on_virtual_time
 async def test_lost_write_response_records_one_event(lost: int, delay: float) -> None:
-    async with scheduled_cluster(nodes=1, around=Unheard(lost, delay).around) as it:
+    async with scheduled_cluster(nodes=1, around=LostResponses(lost, delay).around) as it:
         await it.create(kinds.RESERVATION, new_reservation(ttl="20s"))
         await pass_time(10)
         assert await events_with_reason(it, "Reserved") == [

@@ -13,7 +13,7 @@ from restow.sim.faults import FaultPlan, FaultyApi, run_until_crash
 from restow.sim.loop import run_virtual
 from tests.control.reservations import chaos
 from tests.control.reservations.reservation_cluster import new_reservation, phase_and_reason, seats_by_index
-from tests.control.reservations.write_auditor import Auditor
+from tests.control.reservations.write_auditor import WriteAuditor
 from tests.control.scheduler_cluster import unscheduled_cluster
 from tests.sim.simulated_cluster import SimulatedCluster, pass_time, pod, running_scheduler
 
@@ -28,7 +28,7 @@ def test_promises_hold_after_every_write_in_seeded_runs(seed: int) -> None:
 async def _live(plan: FaultPlan) -> FaultyApi:
     """A reservation is placed, used, and another one expires; perhaps the scheduler dies, and a successor goes on."""
     async with unscheduled_cluster(nodes=2) as it:
-        auditor = Auditor(it.api, it.clock)
+        auditor = WriteAuditor(it.api, it.clock)
         mortal = FaultyApi(auditor, random.Random(3), plan)
 
         async def first() -> None:

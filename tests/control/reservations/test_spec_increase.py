@@ -17,7 +17,7 @@ from tests.control.reservations.reservation_cluster import (
     seats_by_index,
     status_message,
 )
-from tests.control.reservations.write_auditor import Auditor
+from tests.control.reservations.write_auditor import WriteAuditor
 from tests.control.scheduler_cluster import FixedErrorApi, scheduled_cluster, unscheduled_cluster
 from tests.sim.simulated_cluster import on_virtual_time, pass_time, pod, running_scheduler, template
 
@@ -60,14 +60,14 @@ async def test_spec_increase_beyond_the_node_costs_its_own_seat(
 ) -> None:
     """On a node of 4 cores, seats of 1 and 2 that are changed while no scheduler looks."""
     async with unscheduled_cluster(nodes=1) as it:
-        auditor = Auditor(it.api, it.clock)
+        auditor = WriteAuditor(it.api, it.clock)
         async with running_scheduler(auditor, it.clock, settings=ALL):
             for name, cpu in (("older", "1"), ("newer", "2")):
                 await it.create(kinds.RESERVATION, new_reservation(name, 1, cpu))
                 await pass_time(2)
         for name, change in (("older", older), ("newer", newer)):
             await it.patch(kinds.RESERVATION, name, {"spec": change})
-            await auditor.look()
+            await auditor.note_specs()
         async with running_scheduler(auditor, it.clock, settings=ALL):
             await pass_time(5)
             assert (await phase_and_reason(it, "older"), await phase_and_reason(it, "newer")) == outcome
@@ -96,7 +96,7 @@ async def test_increase_waiting_for_a_loss_that_cannot_be_written_does_not_retry
 async def test_pod_on_its_way_into_an_enlarged_seat_costs_others_no_seat() -> None:
     barrier = PermitBarrier()
     async with unscheduled_cluster(nodes=1) as it:
-        auditor = Auditor(it.api, it.clock)
+        auditor = WriteAuditor(it.api, it.clock)
         async with running_scheduler(auditor, it.clock, barrier, settings=ALL):
             await it.create(kinds.RESERVATION, new_reservation("older", 1, "1"))
             await pass_time(2)
@@ -105,7 +105,7 @@ async def test_pod_on_its_way_into_an_enlarged_seat_costs_others_no_seat() -> No
             await it.create(kinds.POD, pod("a", "1"))
             await pass_time(2)
             await it.patch(kinds.RESERVATION, "older", {"spec": of("1500m")})
-            await auditor.look()
+            await auditor.note_specs()
             await pass_time(5)
             barrier.is_lifted = True
             await it.patch(kinds.NODE, "n1", {"metadata": {"labels": {"a": "b"}}})  # news, for which it waits
@@ -129,14 +129,14 @@ async def test_room_given_up_on_another_node_does_not_pay_for_an_enlarged_seat(c
     """On nodes of 4 cores, seats of 1 and 3 on the first and one of 3 on the second, changed while no scheduler looks:
     altogether it asks for no more than before."""
     async with unscheduled_cluster(nodes=2) as it:
-        auditor = Auditor(it.api, it.clock)
+        auditor = WriteAuditor(it.api, it.clock)
         async with running_scheduler(auditor, it.clock, settings=ALL):
             older, newer = tasks(web=("n1", "1"), db=("n2", "3")), tasks(web=("n1", "3"))
             for name, spec in (("older", older), ("newer", newer)):
                 await it.create(kinds.RESERVATION, new_reservation(name, **spec))
                 await pass_time(2)
         await it.patch(kinds.RESERVATION, "older", {"spec": change})
-        await auditor.look()
+        await auditor.note_specs()
         async with running_scheduler(auditor, it.clock, settings=ALL):
             await pass_time(5)
             assert (await phase_and_reason(it, "older"), await phase_and_reason(it, "newer")) == (LOST, HELD)
@@ -296,7 +296,7 @@ async def test_newer_of_two_reservations_beyond_a_limit_loses_its_seats() -> Non
 async def test_reservation_with_all_its_seats_lets_others_pass() -> None:
     """A node of 4 cores: 2 are being left, 2 are held for the newer one; the older one has its seat elsewhere."""
     async with unscheduled_cluster(nodes=2) as it:
-        auditor = Auditor(it.api, it.clock)
+        auditor = WriteAuditor(it.api, it.clock)
         stops = {"sim.restow.sh/stop-seconds": "20"}
         await it.create(kinds.POD, pod("going", "2", app="other", nodeName="n1", annotations=stops))
         await it.create(kinds.POD, pod("filler", "2", app="other", nodeName="n2"))
@@ -321,7 +321,7 @@ async def test_reservation_with_all_its_seats_lets_others_pass() -> None:
 @on_virtual_time
 async def test_reservation_edited_to_need_less_lets_others_pass() -> None:
     async with unscheduled_cluster(nodes=2) as it:
-        auditor = Auditor(it.api, it.clock)
+        auditor = WriteAuditor(it.api, it.clock)
         async with running_scheduler(auditor, it.clock, settings=ALL):
             slowly = {"annotations": {"sim.restow.sh/stop-seconds": "200"}, "terminationGracePeriodSeconds": 300}
             await it.create(kinds.POD, pod("going", "2", app="other", nodeName="n1", **slowly))

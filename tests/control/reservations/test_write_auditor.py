@@ -8,7 +8,7 @@ from restow.client.verbs import Client
 from restow.model import kinds
 from restow.model.objects import Document
 from tests.control.reservations.reservation_cluster import new_reservation, read_reservation
-from tests.control.reservations.write_auditor import Auditor
+from tests.control.reservations.write_auditor import WriteAuditor
 from tests.control.scheduler_cluster import unscheduled_cluster
 from tests.sim.simulated_cluster import SimulatedCluster, on_virtual_time, pod
 
@@ -19,9 +19,9 @@ SEEN = "seen"
     ("awaits", "bind", "short"),
     [
         pytest.param(True, None, set(), id="waiting seat and the pod that it awaits"),
-        pytest.param(False, None, {"later", "hope"}, id="waiting seat that awaits no pod"),
-        pytest.param(True, "1", {"hope"}, id="pod beside the waiting seat"),
-        pytest.param(True, "2", {"now", "later", "hope"}, id="pod in room that is not left yet"),
+        pytest.param(False, None, {"later", "awaited"}, id="waiting seat that awaits no pod"),
+        pytest.param(True, "1", {"awaited"}, id="pod beside the waiting seat"),
+        pytest.param(True, "2", {"now", "later", "awaited"}, id="pod in room that is not left yet"),
     ],
 )
 @on_virtual_time
@@ -30,7 +30,7 @@ async def test_auditor_lets_only_unguaranteed_seats_count_on_room_being_left(
 ) -> None:
     """A pod of 3 on a node of 4 cores, and a claim of 4 that waits for it to leave; perhaps another pod comes."""
     async with unscheduled_cluster(nodes=1) as it:
-        auditor = Auditor(it.api, it.clock)
+        auditor = WriteAuditor(it.api, it.clock)
         there = await it.create(kinds.POD, pod("there", "3", nodeName="n1"))
         made: Document = new_reservation("claim", 1, "4")
         made["metadata"]["annotations"] = {"restow.sh/awaits": there.metadata.uid} if awaits else {}
@@ -43,14 +43,14 @@ async def test_auditor_lets_only_unguaranteed_seats_count_on_room_being_left(
         await it.client.patch(kinds.RESERVATION, "claim", {"status": held}, "default", subresource="status")
         if bind is not None:
             await it.create(kinds.POD, pod("comer", bind, nodeName="n1"))
-        assert {book for book, _, name in await auditor.shortages() if name == "cpu"} == short
+        assert {horizon for horizon, _, name in await auditor.shortages() if name == "cpu"} == short
 
 
 @on_virtual_time
 async def test_auditor_counts_seats_that_wait_after_all_others() -> None:
     """On a node of 4 cores: a pod of 1 that is to leave, a seat of 1, and a claim of 3, whatever they are called."""
     async with unscheduled_cluster(nodes=1) as it:
-        auditor = Auditor(it.api, it.clock)
+        auditor = WriteAuditor(it.api, it.clock)
         there = await it.create(kinds.POD, pod("there", "1", nodeName="n1"))
         for name, cpu, phase in (("a-claim", "3", "Waiting"), ("b-seat", "1", "Available")):
             made: Document = new_reservation(name, 1, cpu)
@@ -69,17 +69,17 @@ async def test_auditor_counts_seats_that_wait_after_all_others() -> None:
 async def test_auditor_no_longer_counts_a_lost_seat_on_room_being_left() -> None:
     """A claim of 2 waits on a node of 4 cores for a pod of 3 to leave, and somebody else takes 3."""
     async with unscheduled_cluster(nodes=1) as it:
-        auditor = Auditor(it.api, it.clock)
+        auditor = WriteAuditor(it.api, it.clock)
         there = await it.create(kinds.POD, pod("there", "3", nodeName="n1"))
         made: Document = new_reservation("r", 1, "2")
         made["metadata"]["annotations"] = {"restow.sh/awaits": there.metadata.uid}
         await it.create(kinds.RESERVATION, made)
         await _agree(it, "Waiting")
         await it.create(kinds.POD, pod("thief", "3", nodeName="n1"))
-        assert (await auditor.shortages())["hope", "n1", "cpu"] == 1000
+        assert (await auditor.shortages())["awaited", "n1", "cpu"] == 1000
         lost = {"state": {"phase": "Failed", "reason": "RoomTaken"}}
         await Client(auditor).patch(kinds.RESERVATION, "r", {"status": lost}, "default", subresource="status")
-        assert (auditor.faults, (await auditor.shortages())["hope", "n1", "cpu"]) == ([], 2000)
+        assert (auditor.faults, (await auditor.shortages())["awaited", "n1", "cpu"]) == ([], 2000)
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ async def test_auditor_counts_edits_from_when_the_status_has_seen_them(
 ) -> None:
     """A seat of 2 on a node of 4 cores, of which something else is asked; and a pod that comes beside it."""
     async with unscheduled_cluster(nodes=1) as it:
-        auditor = Auditor(it.api, it.clock)
+        auditor = WriteAuditor(it.api, it.clock)
         await it.create(kinds.RESERVATION, new_reservation("r", 1, "2"))
         for change in [SEEN, *changes]:
             if change is SEEN:
@@ -107,7 +107,7 @@ async def test_auditor_counts_edits_from_when_the_status_has_seen_them(
             else:
                 tasks = new_reservation("r", 1, change)["spec"]["tasks"]
                 await it.patch(kinds.RESERVATION, "r", {"spec": {"tasks": tasks}})
-            await auditor.look()
+            await auditor.note_specs()
         await it.create(kinds.POD, pod("comer", comer, nodeName="n1"))
         assert (await auditor.shortages()).get(("now", "n1", "cpu"), 0) == short
 
@@ -122,10 +122,10 @@ async def test_auditor_counts_edits_from_when_the_status_has_seen_them(
 @on_virtual_time
 async def test_auditor_reports_a_seat_that_is_consumed_twice(bound: list[str], blamed: list[str]) -> None:
     async with unscheduled_cluster(nodes=1) as it:
-        auditor = Auditor(it.api, it.clock)
+        auditor = WriteAuditor(it.api, it.clock)
         made = await it.create(kinds.RESERVATION, new_reservation("r", 1, "1"))
         await _agree(it)
-        await auditor.look()
+        await auditor.note_specs()
         notes = {"restow.sh/reservation": "default/r/web/0", "restow.sh/reservation-uid": made.metadata.uid}
         for name in bound:
             one = await it.create(kinds.POD, pod(name, "1"))
@@ -154,7 +154,7 @@ async def test_auditor_reports_seats_given_up_before_the_end(
     phase: str, placements: list[Document], blamed: str
 ) -> None:
     async with unscheduled_cluster(nodes=2) as it:
-        auditor = Auditor(it.api, it.clock)
+        auditor = WriteAuditor(it.api, it.clock)
         await it.create(kinds.RESERVATION, new_reservation("r", 2, "1", minAvailable=1))
         status = {"state": {"phase": "Available"}, "placements": [OPEN, MORE], "observedGeneration": 1}
         await it.client.patch(kinds.RESERVATION, "r", {"status": status}, "default", subresource="status")
@@ -175,7 +175,7 @@ async def test_auditor_reports_seats_given_up_before_the_end(
 @on_virtual_time
 async def test_auditor_reports_a_seat_given_up_without_a_reason(replicas: int, node: str | None, blamed: bool) -> None:
     async with unscheduled_cluster(nodes=1) as it:
-        auditor = Auditor(it.api, it.clock)
+        auditor = WriteAuditor(it.api, it.clock)
         await it.create(kinds.RESERVATION, new_reservation("r", replicas, "1", minAvailable=1))
         status = {"state": {"phase": "Available"}, "placements": [OPEN, MORE], "observedGeneration": 1}
         await it.client.patch(kinds.RESERVATION, "r", {"status": status}, "default", subresource="status")
@@ -199,13 +199,13 @@ async def test_auditor_reports_a_migration_seat_consumed_before_the_pod_leaves(
     leaving: bool | None, blamed: bool
 ) -> None:
     async with unscheduled_cluster(nodes=2) as it:
-        auditor = Auditor(it.api, it.clock)
+        auditor = WriteAuditor(it.api, it.clock)
         mover = await it.create(kinds.POD, pod("old", "1", nodeName="n2"))
         made = new_reservation("r", 1, "1")
         made["metadata"]["annotations"] = {"restow.sh/migrating": mover.metadata.uid}
         life = (await it.create(kinds.RESERVATION, made)).metadata.uid
         await _agree(it)
-        await auditor.look()
+        await auditor.note_specs()
         if leaving is not False:
             await it.delete(kinds.POD, "old", grace_seconds=10 if leaving else 0)
         one = await it.create(kinds.POD, pod("new", "1"))
@@ -217,7 +217,7 @@ async def test_auditor_reports_a_migration_seat_consumed_before_the_pod_leaves(
 @on_virtual_time
 async def test_auditor_reports_a_scheduler_that_creates_or_edits_reservations() -> None:
     async with unscheduled_cluster(nodes=1) as it:
-        auditor = Auditor(it.api, it.clock, statuses_only=True)
+        auditor = WriteAuditor(it.api, it.clock, statuses_only=True)
         client = Client(auditor)
         await client.create(kinds.RESERVATION, new_reservation("r", 1, "1"))
         await client.patch(kinds.RESERVATION, "r", {"spec": {"ttl": "1h"}}, "default")

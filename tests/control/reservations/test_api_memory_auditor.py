@@ -1,4 +1,5 @@
-"""The auditor inside the API server: whatever is wrong with what is written, known or about to be done is told."""
+"""The auditor inside the API server reports what is wrong with a write, with the knowledge of a scheduler and with its
+next steps."""
 
 from __future__ import annotations
 
@@ -14,9 +15,9 @@ from restow.model import kinds
 from restow.model.objects import Document, Placement, Pod
 from restow.model.reservations.seat_name import SeatName
 from restow.ports import Forbidden
-from tests.control.reservations import audited_memory_api as auditing
-from tests.control.reservations.audited_memory_api import LONGEST, Memory
-from tests.control.reservations.next_leader import Known, Lists, Steps, Successor
+from tests.control.reservations import api_memory_auditor as auditing
+from tests.control.reservations.api_memory_auditor import LONGEST, ApiMemoryAuditor
+from tests.control.reservations.next_leader import FirstSteps, Lists, NextLeader, SchedulerKnowledge
 from tests.control.reservations.reservation_cluster import new_reservation, phase_and_reason, read_reservation
 from tests.control.scheduler_cluster import FixedErrorApi, unscheduled_cluster
 from tests.sim.simulated_cluster import (
@@ -33,8 +34,8 @@ OPEN: Document = {"task": "web", "index": 0, "nodeName": "n1"}
 TAKEN: Document = {**OPEN, "podRef": {"namespace": "default", "name": "p", "uid": "uid-p"}}
 
 
-def audited(it: SimulatedCluster) -> Memory:
-    return Memory(it.api, it.clock, profile=default_profile())
+def audited(it: SimulatedCluster) -> ApiMemoryAuditor:
+    return ApiMemoryAuditor(it.api, it.clock, profile=default_profile())
 
 
 async def _write(it: SimulatedCluster, placements: list[Document], phase: str = "Available", seen: int = 1) -> None:
@@ -60,8 +61,8 @@ async def _sits(it: SimulatedCluster, name: str, **fields: Any) -> Pod:
     [
         pytest.param(([], "Failed"), ([OPEN], "Available"), "had ended", id="ended and available again"),
         pytest.param(([], "Failed"), ([OPEN], "Failed"), "has another seat", id="ended and holding a seat"),
-        pytest.param(([TAKEN],), ([OPEN],), "was marked", id="consumed seat opened"),
-        pytest.param(([TAKEN],), ([],), "was marked", id="consumed seat removed"),
+        pytest.param(([TAKEN],), ([OPEN],), "had recorded", id="consumed seat opened"),
+        pytest.param(([TAKEN],), ([],), "had recorded", id="consumed seat removed"),
         pytest.param(([OPEN], "Available", 2), ([OPEN],), "has forgotten", id="older observedGeneration"),
     ],
 )
@@ -103,19 +104,21 @@ async def test_auditor_reports_a_consumer_that_a_new_leader_would_not_believe() 
         assert memory.faults == []
         await _sits(it, "p", app="other")
         told = " ".join(memory.faults)
-        assert all(blamed in told for blamed in ("would count with", "give it away again", "would not mark it"))
+        assert all(blamed in told for blamed in ("would count with", "give it away again", "would not record it"))
 
 
 # --- what a successor would do ----------------------------------------------------------------------------------------
 
 
-def _none(lists: Lists) -> Steps:
+def _none(lists: Lists) -> FirstSteps:
     """Nothing is done at all."""
     [made] = lists[kinds.RESERVATION.qualified_name]
-    return Steps({}, {("default", "r"): made}, {one.metadata.uid: one for one in lists[kinds.POD.qualified_name]}, [])
+    return FirstSteps(
+        {}, {("default", "r"): made}, {one.metadata.uid: one for one in lists[kinds.POD.qualified_name]}, []
+    )
 
 
-def bind(steps: Steps, name: str, seat: SeatName | None = None) -> None:
+def bind(steps: FirstSteps, name: str, seat: SeatName | None = None) -> None:
     """A pod is bound to n1, into a seat of the reservation."""
     one = next(one for one in steps.pods.values() if one.metadata.name == name)
     [made] = steps.reservations.values()
@@ -125,7 +128,7 @@ def bind(steps: Steps, name: str, seat: SeatName | None = None) -> None:
     steps.bound.append(bound)
 
 
-def lose_mark(steps: Steps) -> None:
+def remove_recorded_consumption(steps: FirstSteps) -> None:
     for key, one in steps.reservations.items():
         steps.reservations[key] = replace(one, status=replace(one.status, placements=None))
 
@@ -136,15 +139,15 @@ def lose_mark(steps: Steps) -> None:
         pytest.param(lambda steps: None, "", id="nothing is done"),
         pytest.param(lambda steps: bind(steps, "large"), "would lack", id="pod bound without room"),
         pytest.param(lambda steps: bind(steps, "small", SEAT), "which was taken", id="seat assigned twice"),
-        pytest.param(lose_mark, "was marked", id="recorded consumption removed"),
+        pytest.param(remove_recorded_consumption, "had recorded", id="recorded consumption removed"),
     ],
 )
 @on_virtual_time
 async def test_auditor_reports_what_a_new_leader_must_not_do(
-    wrong: Callable[[Steps], None], blamed: str, monkeypatch: pytest.MonkeyPatch
+    wrong: Callable[[FirstSteps], None], blamed: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Wrong(Successor):
-        def begin(self) -> Steps:
+    class Wrong(NextLeader):
+        def first_steps(self) -> FirstSteps:
             steps = _none(self._lists)
             wrong(steps)
             return steps
@@ -158,8 +161,8 @@ async def test_auditor_reports_what_a_new_leader_must_not_do(
             await it.create(kinds.POD, pod(name, cpu))
         await _write(it, [{**OPEN, "podRef": {"namespace": "default", "name": "p", "uid": one.metadata.uid}}])
         assert memory.faults == []
-        monkeypatch.setattr(auditing, "Successor", Wrong)
-        memory.look("now")
+        monkeypatch.setattr(auditing, "NextLeader", Wrong)
+        memory.audit("now")
         assert bool(memory.faults) is bool(blamed) and all(blamed in fault for fault in memory.faults)
 
 
@@ -175,8 +178,8 @@ async def test_auditor_reports_what_a_new_leader_must_not_do(
 async def test_auditor_reports_what_a_new_leader_must_not_leave(
     spec: Document, annotations: Document, blamed: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Idle(Successor):
-        def begin(self) -> Steps:
+    class Idle(NextLeader):
+        def first_steps(self) -> FirstSteps:
             steps = _none(self._lists)
             if annotations:
                 bind(steps, "q", SEAT)
@@ -193,29 +196,29 @@ async def test_auditor_reports_what_a_new_leader_must_not_leave(
         if not spec and not annotations:
             await it.delete(kinds.NODE, "n1")
         memory = audited(it)
-        memory.look("now")
+        memory.audit("now")
         assert memory.faults == []
-        monkeypatch.setattr(auditing, "Successor", Idle)
-        memory.look("now")
+        monkeypatch.setattr(auditing, "NextLeader", Idle)
+        memory.audit("now")
         assert [blamed in fault for fault in memory.faults] == [True]
 
 
 @on_virtual_time
 async def test_auditor_reports_a_consumed_seat_that_looks_free(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Forgetful(Successor):
+    class Forgetful(NextLeader):
         @property
-        def known(self) -> Known:
-            return replace(super().known, vacant=frozenset({str(SEAT)}))
+        def knowledge(self) -> SchedulerKnowledge:
+            return replace(super().knowledge, free_seats=frozenset({str(SEAT)}))
 
     async with unscheduled_cluster(nodes=1) as it:
         await it.create(kinds.RESERVATION, new_reservation(replicas=1))
         await _write(it, [OPEN])
         await _sits(it, "p")
         memory = audited(it)
-        memory.look("now")
+        memory.audit("now")
         assert memory.faults == []
-        monkeypatch.setattr(auditing, "Successor", Forgetful)
-        memory.look("now")
+        monkeypatch.setattr(auditing, "NextLeader", Forgetful)
+        memory.audit("now")
         assert ["give it away again" in fault for fault in memory.faults] == [True]
 
 
@@ -303,7 +306,7 @@ async def test_auditor_reports_a_status_that_is_written_too_late(late: bool) -> 
             await pass_time(4)
             strict.error = Forbidden.because(403, "Forbidden", "no rights")
             await pass_time(2)
-            memory.look("now")
+            memory.audit("now")
             assert len(memory.due) == 1
             await pass_time(LONGEST + 1 if late else 1)
             await it.create(kinds.NAMESPACE, {"metadata": {"name": "next"}})

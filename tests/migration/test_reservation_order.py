@@ -16,7 +16,7 @@ NOT_ITS = {"owners": [{"controller": {"uid": "other"}}]}
 NOT_LIKE_IT = {"tasks": [{"name": "pod", "template": {"spec": {"containers": [{"name": "main", "image": "other"}]}}}]}
 
 
-def everybody(reservation: Reservation, seats: Sequence[Placement]) -> bool:
+def fits_everywhere(reservation: Reservation, seats: Sequence[Placement]) -> bool:
     return True
 
 
@@ -44,14 +44,17 @@ def everybody(reservation: Reservation, seats: Sequence[Placement]) -> bool:
 def test_an_earlier_reservation_for_the_same_pods_wins(other: dict[str, Any], first: str | None) -> None:
     of = given()
     job, mine = of["of"], of["reservation"]
-    rival = reservation(name="older", **other)
-    assert earlier_reservation(seat_facts(facts(job, reservation=mine)), [mine, rival], everybody) == first
+    older = reservation(name="older", **other)
+    assert earlier_reservation(seat_facts(facts(job, reservation=mine)), [mine, older], fits_everywhere) == first
 
 
 def test_an_earlier_reservation_without_a_free_seat_does_not_win() -> None:
     of = given()
-    rival = reservation(seat(by="third"), name="older", age=90.0)
-    assert earlier_reservation(seat_facts(facts(of["of"], reservation=of["reservation"])), [rival], everybody) is None
+    older = reservation(seat(by="third"), name="older", age=90.0)
+    assert (
+        earlier_reservation(seat_facts(facts(of["of"], reservation=of["reservation"])), [older], fits_everywhere)
+        is None
+    )
 
 
 def test_an_earlier_reservation_on_an_unfit_node_does_not_win() -> None:
@@ -66,4 +69,6 @@ def test_an_earlier_reservation_on_an_unfit_node_does_not_win() -> None:
 def test_the_earliest_of_several_reservations_is_named() -> None:
     of = given()
     others = [reservation(name=name, age=age) for name, age in (("b", 90.0), ("a", 80.0), ("c", 100.0))]
-    assert earlier_reservation(seat_facts(facts(of["of"], reservation=of["reservation"])), others, everybody) == "c"
+    assert (
+        earlier_reservation(seat_facts(facts(of["of"], reservation=of["reservation"])), others, fits_everywhere) == "c"
+    )

@@ -31,20 +31,20 @@ def asked(strategy: str, seed: int) -> tuple[Snapshot, dict[str, str], PlanReque
     ]
     snapshot = cluster([ten(name) for name in NAMES], pods)
     holders = {name: random.choice((*QUEUES, "")) for name in NAMES[1:]}
-    roster = PodGroupCache()
+    cache = PodGroupCache()
     for name in QUEUES:
         one = queue(name, *(node for node in NAMES[1:] if holders[node] == name))
         snapshot.apply_queue(one)
-        roster.queues.apply(one)
+        cache.queues.apply(one)
     waiting = [of_queue(pod(f"w{n}", {"cpu": "6"}), random.choice(QUEUES)) for n in range(2)]
     pending = {"pending": tuple(waiting), "objective": "pending"} if strategy == "pending" else {}
-    fields: dict[str, Any] = {"work_limit": 2000, "pod_groups": roster, **pending}
+    fields: dict[str, Any] = {"work_limit": 2000, "pod_groups": cache, **pending}
     return snapshot, holders, request(snapshot, **fields)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("strategy", ["defragmentation", "balance", "optimal", "pending"])
-def test_no_plan_breaks_a_lock(strategy: str, seed: int) -> None:
+def test_plans_keep_pods_off_nodes_locked_for_other_queues(strategy: str, seed: int) -> None:
     snapshot, holders, about = asked(strategy, seed)
     plan = make_plan("optimal" if strategy == "pending" else strategy, snapshot, about)
     pod_groups = present(about.pod_groups)
@@ -55,7 +55,7 @@ def test_no_plan_breaks_a_lock(strategy: str, seed: int) -> None:
     assert replay_plan(snapshot, plan, about).valid
 
 
-def test_there_are_plans_that_locks_change() -> None:
+def test_locks_change_some_plans() -> None:
     changed = 0
     for seed in SEEDS:
         snapshot, _, about = asked("optimal", seed)

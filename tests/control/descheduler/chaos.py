@@ -33,8 +33,8 @@ from tests.control.migrations.auditor import Auditor as MigrationAuditor
 from tests.control.migrations.migration_cluster import SYSTEM, running_controller
 from tests.control.queues.queue_controller_fixture import queues
 from tests.control.random_disruptions import RandomDisruptions, run_seeds
-from tests.control.reservations.chaos import Leaders as Schedulers
-from tests.control.reservations.write_auditor import Auditor
+from tests.control.reservations.chaos import SuccessiveLeaders as Schedulers
+from tests.control.reservations.write_auditor import WriteAuditor
 from tests.control.scheduler_cluster import gang_member, pod_group, random_faults, unscheduled_cluster
 from tests.sim.simulated_cluster import pass_time, pod, running_component, running_scheduler, template, workload
 
@@ -84,17 +84,17 @@ class Lives:
 
 
 class PlanAccidents(RandomDisruptions):
-    def __init__(self, it: Scattered, auditor: Auditor, rng: random.Random, *, thieves: bool) -> None:
+    def __init__(self, it: Scattered, auditor: WriteAuditor, rng: random.Random, *, thieves: bool) -> None:
         super().__init__(it, rng, NODES)
         self._it = it
         self._auditor = auditor
         self.all = [
-            *[self.crowd] * 3,
+            *[self.create_pod] * 3,
             self.thin_out,
             self.lose_web,
             self.lose_member,
             self.lose_gang,
-            self.delete_claim,
+            self.delete_place_reservation,
             self.abort,
             self.cordon_node,
             self.uncordon_nodes,
@@ -107,7 +107,7 @@ class PlanAccidents(RandomDisruptions):
         if thieves:
             self.all += [self.steal, self.delete_foreign_pod]
 
-    async def crowd(self) -> None:
+    async def create_pod(self) -> None:
         await self._it.create(kinds.POD, pod(f"crowd-{self._made}", self._rng.choice(("1", "2", "3")), app="crowd"))
 
     async def thin_out(self) -> None:
@@ -130,8 +130,8 @@ class PlanAccidents(RandomDisruptions):
         await pass_time(self._rng.choice((0.0, 1.0, 20.0)))
         await self._it.create(kinds.POD_GROUP, pod_group("gang", 2))
 
-    async def delete_claim(self) -> None:
-        one = self._rng.choice(await claims(self._it))
+    async def delete_place_reservation(self) -> None:
+        one = self._rng.choice(await place_reservations(self._it))
         await self._it.delete(kinds.RESERVATION, one.metadata.name)
 
     async def abort(self) -> None:
@@ -155,7 +155,7 @@ class PlanAccidents(RandomDisruptions):
 
     async def steal(self) -> None:
         where = self._rng.choice(NODES)
-        self._auditor.rob(where)
+        self._auditor.room_taken_by_others(where)
         await self.create_foreign_pod(where, "1")
 
     async def calm(self) -> None:
@@ -174,7 +174,7 @@ def _waiting(name: str) -> dict[str, object]:
     return pod("alone", "3500m", app="alone") if name == "alone" else gang_member(name, "gang", "4", app="gang")
 
 
-async def claims(it: Scattered) -> list[Reservation]:
+async def place_reservations(it: Scattered) -> list[Reservation]:
     found = (await it.client.list(kinds.RESERVATION)).items
     return [one for one in found if "restow.sh/claim-of" in (one.metadata.labels or {})]
 
@@ -232,10 +232,10 @@ async def run(seed: int) -> Counter[str]:
     faults, cores = list[str](), random.Random(seed + 2).uniform(0.1, 1.5)
     async with unscheduled_cluster(nodes=len(NODES), seed=seed) as base:
         it = Scattered(base.api, base.world, base.clock)
-        auditor = Auditor(it.api, it.clock)
+        auditor = WriteAuditor(it.api, it.clock)
         async with running_scheduler(auditor, it.clock, seed=seed):
             await _begin(it)
-        auditor.life += 1
+        auditor.leader_number += 1
         saved = await _planned(it, rng)
 
         async def migrate(api: Api, number: int) -> None:
@@ -257,12 +257,12 @@ async def run(seed: int) -> Counter[str]:
 
         schedulers = Schedulers(it, auditor, rng, plan)
         migrations = Lives(it, rng, plan, migrate, it.api)
-        everybody: list[Lives] = [migrations, *(Lives(it, rng, plan, apply, auditor) for _ in range(rng.randint(1, 2)))]
+        processes: list[Lives] = [migrations, *(Lives(it, rng, plan, apply, auditor) for _ in range(rng.randint(1, 2)))]
         if rng.random() < 0.5:
-            everybody.append(Lives(it, rng, plan, deschedule, auditor))
+            processes.append(Lives(it, rng, plan, deschedule, auditor))
         if rng.random() < 0.5:
-            everybody.append(Lives(it, rng, plan, lock, it.api))
-        alive = [asyncio.create_task(schedulers.run()), *(asyncio.create_task(one.run()) for one in everybody)]
+            processes.append(Lives(it, rng, plan, lock, it.api))
+        alive = [asyncio.create_task(schedulers.run()), *(asyncio.create_task(one.run()) for one in processes)]
         accidents = PlanAccidents(it, auditor, random.Random(seed + 1), thieves=thieves)
         for _ in range(STEPS):
             await accidents.disrupt()
@@ -274,7 +274,7 @@ async def run(seed: int) -> Counter[str]:
             one.cancel()
         await asyncio.gather(*alive, return_exceptions=True)
         await accidents.calm()
-        auditor.life += 1
+        auditor.leader_number += 1
         migrations.plan = FaultPlan()
         async with running_scheduler(auditor, it.clock, seed=99), running_component(queues(it.api, it.clock)):
             await migrations.once(None, 1200)
@@ -283,7 +283,9 @@ async def run(seed: int) -> Counter[str]:
         assert not faults, faults
         ended = Counter(f"{job.status.phase} {job.status.reason or ''}".strip() for job in await it.jobs())
         by = Counter(f"of {_maker(job)}" for job in await it.jobs())
-        told = Counter(f"claim {one.status.state.phase} {one.status.state.reason or ''}" for one in await claims(it))
+        told = Counter(
+            f"claim {one.status.state.phase} {one.status.state.reason or ''}" for one in await place_reservations(it)
+        )
         placed = Counter(placed=sum(bool(one.spec.node_name) for one in await it.pods() if not _is_web(one)))
         return ended + by + told + placed + Counter(audits=auditor.audits)
 
@@ -296,7 +298,7 @@ def _maker(job: PodMigrationJob) -> str:
     return "a queue" if "restow.sh/queue" in (job.metadata.labels or {}) else job.metadata.name.split("-")[0]
 
 
-async def _is_at_rest(it: Scattered, auditor: Auditor) -> None:
+async def _is_at_rest(it: Scattered, auditor: WriteAuditor) -> None:
     """Everything has ended, nothing is claimed for nobody, and no node has more on it than it offers."""
     assert [job.metadata.name for job in await it.jobs() if not is_job_ended(job)] == []
     live = [one for one in (await it.client.list(kinds.RESERVATION)).items if not is_over(one)]

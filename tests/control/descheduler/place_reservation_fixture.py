@@ -56,7 +56,7 @@ async def planned(it: Scattered, *, waves: int = 2) -> Plan:
     return Plan(strategy="optimal", objective="pending", moves=tuple(moves), places=tuple(seats))
 
 
-async def claims(it: Scattered) -> list[Reservation]:
+async def place_reservations(it: Scattered) -> list[Reservation]:
     found = (await it.client.list(kinds.RESERVATION)).items
     return [one for one in found if "restow.sh/claim-of" in (one.metadata.labels or {})]
 

@@ -21,7 +21,7 @@ from restow.planning.plan import Place
 from restow.ports import Api, ApiError, OutcomeUnknown, Request, TooManyRequests
 from restow.sim.faults import FaultPlan, FaultyApi, run_until_crash
 from tests.control.descheduler.descheduler_fixture import Scattered, applying, descheduler, feeding
-from tests.control.descheduler.place_reservation_fixture import claims, crowded, planned, steal
+from tests.control.descheduler.place_reservation_fixture import crowded, place_reservations, planned, steal
 from tests.control.scheduler_cluster import (
     FixedErrorApi,
     assert_nothing_overcommitted,
@@ -34,7 +34,7 @@ from tests.sim.simulated_cluster import default_profile, on_virtual_time, pass_t
 
 @pytest.mark.parametrize("after", [0.3, 9.0], ids=lambda seconds: f"{seconds:g} s after the plan began")
 @on_virtual_time
-async def test_nobody_steals_the_room_that_is_gathered_for_a_gang(after: float) -> None:
+async def test_room_gathered_for_a_gang_is_not_taken_by_other_pods(after: float) -> None:
     async with crowded() as it:
         plan = await planned(it)
         thieves = asyncio.create_task(steal(it, after))
@@ -49,7 +49,7 @@ async def test_nobody_steals_the_room_that_is_gathered_for_a_gang(after: float) 
 
 
 @on_virtual_time
-async def test_without_claims_the_room_is_stolen() -> None:
+async def test_without_place_reservations_other_pods_take_the_room() -> None:
     async with crowded() as it:
         plan = replace(await planned(it), objective="", places=())
         thieves = asyncio.create_task(steal(it, 2.0))
@@ -63,13 +63,13 @@ async def test_without_claims_the_room_is_stolen() -> None:
 
 
 @on_virtual_time
-async def test_the_claim_waits_from_the_beginning_and_opens_when_all_have_left() -> None:
+async def test_place_reservation_waits_from_the_beginning_and_opens_when_all_pods_have_left() -> None:
     async with crowded() as it:
         plan, seen = await planned(it), list[tuple[str | None, str | None]]()
         begun = asyncio.create_task(applying(it).apply(plan))
         for _ in range(200):
             await pass_time(0.1)
-            seen += [(one.status.state.phase, one.status.state.reason) for one in await claims(it)]
+            seen += [(one.status.state.phase, one.status.state.reason) for one in await place_reservations(it)]
             if begun.done():
                 break
         phases = list(dict.fromkeys(phase for phase, _ in seen if phase))
@@ -78,11 +78,11 @@ async def test_the_claim_waits_from_the_beginning_and_opens_when_all_have_left()
 
 
 @on_virtual_time
-async def test_a_whole_gang_has_one_claim_with_all_of_its_seats() -> None:
+async def test_gang_has_one_place_reservation_with_all_its_seats() -> None:
     async with crowded() as it:
         begun = asyncio.create_task(applying(it).apply(await planned(it)))
         await pass_time(1)
-        [claim] = await claims(it)
+        [claim] = await place_reservations(it)
         assert claim.spec.min_available == 2
         assert sorted(one.node_name for one in claim.status.placements or ()) == ["n2", "n3"]
         assert [(one.object.kind, one.object.name) for one in claim.spec.owners or () if one.object] == [
@@ -93,7 +93,7 @@ async def test_a_whole_gang_has_one_claim_with_all_of_its_seats() -> None:
 
 @pytest.mark.parametrize("seconds", [3.0, 14.0], ids=lambda seconds: f"after {seconds:g} s")
 @on_virtual_time
-async def test_whoever_is_interrupted_finds_the_claim_again(seconds: float) -> None:
+async def test_interrupted_apply_finds_its_place_reservation_again(seconds: float) -> None:
     async with crowded() as it:
         plan = await planned(it)
         begun = asyncio.create_task(applying(it).apply(plan))
@@ -104,11 +104,11 @@ async def test_whoever_is_interrupted_finds_the_claim_again(seconds: float) -> N
         await steal(it, 0.0)
         done = await applying(it).apply(plan)
         assert (done.succeeded, done.filled_places) == (2, 2)
-        assert len(await claims(it)) <= 1
+        assert len(await place_reservations(it)) <= 1
 
 
 @on_virtual_time
-async def test_a_claim_that_nobody_comes_back_for_expires() -> None:
+async def test_place_reservation_of_an_abandoned_plan_expires() -> None:
     async with crowded() as it:
         begun = asyncio.create_task(applying(it).apply(await planned(it)))
         await pass_time(0.3)
@@ -117,25 +117,25 @@ async def test_a_claim_that_nobody_comes_back_for_expires() -> None:
             await begun
         await it.delete(kinds.POD, "gang-1")
         await pass_time(1000)
-        [claim] = await claims(it)
+        [claim] = await place_reservations(it)
         assert (claim.status.state.phase, claim.status.state.reason) == ("Failed", "Expired")
 
 
 @on_virtual_time
-async def test_a_plan_that_stops_half_way_lets_its_claims_go() -> None:
+async def test_plan_that_stops_half_way_deletes_its_place_reservations() -> None:
     async with crowded() as it:
         plan, told = await planned(it), list[ApplyProgress]()
         begun = asyncio.create_task(applying(it, strict=True, report_progress=told.append).apply(plan))
         await pass_time(1)
-        assert len(await claims(it)) == 1
+        assert len(await place_reservations(it)) == 1
         await it.delete(kinds.POD, plan.moves[1].pod)
         with pytest.raises(ClusterChanged, match="wave 2 does not begin"):
             await begun
-        assert await claims(it) == []
+        assert await place_reservations(it) == []
 
 
 @on_virtual_time
-async def test_claims_are_kept_alive_as_long_as_the_plan_is_carried_out() -> None:
+async def test_place_reservations_are_extended_while_the_plan_is_carried_out() -> None:
     async with crowded() as it:
         plan = await planned(it)
         await it.stop()
@@ -144,7 +144,7 @@ async def test_claims_are_kept_alive_as_long_as_the_plan_is_carried_out() -> Non
         await pass_time(20)
         shaky.plan = FaultPlan(refused=0.3, unknown=0.3)
         await pass_time(380)
-        [claim] = await claims(it)
+        [claim] = await place_reservations(it)
         assert (claim.status.state.phase, begun.done()) == ("Waiting", False)
         begun.cancel()
         with suppress(asyncio.CancelledError):
@@ -152,7 +152,7 @@ async def test_claims_are_kept_alive_as_long_as_the_plan_is_carried_out() -> Non
 
 
 @on_virtual_time
-async def test_a_node_that_is_still_to_take_a_pod_is_claimed_afterwards() -> None:
+async def test_node_that_still_has_to_take_a_pod_is_reserved_afterwards() -> None:
     """The pod of n3 makes a stop on n2, which is to be the gang's in the end."""
     async with crowded() as it:
         plan = await planned(it)
@@ -161,13 +161,13 @@ async def test_a_node_that_is_still_to_take_a_pod_is_claimed_afterwards() -> Non
         last = replace(then, source="n2", order=3, wave=3)
         begun = asyncio.create_task(applying(it).apply(replace(plan, moves=(out, stop, last))))
         await pass_time(1)
-        assert await claims(it) == []
+        assert await place_reservations(it) == []
         done = await begun
         assert (done.succeeded, done.filled_places) == (3, 2)
 
 
 @on_virtual_time
-async def test_pods_of_their_own_have_claims_of_their_own() -> None:
+async def test_pods_without_a_gang_have_place_reservations_of_their_own() -> None:
     async with crowded() as it:
         await it.delete(kinds.POD, "gang-0")
         await it.delete(kinds.POD, "gang-1")
@@ -182,7 +182,7 @@ async def test_pods_of_their_own_have_claims_of_their_own() -> None:
 
 
 @on_virtual_time
-async def test_pods_of_different_sizes_find_their_own_seats() -> None:
+async def test_pods_of_different_sizes_get_seats_of_their_size() -> None:
     async with crowded() as it:
         await it.delete(kinds.POD, "gang-0")
         await it.delete(kinds.POD, "gang-1")
@@ -200,19 +200,19 @@ async def test_pods_of_different_sizes_find_their_own_seats() -> None:
 
 
 @on_virtual_time
-async def test_a_place_that_goes_elsewhere_takes_its_claim_along_and_one_that_is_dropped_leaves_none() -> None:
+async def test_repaired_place_moves_its_reservation_and_dropped_place_leaves_none() -> None:
     async with crowded() as it, feeding(it) as feed:
         plan, client = await planned(it), Client(it.api)
         made = PlanPlaceReservations(client, it.clock, feed, DeschedulerSettings(), "plan")
         elsewhere = (plan.places[0], replace(plan.places[1], node="n4"))
         for seats, nodes in ((plan.places, {"n2", "n3"}), (elsewhere, {"n2", "n4"}), ((), set[str]())):
             await made.ensure_due(made.desired(seats, feed.pending_pods(default_profile())), plan.moves)
-            tasks = [task for one in await claims(it) for task in one.spec.tasks or ()]
+            tasks = [task for one in await place_reservations(it) for task in one.spec.tasks or ()]
             assert {name for task in tasks for name in names_of(task.template.spec)} == nodes
 
 
 @on_virtual_time
-async def test_a_gang_that_is_made_again_under_its_name_gets_what_was_claimed() -> None:
+async def test_gang_recreated_under_its_name_gets_the_reserved_places() -> None:
     """A claim is for the very ones who waited when it was made; whoever comes instead must not wait for it to end."""
     async with crowded() as it:
         begun = asyncio.create_task(applying(it).apply(await planned(it)))
@@ -221,11 +221,11 @@ async def test_a_gang_that_is_made_again_under_its_name_gets_what_was_claimed() 
         await it.create(kinds.POD_GROUP, pod_group("gang", 2))
         done = await begun
         assert (done.succeeded, done.filled_places) == (2, 2)
-        assert {one.status.state.phase for one in await claims(it)} == {"Succeeded"}
+        assert {one.status.state.phase for one in await place_reservations(it)} == {"Succeeded"}
 
 
 @on_virtual_time
-async def test_a_gang_that_is_made_again_while_its_room_waits_for_it_gets_it() -> None:
+async def test_gang_recreated_while_its_room_is_ready_gets_the_room() -> None:
     async with crowded() as it:
         begun = asyncio.create_task(applying(it).apply(await planned(it)))
         while len(await it.jobs()) < 2:
@@ -240,7 +240,7 @@ async def test_a_gang_that_is_made_again_while_its_room_waits_for_it_gets_it() -
 
 
 @on_virtual_time
-async def test_room_that_others_make_meanwhile_is_not_given_up() -> None:
+async def test_room_that_other_pods_leave_meanwhile_is_kept() -> None:
     """Somebody else, such as a queue that clears its nodes, moves the pods of the second wave."""
     async with crowded() as it:
         plan = await planned(it)
@@ -255,15 +255,15 @@ async def test_room_that_others_make_meanwhile_is_not_given_up() -> None:
 
 
 @on_virtual_time
-async def test_what_is_held_elsewhere_after_a_repair_is_not_given_up_in_the_end() -> None:
+async def test_seats_held_elsewhere_after_a_repair_are_kept_after_the_last_move() -> None:
     async with crowded() as it, feeding(it) as feed:
         plan, client = await planned(it), Client(it.api)
         made = PlanPlaceReservations(client, it.clock, feed, DeschedulerSettings(), "plan")
         pending, repaired = feed.pending_pods(default_profile()), (plan.places[0], replace(plan.places[1], node="n4"))
         await made.ensure_due(made.desired(repaired, pending), plan.moves)
-        [before] = await claims(it)
+        [before] = await place_reservations(it)
         await made.ensure_due(made.desired(plan.places, pending), ())
-        [after] = await claims(it)
+        [after] = await place_reservations(it)
         assert before.metadata.uid == after.metadata.uid
 
 
@@ -278,7 +278,7 @@ MAKING_ROOM: Document = {
 
 
 @on_virtual_time
-async def test_claims_of_a_descheduler_that_died_before_its_jobs_are_let_go_by_the_next() -> None:
+async def test_place_reservations_of_a_dead_descheduler_are_deleted_by_the_next_cycle() -> None:
     async with crowded() as it:
         mortal = FaultyApi(it.api, Random(1), FaultPlan(crash_after=1))  # after the Lease and the claim
 
@@ -288,18 +288,18 @@ async def test_claims_of_a_descheduler_that_died_before_its_jobs_are_let_go_by_t
 
         await run_until_crash(mortal, first())
         await pass_time(2)
-        [orphan] = await claims(it)
+        [orphan] = await place_reservations(it)
         async with running_component(descheduler(it, MAKING_ROOM)) as made:
             await made.trigger()
             await pass_time(30)
-        left = await claims(it)
+        left = await place_reservations(it)
         assert orphan.metadata.uid not in {one.metadata.uid for one in left}
         assert [one.status.state.phase for one in left] == ["Succeeded"]
 
 
 @pytest.mark.parametrize("again", [True, False], ids=["others come under their names", "they are gone"])
 @on_virtual_time
-async def test_what_a_profile_claimed_for_those_who_wait_no_more_is_let_go_by_the_next_cycle(again: bool) -> None:
+async def test_place_reservations_for_pods_that_are_not_pending_are_deleted_by_the_next_cycle(again: bool) -> None:
     async with crowded() as it, running_component(descheduler(it, MAKING_ROOM)) as made:
         await made.trigger()
         await it.delete(kinds.POD_GROUP, "gang")
@@ -310,17 +310,17 @@ async def test_what_a_profile_claimed_for_those_who_wait_no_more_is_let_go_by_th
             await it.delete(kinds.POD, "gang-1")
             await it.create(kinds.POD, pod("alone", "3500m"))
         await pass_time(30)
-        assert [one.status.state.phase for one in await claims(it)] == ["Available"]
+        assert [one.status.state.phase for one in await place_reservations(it)] == ["Available"]
         await made.trigger()
         await pass_time(5)
         where = await nodes_by_pod(it)
-        assert await claims(it) == []
+        assert await place_reservations(it) == []
         assert {where.get(name, "gone") for name in ("gang-0", "gang-1", "alone")} > {"gone"}
         assert None not in where.values()
 
 
 @on_virtual_time
-async def test_a_plan_that_somebody_applies_is_under_way_between_its_waves_too() -> None:
+async def test_applied_plan_is_under_way_between_its_waves() -> None:
     async with crowded() as it:
         begun = asyncio.create_task(applying(it).apply(await planned(it)))
         await pass_time(1)
@@ -332,7 +332,7 @@ async def test_a_plan_that_somebody_applies_is_under_way_between_its_waves_too()
 
 
 @on_virtual_time
-async def test_a_profile_that_makes_room_claims_it_too() -> None:
+async def test_profile_that_makes_room_reserves_it() -> None:
     async with crowded() as it, running_component(descheduler(it, MAKING_ROOM)) as made:
         run = await made.trigger()
         assert len(run.outcome.plan.places) == 2
@@ -340,7 +340,7 @@ async def test_a_profile_that_makes_room_claims_it_too() -> None:
         await pass_time(30)
         where = await nodes_by_pod(it)
         assert {where["gang-0"], where["gang-1"]} == {"n2", "n3"}
-        assert [one.status.state.phase for one in await claims(it)] == ["Succeeded"]
+        assert [one.status.state.phase for one in await place_reservations(it)] == ["Succeeded"]
 
 
 async def _grow(it: Scattered) -> None:
@@ -365,7 +365,7 @@ async def _fill(it: Scattered) -> None:
     ],
 )
 @on_virtual_time
-async def test_whoever_applies_a_plan_waits_a_minute_for_pods_to_take_their_places(
+async def test_apply_waits_a_minute_for_pods_to_take_their_places(
     happens: Callable[[Scattered], Awaitable[None]], left: list[str]
 ) -> None:
     async with crowded() as it:
@@ -378,12 +378,12 @@ async def test_whoever_applies_a_plan_waits_a_minute_for_pods_to_take_their_plac
         since = it.clock.now()
         done = await begun
         assert (done.succeeded, done.filled_places) == (2, 0)
-        assert [one.status.state.phase for one in await claims(it)] == left
+        assert [one.status.state.phase for one in await place_reservations(it)] == left
         assert 55 < it.clock.now() - since < 70
 
 
 @on_virtual_time
-async def test_a_minute_is_over_once_also_where_the_cluster_did_not_answer_at_its_end() -> None:
+async def test_apply_waits_for_places_once_although_the_cluster_did_not_answer() -> None:
     async with crowded() as it:
         told, lost = list[ApplyProgress](), OutcomeUnknown.because(503, "ServiceUnavailable", "cut off")
         api = FixedErrorApi(it.api, lambda request: request.verb == "delete", lost)
@@ -397,7 +397,7 @@ async def test_a_minute_is_over_once_also_where_the_cluster_did_not_answer_at_it
         api.error = None
         await pass_time(10)
         assert begun.done() and (await begun).succeeded == 2
-        assert told[-1].interruption is None and await claims(it) == []
+        assert told[-1].interruption is None and await place_reservations(it) == []
 
 
 class _Blind:
@@ -415,7 +415,7 @@ class _Blind:
 
 
 @on_virtual_time
-async def test_who_has_a_place_is_asked_until_there_is_an_answer() -> None:
+async def test_filled_places_are_read_until_the_cluster_answers() -> None:
     """The gang has taken its places, of which the watch shows nothing, and the server is too busy to say so."""
     async with crowded() as it:
         told, busy = list[ApplyProgress](), TooManyRequests.because(429, "TooManyRequests", "too busy")
@@ -424,7 +424,7 @@ async def test_who_has_a_place_is_asked_until_there_is_an_answer() -> None:
         )
         begun = asyncio.create_task(applying(it, api=api, report_progress=told.append).apply(await planned(it)))
         await pass_time(40)
-        assert [one.status.state.phase for one in await claims(it)] == ["Succeeded"]
+        assert [one.status.state.phase for one in await place_reservations(it)] == ["Succeeded"]
         assert api.times_raised and told[-1].interruption == "too busy" and not begun.done()
         api.error = None
         await pass_time(10)

@@ -12,7 +12,7 @@ from restow.ports import ApiError
 from restow.sim.faults import FaultPlan, FaultyApi, run_until_crash
 from restow.sim.loop import run_virtual
 from tests.control.descheduler.descheduler_fixture import TROUBLE, Scattered, applying
-from tests.control.descheduler.place_reservation_fixture import claims, crowded, planned, steal
+from tests.control.descheduler.place_reservation_fixture import place_reservations, crowded, planned, steal
 from tests.control.scheduler_cluster import assert_nothing_overcommitted
 from tests.sim.simulated_cluster import pass_time
 
@@ -31,18 +31,18 @@ async def _dying(plan: FaultPlan) -> FaultyApi:
             await applying(it, api=mortal).apply(made)
 
         await run_until_crash(mortal, first())
-        claimed = await claims(it) != []
+        claimed = await place_reservations(it) != []
         if claimed:
             await pass_time(1)
         done = await applying(it).apply(made)
         assert (done.succeeded, done.filled_places) == (2, 2)
         await pass_time(5)
-        assert {one.status.state.phase for one in await claims(it)} <= {"Succeeded"}
+        assert {one.status.state.phase for one in await place_reservations(it)} <= {"Succeeded"}
         await assert_nothing_overcommitted(it)
     return mortal
 
 
-def test_whoever_applies_a_plan_may_die_after_any_write() -> None:
+def test_apply_may_die_after_any_write() -> None:
     names = run_virtual(_dying(FaultPlan())).writes.names
     written = [kind for name in names if (kind := name.split()[1]) != "Lease"]
     assert written == ["Reservation", "PodMigrationJob", "PodMigrationJob"]
@@ -65,18 +65,18 @@ async def _troubled(seed: int) -> None:
         assert (done.succeeded, done.filled_places) == (2, 2)
         await thieves
         await pass_time(30)
-        assert {one.status.state.phase for one in await claims(it)} <= {"Succeeded"}
+        assert {one.status.state.phase for one in await place_reservations(it)} <= {"Succeeded"}
         assert len(await it.jobs()) == 2
         await assert_nothing_overcommitted(it)
 
 
 async def _steal_from_claims(it: Scattered) -> None:
     """As soon as a claim is held."""
-    while not any(one.status.placements for one in await claims(it)):
+    while not any(one.status.placements for one in await place_reservations(it)):
         await pass_time(0.2)
     await steal(it, 0.0)
 
 
 @pytest.mark.parametrize("seed", [*range(RUNS), *(seed for seed in BEHIND if seed >= RUNS)])
-def test_a_plan_and_its_claims_survive_faults(seed: int) -> None:
+def test_plan_and_its_place_reservations_survive_faults(seed: int) -> None:
     run_virtual(_troubled(seed))

@@ -23,9 +23,9 @@ from restow.queues.admission_policies import CEILINGS_NAME
 from restow.queues.node_locks import locks_in_status
 from tests.control.migrations.migration_cluster import SYSTEM, running_controller
 from tests.control.queues.auditor import CEILING, Auditor, Scheduling
-from tests.control.queues.queue_controller_fixture import Locked, of, queue, queues
+from tests.control.queues.queue_controller_fixture import QueueCluster, queue_annotation, queue_document, queues
 from tests.control.random_disruptions import RandomDisruptions, run_seeds
-from tests.control.reservations.chaos import Leaders
+from tests.control.reservations.chaos import SuccessiveLeaders
 from tests.control.scheduler_cluster import assert_nothing_overcommitted, random_faults, unscheduled_cluster
 from tests.sim.simulated_cluster import (
     is_pod_ready,
@@ -43,14 +43,14 @@ STEPS = 20
 LIMITS: dict[str, Any] = {"maxGuaranteed": CEILING, "maxGuaranteedPerQueue": CEILING}
 
 
-class QueueLeaders(Leaders):
+class QueueLeaders(SuccessiveLeaders):
     async def _live(self, api: Api) -> None:
         async with running_component(queues(api, self._it.clock, seed=self.lives, **LIMITS)):
             await asyncio.sleep(10_000)
 
 
 class QueueAccidents(RandomDisruptions):
-    def __init__(self, it: Locked, auditor: Auditor, rng: random.Random) -> None:
+    def __init__(self, it: QueueCluster, auditor: Auditor, rng: random.Random) -> None:
         super().__init__(it, rng, NODES)
         self._it = it
         self._auditor = auditor
@@ -69,7 +69,7 @@ class QueueAccidents(RandomDisruptions):
 
     async def ask(self) -> None:
         self._auditor.queues_changed = self._it.clock.now()
-        made = queue(self._rng.choice(NAMES), guarantee=self._guarantee(), weight=self._rng.randint(1, 3))
+        made = queue_document(self._rng.choice(NAMES), guarantee=self._guarantee(), weight=self._rng.randint(1, 3))
         await self._it.create(kinds.QUEUE, made)
 
     async def change(self) -> None:
@@ -128,7 +128,7 @@ class QueueAccidents(RandomDisruptions):
 
     async def own(self) -> None:
         cpu = self._rng.choice(("500m", "1"))
-        await self._it.create(kinds.POD, pod(f"own{self._made}", cpu, annotations=of(self._rng.choice(NAMES))))
+        await self._it.create(kinds.POD, pod(f"own{self._made}", cpu, annotations=queue_annotation(self._rng.choice(NAMES))))
 
     async def meddle(self) -> None:
         data = {"share_": "100", "share_q1": "100", "amount__cpu": None}
@@ -143,7 +143,7 @@ async def run(seed: int) -> Counter[str]:
     rng = random.Random(seed)
     plan = random_faults(rng)
     async with unscheduled_cluster(nodes=len(NODES), seed=seed) as base:
-        it = Locked(base.api, base.world, base.clock)
+        it = QueueCluster(base.api, base.world, base.clock)
         await it.create(kinds.NAMESPACE, {"metadata": {"name": SYSTEM}})
         auditor = Auditor(it.api, it.clock)
         async with (
@@ -160,15 +160,15 @@ async def run(seed: int) -> Counter[str]:
                 assert not auditor.faults, auditor.faults
             leading.cancel()
             await asyncio.gather(leading, return_exceptions=True)
-            auditor.life += 1
+            auditor.leader_number += 1
             await _comes_to_rest(it, auditor)
         assert not auditor.faults, auditor.faults
     return Counter(audits=auditor.audits, jobs=auditor.jobs)
 
 
-async def _furnish(it: Locked) -> None:
+async def _furnish(it: QueueCluster) -> None:
     await it.create(kinds.DEPLOYMENT, workload("web", 5, pods=template("700m", app="web")))
-    await it.create(kinds.DEPLOYMENT, workload("batch", 2, pods=template("300m", app="batch", annotations=of("q2"))))
+    await it.create(kinds.DEPLOYMENT, workload("batch", 2, pods=template("300m", app="batch", annotations=queue_annotation("q2"))))
     await it.create(kinds.CONFIG_MAP, {"metadata": {"name": CEILINGS_NAME, "namespace": SYSTEM}, "data": {}})
     await it.create(kinds.DAEMON_SET, workload("agent", None, pods=template("100m", app="agent")))
     spec = {"minAvailable": 1, "selector": {"matchLabels": {"app": "web"}}}
@@ -176,7 +176,7 @@ async def _furnish(it: Locked) -> None:
     await pass_time(10)
 
 
-async def _comes_to_rest(it: Locked, auditor: Auditor) -> None:
+async def _comes_to_rest(it: QueueCluster, auditor: Auditor) -> None:
     """Left alone, locks stay as they are, guarantees are kept or say why not, and nothing is left of what is over."""
     with suppress(ApiError):
         await it.go()
@@ -192,7 +192,7 @@ async def _comes_to_rest(it: Locked, auditor: Auditor) -> None:
             assert bool(told) == asks, one
             assert (told.get("Rejected") == "False") == (one.status.reservation is not None), one
         await _clears(it)
-        await _is_shown_at_the_door(it)
+        await _admission_parameters_agree(it)
         for one in (await it.client.list(kinds.QUEUE)).items:
             await it.delete(kinds.QUEUE, one.metadata.name)
         await pass_time(400)
@@ -202,7 +202,7 @@ async def _comes_to_rest(it: Locked, auditor: Auditor) -> None:
         await assert_nothing_overcommitted(it)
 
 
-async def _clears(it: Locked) -> None:
+async def _clears(it: QueueCluster) -> None:
     """Whoever could leave the nodes of a Guaranteed queue has left, or is kept by a limit that is told."""
     for one in (await it.client.list(kinds.QUEUE)).items:
         guarantee, lock = one.spec.guarantee, one.status.reservation
@@ -219,7 +219,7 @@ async def _clears(it: Locked) -> None:
         assert not others or "waits for" in said, (said, [each.metadata.name for each in others])
 
 
-async def _is_shown_at_the_door(it: Locked) -> None:
+async def _admission_parameters_agree(it: QueueCluster) -> None:
     """What is shown to the API server is what conditions say: how much there is, and how much others have."""
     nodes, queues = (await it.client.list(kinds.NODE)).items, (await it.client.list(kinds.QUEUE)).items
     limit = sum(parse_amounts(one.status.allocatable)["cpu"] for one in nodes) * CEILING // 100
@@ -230,7 +230,7 @@ async def _is_shown_at_the_door(it: Locked) -> None:
     assert accepted == {key for key in shown if key.startswith("left_") and key.count("_") == 1}, shown
 
 
-async def _shown(it: Locked) -> dict[str, tuple[str, ...]]:
+async def _shown(it: QueueCluster) -> dict[str, tuple[str, ...]]:
     return locks_in_status((await it.client.list(kinds.QUEUE)).items)
 
 

@@ -42,9 +42,11 @@ BY_CONTROLLER = web_reservation("r", at={0: "n1"}, owners=[ReservationOwner(cont
     ],
 )
 def test_seat_that_opens_requeues_pods_of_its_owners(waiting: Pod, news: ClusterEvent, woken: bool) -> None:
-    wakeups = QueueingHints()
+    queueing_hints = QueueingHints()
     plugins = frozenset(["NodeResourcesFit"])
-    assert (wakeups.may_help_any(plugins, news) and wakeups.is_worth_requeuing(waiting, plugins, news)) == woken
+    assert (
+        queueing_hints.may_help_any(plugins, news) and queueing_hints.is_worth_requeuing(waiting, plugins, news)
+    ) == woken
 
 
 @pytest.mark.parametrize(

@@ -42,12 +42,12 @@ class ExpectedSuccessors:
         """The reservation that a successor or its PodGroup asks for by name."""
         return requested_reservation(successor, self._cache.group_of)
 
-    def arrival(self, successor: Pod) -> IncomingPod:
+    def incoming_pod(self, successor: Pod) -> IncomingPod:
         """A successor as the scheduler's filters are asked about it; it has the UID of the pod that it replaces."""
         return IncomingPod(successor, self.queue_of(successor), successor.metadata.uid)
 
-    def arrival_for_job(self, name: str) -> IncomingPod | None:
+    def incoming_pod_of_job(self, name: str) -> IncomingPod | None:
         """The successor of a job's pod; None once that pod is not known any more."""
         job = self._cache.job(name)
         pod = self._cache.pod_by_uid(job.spec.pod_ref.uid or "") if job is not None else None
-        return self.arrival(self.successor_of(pod)) if pod is not None else None
+        return self.incoming_pod(self.successor_of(pod)) if pod is not None else None

@@ -86,8 +86,8 @@ class SuccessorFit:
         The seats are asked about in order, while the successors of the jobs ahead sit down in them, until there is one
         for each of these, one for this successor, and so many to `spare`.
         """
-        last = self._successors.arrival(successor)
-        before = [self._successors.arrival_for_job(name) or last for name in jobs_ahead]
+        last = self._successors.incoming_pod(successor)
+        before = [self._successors.incoming_pod_of_job(name) or last for name in jobs_ahead]
         seats = {seat_key(placement): next(seats_of(reservation, [placement]), None) for placement in placements}
         name = reservation.metadata.name
         unknown = {key: f"reservation {name} has no task {key[0]}" for key, seat in seats.items() if seat is None}

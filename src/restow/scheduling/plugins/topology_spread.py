@@ -176,14 +176,14 @@ class SpreadState:
             ]
 
     def _counted(self, one: SpreadConstraint, together: Sequence[SpreadConstraint]) -> DomainSums:
-        headcount = self._index.pod_count((one.selector_group,), without_leaving=True)
+        pod_count = self._index.pod_count((one.selector_group,), without_leaving=True)
         keys = sorted({each.key for each in together})
         suiting = self._shape.constraint if one.node_affinity else NodeConstraint()
         tolerations = self._shape.fields.tolerations if one.taints else None
         if len(keys) == 1 and suiting == NodeConstraint() and tolerations is None:
-            return domain_sums(self._topologies.domains(one.key), headcount)
+            return domain_sums(self._topologies.domains(one.key), pod_count)
         counting = CountedNodes(self._nodes, tuple(keys), suiting, tolerations)
-        return domain_sums(self._topologies.domains(one.key, counting, counting.meaning), headcount)
+        return domain_sums(self._topologies.domains(one.key, counting, counting.meaning), pod_count)
 
     def _rate(self, one: SpreadConstraint) -> SpreadScore:
         if one.key != HOST_NAME:

@@ -51,7 +51,7 @@ class _Increase(msgspec.Struct, frozen=True):
 
 def seats_beyond_limits(
     snapshot: Snapshot,
-    roster: PodGroupCache,
+    pod_groups: PodGroupCache,
     reservation: Reservation,
     namespace_share: int,
     lost: Container[SeatName] = (),
@@ -65,7 +65,7 @@ def seats_beyond_limits(
         for other in _newer_changes(snapshot, reservation)
         if (newer_increase := _increase_of(snapshot, other)) is not None
     ]
-    limits = _Limits(snapshot, roster, reservation, increase, newer, namespace_share)
+    limits = _Limits(snapshot, pod_groups, reservation, increase, newer, namespace_share)
     why = limits.refusal(increase.more)
     return {name: SeatFault(FaultReason.LIMIT_EXCEEDED, why) for name in _excess(increase, limits)} if why else {}
 
@@ -95,17 +95,17 @@ class _Limits:
     def __init__(
         self,
         snapshot: Snapshot,
-        roster: PodGroupCache,
+        pod_groups: PodGroupCache,
         own: Reservation,
         increase: _Increase,
         newer: list[_Increase],
         namespace_share: int,
     ) -> None:
         self._increase = increase
-        self._queues = QueueShares(roster, snapshot)
+        self._queues = QueueShares(pod_groups, snapshot)
         self._namespace = NamespaceShare(snapshot, increase.namespace, namespace_share)
         # The snapshot counts changed seats in their new size. Here they count as granted, also those of newer changes.
-        self._queues.discharge(increase.queue, credit_of_migrating_pod(snapshot, roster, own, increase.queue))
+        self._queues.discharge(increase.queue, credit_of_migrating_pod(snapshot, pod_groups, own, increase.queue))
         for change in (increase, *newer):
             self._queues.discharge(change.queue, subtract_vectors(change.held, change.granted_by_queue))
             if change.namespace == increase.namespace:
@@ -143,7 +143,9 @@ def _increase_of(snapshot: Snapshot, reservation: Reservation, lost: Container[S
             kept.append(seat)
             kept_requests = add_vectors(kept_requests, requests)
     queue, queue_before = reservation.spec.queue or DEFAULT_QUEUE, status.observed_queue or DEFAULT_QUEUE
-    return _Increase(key[0], queue, queue != queue_before, kept, held, granted, subtract_vectors(kept_requests, granted))
+    return _Increase(
+        key[0], queue, queue != queue_before, kept, held, granted, subtract_vectors(kept_requests, granted)
+    )
 
 
 def _newer_changes(snapshot: Snapshot, reservation: Reservation) -> list[Reservation]:

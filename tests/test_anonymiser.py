@@ -243,7 +243,7 @@ def inventory(request: pytest.FixtureRequest) -> Inventory:
     return read(asked if isinstance(asked, list) else generate_snapshot(asked)["items"])
 
 
-def test_pods_go_to_the_same_places_and_wait_for_the_same_reasons(inventory: Inventory) -> None:
+def test_anonymised_pods_go_to_the_same_nodes_for_the_same_reasons(inventory: Inventory) -> None:
     anonymiser, data = anonymised(inventory)
     answer = written(scheduled(read_inventory(data, "anonymised")))
     assert in_any_order(answer) == in_any_order(renamed(written(scheduled(inventory)), anonymiser))
@@ -256,21 +256,21 @@ def same_plan(inventory: Inventory, strategy: str, objective: str = "free-nodes"
 
 
 @pytest.mark.parametrize("strategy", ["defragmentation", "balance"])
-def test_plans_are_the_same_move_by_move(inventory: Inventory, strategy: str) -> None:
+def test_anonymised_plans_are_the_same_move_by_move(inventory: Inventory, strategy: str) -> None:
     same_plan(inventory, strategy)
 
 
 @pytest.mark.parametrize("objective", ["free-nodes", "pending"])
-def test_the_optimiser_finds_the_same(objective: str) -> None:
+def test_anonymised_cluster_has_the_same_optimal_plan(objective: str) -> None:
     same_plan(read(HANDMADE), "optimal", objective)
 
 
-def test_nothing_that_the_owner_wrote_can_be_read() -> None:
+def test_anonymised_documents_contain_no_private_text() -> None:
     _, data = anonymised(read(HANDMADE))
     assert not [one for one in strings(json.loads(data)) if "acme" in one.lower()]
 
 
-def test_no_name_or_label_is_what_it_was(inventory: Inventory) -> None:
+def test_anonymised_names_and_labels_differ_from_the_original(inventory: Inventory) -> None:
     _, data = anonymised(inventory)
     metadata = [one.metadata for kind in inventory.kinds for one in inventory.of(kind)]
     texts = {text for one in metadata for text in (one.name, one.uid, *(one.labels or {}).values())}
@@ -278,7 +278,7 @@ def test_no_name_or_label_is_what_it_was(inventory: Inventory) -> None:
     assert free and not free & set(strings(json.loads(data)))
 
 
-def test_aliases_are_names_and_labels_that_a_cluster_accepts(inventory: Inventory) -> None:
+def test_aliases_are_valid_names_and_labels(inventory: Inventory) -> None:
     _, data = anonymised(inventory)
     after = read_inventory(data, "anonymised")
     for metadata in [one.metadata for kind in after.kinds for one in after.of(kind)]:
@@ -288,7 +288,7 @@ def test_aliases_are_names_and_labels_that_a_cluster_accepts(inventory: Inventor
         assert not [value for value in labels.values() if label_value_problems(value)]
 
 
-def test_the_claim_that_was_made_for_a_pod_stays_its_own() -> None:
+def test_claim_of_an_ephemeral_volume_keeps_its_pod() -> None:
     anonymiser, data = anonymised(read(HANDMADE))
     after = read_inventory(data, "anonymised")
     (eph,) = [one for one in after.of(POD) if one.metadata.name == anonymiser.alias_of("acme-eph")]
@@ -297,7 +297,7 @@ def test_the_claim_that_was_made_for_a_pod_stays_its_own() -> None:
 
 
 @pytest.mark.parametrize("kind", CAPTURED_KINDS, ids=str)
-def test_every_kind_of_a_snapshot_can_be_rewritten(kind: Kind[Any]) -> None:
+def test_every_captured_kind_can_be_anonymised(kind: Kind[Any]) -> None:
     one = decode_object(kind.type, b'{"metadata": {"name": "acme"}, "spec": {"podRef": {}}}')
     (written,) = Anonymiser(Inventory({kind: [one]}, {})).documents()
     assert (written["apiVersion"], written["kind"]) == (kind.api_version, kind.kind)
@@ -314,11 +314,11 @@ def test_every_kind_of_a_snapshot_can_be_rewritten(kind: Kind[Any]) -> None:
         pytest.param("7", "7", id="a number that Gt compares"),
     ],
 )
-def test_the_form_of_a_text_stays(text: str, form: str) -> None:
+def test_alias_keeps_the_form_of_a_text(text: str, form: str) -> None:
     assert re.fullmatch(form, Anonymiser(read(HANDMADE)).alias_of(text))
 
 
-def test_annotations_of_ours_are_kept_in_their_form_and_others_dropped() -> None:
+def test_anonymiser_keeps_own_annotations_and_drops_others() -> None:
     annotations = {
         "restow.sh/reservation": "acme-shop/acme-r/acme-t/3",
         "restow.sh/moved-at": "2026-01-01T00:00:00Z",
@@ -349,7 +349,7 @@ def test_annotations_of_ours_are_kept_in_their_form_and_others_dropped() -> None
         ),
     ],
 )
-def test_a_job_that_would_fail_without_a_pod_still_would(spec: Document, annotations: dict[str, str]) -> None:
+def test_anonymised_pod_of_a_failing_job_keeps_its_obstacle(spec: Document, annotations: dict[str, str]) -> None:
     owner = {
         "apiVersion": "batch/v1",
         "kind": "Job",

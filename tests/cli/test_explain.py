@@ -66,7 +66,7 @@ ITEMS = [
         pytest.param("waits", None, [], "; 2 nodes could take it", id="has no node yet"),
     ],
 )
-def test_whether_a_pod_may_move_and_why_not(
+def test_explain_says_whether_a_pod_may_move_and_why_not(
     tmp_path: Path, name: str, movable: bool | None, obstacles: list[str], message: str
 ) -> None:
     path = tmp_path / "cluster.json"
@@ -85,7 +85,7 @@ def test_whether_a_pod_may_move_and_why_not(
         pytest.param(None, ["pod group a/ring does not exist: its successor would not be scheduled"], id="not known"),
     ],
 )
-def test_a_pod_is_movable_if_its_gang_is(tmp_path: Path, least: int | None, obstacles: list[str]) -> None:
+def test_explain_pod_of_a_gang_is_movable_if_the_gang_is(tmp_path: Path, least: int | None, obstacles: list[str]) -> None:
     group = {
         "apiVersion": "scheduling.volcano.sh/v1beta1",
         "kind": "PodGroup",
@@ -100,7 +100,7 @@ def test_a_pod_is_movable_if_its_gang_is(tmp_path: Path, least: int | None, obst
     assert (found["movable"], found["obstacles"]) == (not obstacles, obstacles)
 
 
-def test_the_configuration_of_migrations_is_followed(tmp_path: Path) -> None:
+def test_explain_follows_the_migration_section(tmp_path: Path) -> None:
     path, config = tmp_path / "cluster.json", tmp_path / "restow.yaml"
     path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": ITEMS}))
     config.write_text("migration: {namespaces: {exclude: [a]}}")
@@ -109,7 +109,7 @@ def test_the_configuration_of_migrations_is_followed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["ReplicationController", "ReplicaSet"])
-def test_how_many_replicas_there_are_is_for_their_owner_to_say(tmp_path: Path, kind: str) -> None:
+def test_explain_counts_replicas_as_their_owner_says(tmp_path: Path, kind: str) -> None:
     version = "v1" if kind == "ReplicationController" else "apps/v1"
     owner = {"apiVersion": version, "kind": kind, "name": "old", "uid": "old", "controller": True}
     said = {"apiVersion": version, "kind": kind, "metadata": {"name": "old", "namespace": "a", "uid": "old"}}
@@ -166,7 +166,7 @@ def group(name: str, least: int) -> dict[str, Any]:
         pytest.param({}, [pod("a-first", "3")], "", id="somebody who comes first"),
     ],
 )
-def test_what_keeps_a_pod_waiting_that_a_node_could_take(
+def test_explain_says_why_a_pod_waits_that_a_node_could_take(
     tmp_path: Path, mark: dict[str, str], others: list[dict[str, Any]], message: str
 ) -> None:
     waiting = labelled(pod("waiting", "2"), annotations=mark)
@@ -190,7 +190,7 @@ def reservation(name: str, node: str) -> dict[str, Any]:
     }
 
 
-def test_a_pod_hears_which_nodes_only_reservations_keep_it_from(tmp_path: Path) -> None:
+def test_explain_names_nodes_that_only_reservations_keep_a_pod_from(tmp_path: Path) -> None:
     path = tmp_path / "cluster.json"
     held = [reservation("first", "n1"), reservation("second", "n2"), running_replica("large", "1", "n2")]
     items = [node("n1", "4"), node("n2", "3"), node("n3", "1"), pod("waiting", "3"), *held]
@@ -212,7 +212,7 @@ def test_a_pod_hears_which_nodes_only_reservations_keep_it_from(tmp_path: Path) 
         ),
     ],
 )
-def test_a_pod_that_names_a_reservation_goes_nowhere_else(tmp_path: Path, phase: str, message: str) -> None:
+def test_explain_pod_that_names_a_reservation_goes_nowhere_else(tmp_path: Path, phase: str, message: str) -> None:
     path = tmp_path / "cluster.json"
     named = reservation("first", "n1")
     named["spec"] |= {"matchPolicy": "Fits", "owners": [{"labelSelector": {}}], "schedulerName": "restow"}
@@ -232,7 +232,7 @@ def test_a_pod_that_names_a_reservation_goes_nowhere_else(tmp_path: Path, phase:
         pytest.param("1", "0/2 nodes are available: 2 Insufficient cpu", id="that has none"),
     ],
 )
-def test_a_pod_of_an_owner_hears_why_no_seat_is_for_it(tmp_path: Path, room: str, where: str) -> None:
+def test_explain_tells_an_owners_pod_why_no_seat_is_for_it(tmp_path: Path, room: str, where: str) -> None:
     path = tmp_path / "cluster.json"
     held = reservation("first", "n1")
     held["spec"] |= {"owners": [{"labelSelector": {}}], "schedulerName": "restow"}
@@ -243,7 +243,7 @@ def test_a_pod_of_an_owner_hears_why_no_seat_is_for_it(tmp_path: Path, room: str
     assert told["message"].startswith(f"is pending; {where}; {why}containers (")
 
 
-def test_where_a_pod_could_go_is_not_where_it_is(tmp_path: Path) -> None:
+def test_explain_other_nodes_exclude_the_pods_own_node(tmp_path: Path) -> None:
     path = tmp_path / "cluster.json"
     path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": ITEMS}))
     told = CliRunner().invoke(restow, ["explain", "--snapshot", str(path), "pod", "a/small"]).stdout
@@ -262,7 +262,7 @@ def _asked(*arguments: str) -> Any:
         pytest.param({"schedulerName": "other"}, "; it belongs to the scheduler 'other'", id="another scheduler"),
     ],
 )
-def test_a_pod_that_waits_for(tmp_path: Path, spec: dict[str, Any], message: str) -> None:
+def test_explain_pending_pod_says_what_it_waits_for(tmp_path: Path, spec: dict[str, Any], message: str) -> None:
     path = tmp_path / "cluster.json"
     items = [node("n1", "4"), pod("waiting", "2", **spec)]
     path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
@@ -272,7 +272,7 @@ def test_a_pod_that_waits_for(tmp_path: Path, spec: dict[str, Any], message: str
 @pytest.mark.parametrize(
     "words", [["pod", "a/small"], ["a/small"], ["pods", "a/small"]], ids=["pod NS/NAME", "NS/NAME", "pods NS/NAME"]
 )
-def test_a_pod_is_named_by(tmp_path: Path, words: list[str]) -> None:
+def test_explain_accepts_pod_names_written_as(tmp_path: Path, words: list[str]) -> None:
     path = tmp_path / "cluster.json"
     path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": ITEMS}))
     assert _asked("explain", "--snapshot", str(path), "-o", "json", *words)["pod"] == "small"
@@ -288,7 +288,7 @@ def test_a_pod_is_named_by(tmp_path: Path, words: list[str]) -> None:
         pytest.param("a/nothing", "pod a/nothing not found", id="nothing alike"),
     ],
 )
-def test_a_pod_that_is_not_there_is_looked_for(tmp_path: Path, name: str, told: str) -> None:
+def test_explain_unknown_pod_suggests_similar_names(tmp_path: Path, name: str, told: str) -> None:
     path, there = tmp_path / "cluster.json", ("a/web-1", "a/web-2", "b/web", "b/web-3")
     items = [labelled(pod(one[2:], "1"), name=one[2:], namespace=one[0]) for one in there]
     path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": [node("n1", "9"), *items]}))

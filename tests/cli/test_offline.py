@@ -65,7 +65,7 @@ def test_schedule_counts_what_reservations_will_hold(run: Run, tmp_path: Path) -
     assert [one["message"] for one in result["unschedulable"]] == ["0/1 nodes are available: 1 Insufficient cpu."]
 
 
-def test_a_seat_whose_pod_has_gone_holds_nothing(run: Run, tmp_path: Path) -> None:
+def test_schedule_ignores_a_seat_of_a_pod_that_is_gone(run: Run, tmp_path: Path) -> None:
     taken = {"task": "t", "index": 0, "nodeName": "n1", "podRef": {"name": "gone", "namespace": "a", "uid": "u"}}
     used = {**RESERVATION, "status": {"state": {"phase": "Succeeded"}, "placements": [taken]}}
     path = tmp_path / "cluster.json"
@@ -84,7 +84,7 @@ def test_schedule_includes_the_pods_of_schedulers_that_the_configuration_names(
     assert "foreign" in {one["pod"] for one in json.loads(done.stdout)["placements"]}
 
 
-def test_schedule_prints_a_table_for_people(run: Run, snapshot: str) -> None:
+def test_schedule_prints_a_table(run: Run, snapshot: str) -> None:
     done = run("schedule", "--snapshot", snapshot)
     assert done.returncode == 0
     assert done.stdout.startswith("1 pod can be placed, 2 cannot")
@@ -113,7 +113,7 @@ def test_explain_counts_what_keeps_a_pod_from_nodes(run: Run, snapshot: str) -> 
         pytest.param(node("n1", "lots"), "items[0]: status.allocatable.cpu: quantity 'lots'", id="no quantity at all"),
     ],
 )
-def test_a_quantity_that_cannot_be_is_one_line_with_its_path(
+def test_unreadable_quantity_is_one_line_with_its_path(
     run: Run, tmp_path: Path, item: dict[str, Any], problem: str
 ) -> None:
     path = tmp_path / "cluster.json"
@@ -139,7 +139,7 @@ def test_explain_says_where_else_a_running_pod_could_go(run: Run, snapshot: str)
         ),
     ],
 )
-def test_mistakes_are_one_line_and_exit_code_2(run: Run, snapshot: str, arguments: list[str], message: str) -> None:
+def test_user_mistake_is_one_line_and_exit_code_2(run: Run, snapshot: str, arguments: list[str], message: str) -> None:
     done = run(*(argument.format(snapshot=snapshot) for argument in arguments))
     assert (done.returncode, done.stdout) == (2, "")
     assert message in done.stderr and done.stderr.count("\n") == 1
@@ -153,7 +153,7 @@ def test_mistakes_are_one_line_and_exit_code_2(run: Run, snapshot: str, argument
         pytest.param("scheduler: [", "not YAML", id="broken YAML"),
     ],
 )
-def test_a_wrong_configuration_is_one_line(run: Run, snapshot: str, tmp_path: Path, text: str, message: str) -> None:
+def test_wrong_configuration_is_one_line(run: Run, snapshot: str, tmp_path: Path, text: str, message: str) -> None:
     config = tmp_path / "restow.yaml"
     config.write_text(text)
     done = run("schedule", "--snapshot", snapshot, "--config", str(config))

@@ -32,7 +32,7 @@ def ignored(*_: Any) -> None:
     """Nobody is told."""
 
 
-async def test_the_whole_cluster_is_a_file_that_the_other_commands_read(tmp_path: Path) -> None:
+async def test_snapshot_file_is_read_by_the_other_commands(tmp_path: Path) -> None:
     async with served_cluster(tmp_path) as (api, kubeconfig):
         await load_documents(Client(api), generate_documents(SCENARIO))
         done = await invoke_restow("snapshot", "--kubeconfig", kubeconfig)
@@ -44,7 +44,7 @@ async def test_the_whole_cluster_is_a_file_that_the_other_commands_read(tmp_path
     assert "managedFields" not in done.stdout
 
 
-async def test_kinds_that_somebody_defined_are_in_it(tmp_path: Path) -> None:
+async def test_snapshot_contains_objects_of_optional_kinds(tmp_path: Path) -> None:
     async with served_cluster(tmp_path) as (api, kubeconfig):
         client = Client(api)
         for definition in custom_resource_definitions():
@@ -54,14 +54,14 @@ async def test_kinds_that_somebody_defined_are_in_it(tmp_path: Path) -> None:
     assert "gold" in [one["metadata"]["name"] for one in json.loads(done.stdout)["items"] if one["kind"] == "Queue"]
 
 
-async def test_an_empty_cluster_is_an_empty_list(tmp_path: Path) -> None:
+async def test_snapshot_of_an_empty_cluster_is_an_empty_list(tmp_path: Path) -> None:
     async with served_cluster(tmp_path) as (_, kubeconfig):
         done = await invoke_restow("snapshot", "--anonymise", "--kubeconfig", kubeconfig)
     kinds = {one["kind"] for one in json.loads(done.stdout)["items"]}
     assert kinds <= {"Namespace", "PriorityClass"}
 
 
-async def test_a_living_cluster_is_planned_with_all_that_apply_needs(tmp_path: Path) -> None:
+async def test_plan_of_a_live_cluster_has_all_that_apply_needs(tmp_path: Path) -> None:
     async with served_cluster(tmp_path) as (api, kubeconfig):
         await load_documents(Client(api), generate_documents(SCENARIO))
         saved = tmp_path / "plan.json"
@@ -76,7 +76,7 @@ async def test_a_living_cluster_is_planned_with_all_that_apply_needs(tmp_path: P
         assert plan["versions"][f"Pod {move['namespace']}/{move['pod']}"] == pods[move["pod"]].resource_version
 
 
-async def test_a_living_cluster_is_planned_by_the_configuration_that_is_installed_there(tmp_path: Path) -> None:
+async def test_plan_of_a_live_cluster_uses_the_installed_configuration(tmp_path: Path) -> None:
     async with served_cluster(tmp_path) as (api, kubeconfig):
         await load_documents(Client(api), generate_documents(SCENARIO))
         await Client(api).create(NAMESPACE, {"metadata": {"name": "restow-system"}})
@@ -92,7 +92,7 @@ async def test_a_living_cluster_is_planned_by_the_configuration_that_is_installe
     assert (from_file.stdout, from_file.stderr) == (done.stdout, "")
 
 
-async def test_every_question_may_be_put_to_a_living_cluster(tmp_path: Path) -> None:
+async def test_query_commands_accept_a_live_cluster(tmp_path: Path) -> None:
     async with served_cluster(tmp_path) as (api, kubeconfig):
         await load_documents(Client(api), generate_documents(SCENARIO))
         here = ("--kubeconfig", kubeconfig, "-o", "json")
@@ -107,7 +107,7 @@ async def test_every_question_may_be_put_to_a_living_cluster(tmp_path: Path) -> 
     assert json.loads(replayed.stdout)["valid"]
 
 
-async def test_the_anonymised_cluster_tells_no_names(tmp_path: Path) -> None:
+async def test_anonymised_snapshot_contains_no_names(tmp_path: Path) -> None:
     async with served_cluster(tmp_path) as (api, kubeconfig):
         await load_documents(Client(api), generate_documents(SCENARIO))
         done = await invoke_restow("snapshot", "--anonymise", "--kubeconfig", kubeconfig)
@@ -158,7 +158,7 @@ async def small(errors: dict[tuple[str, int], ApiError]) -> Client:
         pytest.param("csinodes.storage.k8s.io", 503, "ServiceUnavailable", id="unavailable"),
     ],
 )
-async def test_what_cannot_be_listed_is_named(resource: str, code: int, reason: str) -> None:
+async def test_snapshot_names_the_kind_that_cannot_be_listed(resource: str, code: int, reason: str) -> None:
     client = await small({(resource, 0): error(code, reason)})
     with pytest.raises(capture.CannotList, match=f"^cannot list {resource}: {reason}, said the server$"):
         await capture.capture_inventory(client, ignored, ignored)
@@ -173,7 +173,7 @@ async def test_what_cannot_be_listed_is_named(resource: str, code: int, reason: 
         pytest.param("nodes.metrics.k8s.io", 503, "ServiceUnavailable", id="those who measure are ill"),
     ],
 )
-async def test_what_need_not_exist_is_told_and_taken_for_none(resource: str, code: int, reason: str) -> None:
+async def test_snapshot_warns_of_an_optional_kind_that_cannot_be_listed(resource: str, code: int, reason: str) -> None:
     client = await small({(resource, 0): error(code, reason)})
     told: list[str] = []
     found = await capture.capture_inventory(client, ignored, told.append)
@@ -181,7 +181,7 @@ async def test_what_need_not_exist_is_told_and_taken_for_none(resource: str, cod
     assert told == [f"cannot list {resource}, assuming there are none: {reason}, said the server"]
 
 
-async def test_a_list_that_is_forgotten_half_way_is_whole_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_snapshot_list_is_complete_although_its_continue_token_expired(monkeypatch: pytest.MonkeyPatch) -> None:
     client = await small({("pods", 1): error(410, "Expired")})
     whole = client.pages
 
@@ -197,7 +197,7 @@ async def test_a_list_that_is_forgotten_half_way_is_whole_all_the_same(monkeypat
     assert len(names) == len(set(names)) == len((await client.list(POD)).items)
 
 
-def test_reading_that_takes_long_says_how_far_it_is(
+def test_snapshot_reports_progress_of_a_slow_list(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     now = 0.0
@@ -208,7 +208,7 @@ def test_reading_that_takes_long_says_how_far_it_is(
     assert capsys.readouterr().err == "restow: reading pods, 1200 so far\nrestow: reading pods, 2300 so far\n"
 
 
-async def test_a_server_that_ails_in_the_end_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_snapshot_of_a_server_that_fails_in_the_end_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def ails(*_: Any) -> None:
         raise error(500, "InternalError")
 
@@ -227,16 +227,16 @@ async def test_a_server_that_ails_in_the_end_is_told(tmp_path: Path, monkeypatch
         pytest.param(
             ["plan", "--kubeconfig", "x", "--snapshot", "/dev/null"], 2, "cannot be used together", id="plan, both"
         ),
-        pytest.param(["snapshot", "--kubeconfig", "{nobody}"], 1, "cannot list namespaces: ", id="unreachable"),
+        pytest.param(["snapshot", "--kubeconfig", "{unreachable}"], 1, "cannot list namespaces: ", id="unreachable"),
     ],
 )
-def test_mistakes_are_one_line(
+def test_snapshot_user_mistake_is_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], code: int, message: str
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("KUBECONFIG", raising=False)
-    nobody = write_kubeconfig(tmp_path / "kubeconfig", "http://127.0.0.1:9")
-    done = CliRunner().invoke(restow, [one.format(nobody=nobody) for one in arguments])
+    unreachable = write_kubeconfig(tmp_path / "kubeconfig", "http://127.0.0.1:9")
+    done = CliRunner().invoke(restow, [one.format(unreachable=unreachable) for one in arguments])
     assert (done.exit_code, done.stdout) == (code, "")
     assert message in done.stderr
 
@@ -246,7 +246,7 @@ def test_mistakes_are_one_line(
     [["plan"], ["snapshot"], ["snapshot", "--anonymise"], ["schedule"], ["explain", "a/b"], ["move", "a/b"], ["pause"]],
     ids=" ".join,
 )
-async def test_what_is_no_api_server_is_no_empty_cluster(tmp_path: Path, words: list[str]) -> None:
+async def test_snapshot_of_a_server_that_is_no_api_server_is_an_error(tmp_path: Path, words: list[str]) -> None:
     async with serving(Script(say("<p>File not found</p>", 404, content_type="text/html"))) as port:
         kubeconfig = write_kubeconfig(tmp_path / "kubeconfig", f"http://127.0.0.1:{port}")
         done = await invoke_restow(*words, "--kubeconfig", kubeconfig)

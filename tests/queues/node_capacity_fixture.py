@@ -22,7 +22,9 @@ from restow.queues.node_capacity import NodeCapacity, QueueUsage
 RESOURCES = ("cpu", "memory")
 
 
-def node(cpu: int = 8, memory: int = 32, *, taken: int = 0, own: Mapping[str, int] | None = None, **says: Any) -> Any:
+def node_spec(
+    cpu: int = 8, memory: int = 32, *, taken: int = 0, own: Mapping[str, int] | None = None, **says: Any
+) -> Any:
     """A node: cpu in cores, memory in GiB; `taken` cores by others and `own` cores by queues, 4 GiB to a core."""
     return {"cpu": cpu, "memory": memory, "taken": taken, "own": own or {}, **says}
 

@@ -56,7 +56,7 @@ def accepted_guarantee(name: str, cpu: str, priority: int = 0) -> AcceptedGuaran
         ),
     ],
 )
-def test_ceilings_are_shown(
+def test_admission_parameters_contain_ceilings(
     ceilings: GuaranteeCeilings, cluster: ClusterCapacity | None, shown: dict[str, str]
 ) -> None:
     found = admission_parameters(ceilings, cluster)
@@ -86,7 +86,7 @@ def test_ceilings_are_shown(
         pytest.param([accepted_guarantee(LONG, "24")], {"room_0_cpu": "16"}, id="a name too long for keys of its own"),
     ],
 )
-def test_what_is_left_of_the_ceiling_of_all_guarantees(
+def test_admission_parameters_contain_what_accepted_guarantees_leave(
     accepted_guarantees: list[AcceptedGuarantee], shown: dict[str, str]
 ) -> None:
     found = admission_parameters(GuaranteeCeilings(), CPU, accepted_guarantees)
@@ -94,7 +94,7 @@ def test_what_is_left_of_the_ceiling_of_all_guarantees(
     assert ("priorities" in found) == bool(accepted_guarantees) and not any(LONG in key for key in found)
 
 
-def test_what_is_too_long_for_a_key_or_what_no_node_has_is_not_shown() -> None:
+def test_admission_parameters_omit_long_keys_and_resources_of_no_node() -> None:
     cluster = ClusterCapacity(1, {"cpu": 1000, f"example.org/{'x' * 253}": 9, "example.org/none": 0})
     assert {key.rpartition("_")[2] for key in admission_parameters(GuaranteeCeilings(), cluster)} == {
         "",
@@ -103,7 +103,7 @@ def test_what_is_too_long_for_a_key_or_what_no_node_has_is_not_shown() -> None:
     }
 
 
-def test_what_is_too_much_for_a_config_map_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_admission_parameters_omit_what_a_config_map_cannot_hold(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_MAX_BYTES_OF_ACCEPTED", 10)
     assert admission_parameters(GuaranteeCeilings(), CPU, [accepted_guarantee("a", "24")]) == admission_parameters(
         GuaranteeCeilings(), CPU
@@ -124,7 +124,7 @@ CORES = st.integers(0, 60_000)
     asked=st.one_of(CORES, st.floats(0, 1).map(lambda value: round(value, 3))),
     priority=st.integers(0, 3),
 )
-def test_what_is_refused_is_what_would_be_rejected(
+def test_admission_parameters_refuse_what_the_condition_would_reject(
     ceilings: GuaranteeCeilings,
     nodes: int,
     cpu: int,

@@ -11,11 +11,11 @@ from restow.queues.arguments import QueueArguments, read_queue_arguments
 from restow.queues.guarantee_ceilings import GuaranteeCeilings
 
 
-def test_without_anything_half_of_the_cluster_may_be_guaranteed() -> None:
+def test_empty_section_allows_half_of_the_cluster_to_be_guaranteed() -> None:
     assert read_queue_arguments({}) == QueueArguments(5.0, GuaranteeCeilings(50, 50, {}))
 
 
-def test_ceilings_for_all_for_each_and_for_single_queues() -> None:
+def test_ceilings_are_read_for_all_for_each_and_for_single_queues() -> None:
     section = {
         "relockPeriod": "10s",
         "maxGuaranteed": {"cpu": 60},
@@ -48,7 +48,7 @@ def test_ceilings_for_all_for_each_and_for_single_queues() -> None:
         ),
     ],
 )
-def test_mistakes_are_told_with_their_paths(section: dict[str, Any], told: str) -> None:
+def test_queue_section_problems_have_their_paths(section: dict[str, Any], told: str) -> None:
     with pytest.raises(WireError) as error:
         read_queue_arguments(section)
     assert told in str(error.value).replace("\n", "; ")

@@ -56,12 +56,12 @@ def asked(cluster: ClusterCapacity = CLUSTER, **spec: Any) -> GuaranteeRequest:
         ),
     ],
 )
-def test_the_request(guarantee: dict[str, Any], nodes: int | None, cpu: str) -> None:
+def test_guarantee_asks_for(guarantee: dict[str, Any], nodes: int | None, cpu: str) -> None:
     request = asked(guarantee=guarantee)
     assert (request.nodes, request.amounts.get("cpu", 0)) == (nodes, vector(cpu=cpu)["cpu"])
 
 
-def test_percentages_are_computed_exactly() -> None:
+def test_guarantee_percentage_is_computed_exactly() -> None:
     cluster = ClusterCapacity(nodes=100, totals=vector(cpu="800"))
     assert asked(cluster, guarantee={"percentage": {"value": 0.29}}).nodes == 29
 
@@ -70,7 +70,7 @@ def test_percentages_are_computed_exactly() -> None:
     ("policy", "read"),
     [(None, GuaranteePolicy.BEST_EFFORT), ("Best-Effort", "Best-Effort"), ("Guaranteed", "Guaranteed")],
 )
-def test_the_policy_is_best_effort_by_default(policy: str | None, read: str) -> None:
+def test_guarantee_policy_is_best_effort_by_default(policy: str | None, read: str) -> None:
     assert asked(guarantee={"policy": policy, "resource": {"cpu": "1"}}).policy == read
 
 
@@ -116,13 +116,13 @@ def test_the_policy_is_best_effort_by_default(policy: str | None, read: str) -> 
         ),
     ],
 )
-def test_rejected_not_clamped(spec: dict[str, Any], reason: str, message: str) -> None:
+def test_guarantee_above_a_limit_is_rejected_not_clamped(spec: dict[str, Any], reason: str, message: str) -> None:
     request = read_guarantee(queue(**spec), CLUSTER)
     assert isinstance(request, GuaranteeRejection)
     assert (request.reason, request.message) == (reason, message)
 
 
-def test_no_guarantee_asks_for_nothing() -> None:
+def test_queue_without_a_guarantee_asks_for_nothing() -> None:
     assert read_guarantee(queue(), CLUSTER) is None
 
 
@@ -141,14 +141,16 @@ def test_no_guarantee_asks_for_nothing() -> None:
         pytest.param(GuaranteeCeilings(by_queue={"q1": 20}), {}, "AboveQueueCeiling", id="and above its own"),
     ],
 )
-def test_ceilings(ceilings: GuaranteeCeilings, taken: dict[str, int], reason: str | None) -> None:
+def test_guarantee_above_a_ceiling_is_rejected(
+    ceilings: GuaranteeCeilings, taken: dict[str, int], reason: str | None
+) -> None:
     rejection = ceiling_rejection(
         "q1", asked(guarantee={"resource": {"cpu": "40", "memory": "160Gi"}}), CLUSTER, ceilings, taken
     )
     assert (rejection.reason if rejection else None) == reason
 
 
-def test_a_ceiling_is_told_with_numbers() -> None:
+def test_ceiling_rejection_has_numbers() -> None:
     request = asked(guarantee={"resource": {"cpu": "30"}})
     assert ceiling_rejection("q1", request, CLUSTER, GuaranteeCeilings(), vector(cpu="20")) == GuaranteeRejection(
         RejectionReason.ABOVE_CLUSTER_CEILING,
@@ -158,12 +160,12 @@ def test_a_ceiling_is_told_with_numbers() -> None:
 
 
 @pytest.mark.parametrize("value", [-0.1, 1.1, float("nan"), None])
-def test_legal_values_are_from_0_to_1(value: float | None) -> None:
+def test_guarantee_percentage_outside_of_0_to_1_is_invalid(value: float | None) -> None:
     assert len(guarantee_problems(Guarantee(percentage=GuaranteePercentage(value=value)))) == 1
 
 
 @pytest.mark.parametrize(("text", "says"), [("-1", "quantity '-1': must not be negative"), ("2c", "2c")])
-def test_quantities_that_are_none(text: str, says: str) -> None:
+def test_guarantee_with_unreadable_quantities_is_invalid(text: str, says: str) -> None:
     (problem,) = guarantee_problems(Guarantee(resource={"cpu": text}))
     assert problem.path == "spec.guarantee.resource.cpu"
     assert says in problem.message
@@ -191,9 +193,9 @@ BOTH = {"percentage": {"value": 0.5, "dimensions": ["cpu"]}, "resource": {"cpu":
         pytest.param({"resource": {"cpu": "odd"}}, FIFTH, False, id="and so it did"),
     ],
 )
-def test_who_was_accepted(then: dict[str, Any] | None, now: dict[str, Any], accepted: bool) -> None:
+def test_queue_was_accepted_before_if(then: dict[str, Any] | None, now: dict[str, Any], accepted: bool) -> None:
     assert was_accepted(queue(guarantee=now, accepted=then), CLUSTER) is accepted
 
 
-def test_a_definition_that_keeps_no_more_than_locks_shows_who_was_accepted() -> None:
+def test_locked_nodes_show_acceptance_if_the_guarantee_is_pruned() -> None:
     assert was_accepted(queue(guarantee=FIFTH, nodes=("a",)), CLUSTER)

@@ -36,7 +36,7 @@ def cheapest(costs: np.ndarray, gives: np.ndarray, needs: np.ndarray, most: int)
 
 @settings(max_examples=80, deadline=None)
 @given(problems())
-def test_a_small_cover_is_the_cheapest_and_proven(problem: tuple[np.ndarray, np.ndarray, np.ndarray, int]) -> None:
+def test_small_cover_is_the_cheapest_and_proven(problem: tuple[np.ndarray, np.ndarray, np.ndarray, int]) -> None:
     costs, gives, needs, most = problem
     found, least = find_cover(costs, gives, needs, max_items=most, effort=20_000), cheapest(costs, gives, needs, most)
     assert (found.cost, found.bound, found.gap) == (least, least, 0) if found else least is None
@@ -44,7 +44,7 @@ def test_a_small_cover_is_the_cheapest_and_proven(problem: tuple[np.ndarray, np.
 
 @settings(max_examples=40, deadline=None)
 @given(problems())
-def test_without_effort_the_cheapest_is_between_bound_and_cost(problem: tuple[np.ndarray, ...]) -> None:
+def test_cheapest_cover_is_between_bound_and_cost_without_effort(problem: tuple[np.ndarray, ...]) -> None:
     costs, gives, needs, _ = problem
     found, least = (
         find_cover(costs, gives, needs, max_items=len(costs), effort=0),
@@ -55,7 +55,7 @@ def test_without_effort_the_cheapest_is_between_bound_and_cost(problem: tuple[np
 
 @settings(max_examples=25, deadline=None)
 @given(problems())
-def test_of_equal_items_the_first_are_taken(problem: tuple[np.ndarray, ...]) -> None:
+def test_cover_takes_the_first_of_equal_items(problem: tuple[np.ndarray, ...]) -> None:
     costs, gives, needs, _ = problem
     twice, both = np.tile(costs, 2), np.tile(gives, 2)
     found = find_cover(twice, both, needs, max_items=len(twice), effort=20_000)
@@ -80,14 +80,14 @@ def many(kinds: int) -> tuple[np.ndarray, np.ndarray]:
         pytest.param(1000, 0.01, 0.15, id="no two alike, few chosen: within one item"),
     ],
 )
-def test_the_gap_of_large_problems(kinds: int, part: float, gap: float) -> None:
+def test_gap_of_large_covers_is_small(kinds: int, part: float, gap: float) -> None:
     costs, gives = many(kinds)
     found = find_cover(costs, gives, (gives.sum(axis=1) * part).astype(np.int64), max_items=999, effort=2_000)
     assert found is not None
     assert found.gap <= gap
 
 
-def test_a_known_cover_is_never_made_worse() -> None:
+def test_cover_is_never_worse_than_the_known_one() -> None:
     costs, gives = many(1000)
     needs = (gives.sum(axis=1) * 0.01).astype(np.int64)
     best = find_cover(costs, gives, needs, max_items=999, effort=20_000)

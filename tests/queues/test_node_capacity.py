@@ -55,7 +55,7 @@ def cpu(node_capacity: NodeCapacity, cells: Any) -> list[int]:
     return numbers
 
 
-def test_what_nodes_offer_and_what_is_idle_by_name() -> None:
+def test_node_capacity_has_allocatable_and_idle_by_name() -> None:
     node_capacity = read([a_node("b"), a_node("a")], [a_pod("p", "b", "3")])
     assert (
         node_capacity.names,
@@ -68,18 +68,18 @@ def test_what_nodes_offer_and_what_is_idle_by_name() -> None:
     )
 
 
-def test_cordoned_nodes_and_those_that_are_not_ready_take_no_pods() -> None:
+def test_cordoned_and_unready_nodes_are_not_schedulable() -> None:
     node_capacity = read([a_node("a"), a_node("b", cordoned=True), a_node("c", ready="Unknown")], [])
     assert node_capacity.schedulable.tolist() == [True, False, False]
 
 
-def test_taints_that_keep_pods_off_are_known() -> None:
+def test_nodes_with_hard_taints_are_not_untainted() -> None:
     effects = ("", "PreferNoSchedule", "NoSchedule", "NoExecute")
     node_capacity = read([a_node(f"n{number}", taint=effect) for number, effect in enumerate(effects)], [])
     assert node_capacity.untainted.tolist() == [True, True, False, False]
 
 
-def test_what_a_queue_uses_is_known_by_node() -> None:
+def test_queue_usage_is_known_by_node() -> None:
     node_capacity = read(
         [a_node("a"), a_node("b")], [a_pod("p", "b", "3", queue="q1"), a_pod("r", "b", "1", queue="q2")]
     )
@@ -89,14 +89,14 @@ def test_what_a_queue_uses_is_known_by_node() -> None:
     ]
 
 
-def test_pods_of_daemon_sets_stay() -> None:
+def test_pods_of_daemon_sets_count_as_pinned() -> None:
     node_capacity = read([a_node("a")], [a_pod("p", "a", "1", owner="DaemonSet"), a_pod("r", "a", "2")])
     assert cpu(node_capacity, node_capacity.pinned) == [1000]
 
 
-def test_a_node_that_is_gone_is_not_in_the_fleet() -> None:
+def test_deleted_node_has_no_capacity() -> None:
     assert read([a_node("a")], [a_pod("p", "gone", "1")]).names == ("a",)
 
 
-def test_an_empty_cluster_is_a_fleet_too() -> None:
+def test_empty_cluster_has_an_empty_capacity() -> None:
     assert read([], []).names == ()

@@ -11,7 +11,7 @@ from restow.model.objects import Queue
 from restow.queues.guarantee_ceilings import GuaranteeCeilings
 from restow.queues.node_capacity import NodeCapacity
 from restow.queues.node_locks import GuaranteeState, LockOptions, QueueLock, decide_locks, locks_in_status
-from tests.queues.node_capacity_fixture import node, node_capacity, queue, vector
+from tests.queues.node_capacity_fixture import node_capacity, node_spec, queue, vector
 
 FREE = LockOptions(ceilings=GuaranteeCeilings(all_queues=100, any_queue=100))
 CPU8 = {"resource": {"cpu": "8"}}
@@ -25,7 +25,7 @@ def nodes_of(locks: dict[str, QueueLock]) -> dict[str, str]:
     return {name: " ".join(lock.nodes) for name, lock in locks.items()}
 
 
-FOUR = {"a": node(), "b": node(), "c": node(), "d": node()}
+FOUR = {"a": node_spec(), "b": node_spec(), "c": node_spec(), "d": node_spec()}
 
 
 @pytest.mark.parametrize(
@@ -52,13 +52,13 @@ FOUR = {"a": node(), "b": node(), "c": node(), "d": node()}
             id="a node locked by another queue cannot be chosen",
         ),
         pytest.param(
-            {**FOUR, "a": node(held=True)},
+            {**FOUR, "a": node_spec(held=True)},
             [queue("q1", guarantee=CPU8), queue("other", guarantee=CPU8)],
             {"other": "a", "q1": "b"},
             id="a node held for a job of another queue cannot be chosen",
         ),
         pytest.param(
-            {**FOUR, "a": node(held=True)},
+            {**FOUR, "a": node_spec(held=True)},
             [queue("q1", guarantee=CPU8, nodes=("a",))],
             {"q1": "a"},
             id="but a lock is not given up for it",
@@ -80,52 +80,55 @@ FOUR = {"a": node(), "b": node(), "c": node(), "d": node()}
             id="two that show the same node",
         ),
         pytest.param(
-            {"b": node(), "c": node()}, [queue("q1", guarantee=CPU8, nodes=("a",))], {"q1": "b"}, id="a node removed"
+            {"b": node_spec(), "c": node_spec()},
+            [queue("q1", guarantee=CPU8, nodes=("a",))],
+            {"q1": "b"},
+            id="a node removed",
         ),
         pytest.param(
-            {**FOUR, "b": node(cordoned=True)},
+            {**FOUR, "b": node_spec(cordoned=True)},
             [queue("q1", guarantee=CPU8, nodes=("b",))],
             {"q1": "a"},
             id="a node cordoned",
         ),
         pytest.param(
-            {**FOUR, "b": node(4, 16)},
+            {**FOUR, "b": node_spec(4, 16)},
             [queue("q1", guarantee=CPU8, nodes=("b",))],
             {"q1": "a"},
             id="a node that became too small",
         ),
         pytest.param(
-            {"a": node(4, 16), "b": node(4, 16), "c": node()},
+            {"a": node_spec(4, 16), "b": node_spec(4, 16), "c": node_spec()},
             [queue("q1", guarantee={"resource": {"cpu": "4"}}, nodes=("c",))],
             {"q1": "a"},
             id="better nodes added",
         ),
         pytest.param(
-            {"a": node(), "b": node()},
+            {"a": node_spec(), "b": node_spec()},
             [queue("q1", guarantee={"percentage": {"value": 1.0}})],
             {"q1": "a"},
             id="never the last schedulable node",
         ),
         pytest.param(
-            {"a": node(), "b": node(), "c": node(cordoned=True)},
+            {"a": node_spec(), "b": node_spec(), "c": node_spec(cordoned=True)},
             [queue("q1", guarantee=CPU8, nodes=("a",)), queue("q2", guarantee=CPU8, nodes=("b",))],
             {"q1": "", "q2": "b"},
             id="and one is given up when the others are cordoned",
         ),
         pytest.param(
-            {"a": node(), "b": node(), "m": node(tainted=True)},
+            {"a": node_spec(), "b": node_spec(), "m": node_spec(tainted=True)},
             [queue("q1", guarantee={"resource": {"cpu": "16"}})],
             {"q1": "a m"},
             id="one that only few pods tolerate is not what is left to others",
         ),
         pytest.param(
-            {"a": node(), "b": node(cordoned=True), "m": node(tainted=True)},
+            {"a": node_spec(), "b": node_spec(cordoned=True), "m": node_spec(tainted=True)},
             [queue("q1", guarantee=CPU8, nodes=("a",))],
             {"q1": "m"},
             id="and a lock is given up for that",
         ),
         pytest.param(
-            {"m": node(tainted=True), "n": node(tainted=True)},
+            {"m": node_spec(tainted=True), "n": node_spec(tainted=True)},
             [queue("q1", guarantee=CPU8)],
             {"q1": "m"},
             id="where all are tainted, one of them is left",
@@ -138,18 +141,18 @@ FOUR = {"a": node(), "b": node(), "c": node(), "d": node()}
         ),
     ],
 )
-def test_who_gets_which_nodes(nodes: dict[str, Any], queues: list[Queue], expected: dict[str, str]) -> None:
+def test_locks_are_decided_for(nodes: dict[str, Any], queues: list[Queue], expected: dict[str, str]) -> None:
     assert nodes_of(locked(nodes, *queues)) == expected
 
 
-def test_the_proposals_example() -> None:
+def test_example_of_the_proposal_locks_two_nodes() -> None:
     both = {"percentage": {"dimensions": ["cpu", "memory"], "value": 0.2}, "resource": {"cpu": "2", "memory": "4G"}}
-    nodes = {f"n{number}": node() for number in range(1, 11)}
+    nodes = {f"n{number}": node_spec() for number in range(1, 11)}
     lock = locked(nodes, queue("q1", weight=1, reclaimable=True, guarantee=both), rules=LockOptions())["q1"]
     assert (lock.nodes, lock.policy, lock.idle) == (("n1", "n10"), "Best-Effort", vector(cpu="16", memory="64Gi"))
 
 
-def test_a_deleted_queue_releases_its_nodes_at_once() -> None:
+def test_deleted_queue_releases_its_nodes_at_once() -> None:
     queues = [queue("q2", guarantee=CPU8)]
     assert nodes_of(decide_locks(node_capacity(FOUR), queues, {"gone": ("a",)}, FREE)) == {"q2": "a"}
 
@@ -158,7 +161,7 @@ def test_a_deleted_queue_releases_its_nodes_at_once() -> None:
     ("nodes", "spec", "state", "message"),
     [
         pytest.param(
-            {"a": node(own={"q1": 3}), "b": node()},
+            {"a": node_spec(own={"q1": 3}), "b": node_spec()},
             {"guarantee": {"resource": {"cpu": "8", "memory": "4Gi"}}},
             GuaranteeState.SATISFIED,
             "1 node locked; cpu (asked 8, idle 5, used by the queue 3); "
@@ -166,35 +169,35 @@ def test_a_deleted_queue_releases_its_nodes_at_once() -> None:
             id="satisfied: idle and own use are enough",
         ),
         pytest.param(
-            {"a": node(taken=3), "b": node(taken=5)},
+            {"a": node_spec(taken=3), "b": node_spec(taken=5)},
             {"guarantee": CPU8},
             GuaranteeState.UNSATISFIED,
             "1 node locked; cpu (asked 8, idle 5, used by the queue 0)",
             id="unsatisfied: others are still there",
         ),
         pytest.param(
-            {"a": node(), "b": node()},
+            {"a": node_spec(), "b": node_spec()},
             {"guarantee": {"percentage": {"value": 1}}},
             GuaranteeState.UNSATISFIED,
             "1 of 2 nodes are locked",
             id="unsatisfied: too few nodes",
         ),
         pytest.param(
-            {"a": node(), "b": node()},
+            {"a": node_spec(), "b": node_spec()},
             {"guarantee": {"percentage": {"value": 0.5, "dimensions": ["gpu", "cpu", "disk"]}}},
             GuaranteeState.SATISFIED,
             "1 of 1 nodes are locked, not compared by disk, gpu, which no node has",
             id="satisfied: but not by dimensions that do not exist",
         ),
         pytest.param(
-            {"a": node(), "b": node()},
+            {"a": node_spec(), "b": node_spec()},
             {"guarantee": {"percentage": {"value": 0.4}}},
             GuaranteeState.SATISFIED,
             "no node is locked: the percentage of 2 nodes comes to less than one",
             id="satisfied: less than a node is nothing",
         ),
         pytest.param(
-            {"a": node(), "b": node()},
+            {"a": node_spec(), "b": node_spec()},
             {"guarantee": {"resource": {"cpu": "17"}}},
             GuaranteeState.REJECTED,
             "the guarantee is more than the cluster has: cpu (asked 17, total 16)",
@@ -202,17 +205,19 @@ def test_a_deleted_queue_releases_its_nodes_at_once() -> None:
         ),
     ],
 )
-def test_what_is_said(nodes: dict[str, Any], spec: dict[str, Any], state: GuaranteeState, message: str) -> None:
+def test_lock_message_says(nodes: dict[str, Any], spec: dict[str, Any], state: GuaranteeState, message: str) -> None:
     lock = locked(nodes, queue("q1", **spec))["q1"]
     assert (lock.state, lock.message) == (state, message)
 
 
-def test_the_idle_room_of_locked_nodes_is_shown() -> None:
-    lock = locked({"a": node(taken=2), "b": node(taken=2)}, queue("q1", guarantee={"resource": {"cpu": "6"}}))["q1"]
+def test_lock_shows_what_is_idle_on_its_nodes() -> None:
+    lock = locked(
+        {"a": node_spec(taken=2), "b": node_spec(taken=2)}, queue("q1", guarantee={"resource": {"cpu": "6"}})
+    )["q1"]
     assert (lock.nodes, lock.idle) == (("a",), vector(cpu="6", memory="24Gi"))
 
 
-def test_rejected_locks_nothing_and_takes_nothing_from_the_ceiling() -> None:
+def test_rejected_guarantee_locks_nothing_and_takes_nothing_from_the_ceiling() -> None:
     half = {"resource": {"cpu": "16"}}
     locks = locked(
         FOUR,
@@ -230,7 +235,7 @@ def test_rejected_locks_nothing_and_takes_nothing_from_the_ceiling() -> None:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_whatever_happens_locks_are_sound_and_come_to_rest(seed: int) -> None:
+def test_locks_are_sound_and_come_to_rest(seed: int) -> None:
     random = Random(seed)
     present: dict[str, tuple[str, ...]] = {}
     for _ in range(4):
@@ -246,7 +251,7 @@ def test_whatever_happens_locks_are_sound_and_come_to_rest(seed: int) -> None:
 def some_nodes(random: Random) -> dict[str, Any]:
     sizes = [(4, 16), (8, 32), (16, 64)]
     return {
-        f"n{number:02}": node(
+        f"n{number:02}": node_spec(
             *random.choice(sizes),
             taken=random.randint(0, 5),
             own={f"q{random.randint(0, 3)}": random.randint(0, 3)},
@@ -277,9 +282,9 @@ def assert_sound(cluster: NodeCapacity, locks: dict[str, QueueLock]) -> None:
     assert untainted - set(nodes) or not untainted
 
 
-def test_relocking_changes_nothing_when_nothing_changed() -> None:
+def test_locks_do_not_change_if_nothing_changed() -> None:
     queues = [queue(f"q{number}", guarantee={"resource": {"cpu": str(number + 1)}}) for number in range(6)]
-    nodes = {f"n{number}": node(taken=number % 5) for number in range(12)}
+    nodes = {f"n{number}": node_spec(taken=number % 5) for number in range(12)}
     first = decide_locks(node_capacity(nodes), queues, {}, FREE)
     assert (
         decide_locks(node_capacity(nodes), queues[::-1], {name: lock.nodes for name, lock in first.items()}, FREE)

@@ -23,7 +23,7 @@ from restow.queues.node_selection import (
     NodeCosts,
     select_nodes,
 )
-from tests.queues.node_capacity_fixture import node, node_capacity, vector
+from tests.queues.node_capacity_fixture import node_capacity, node_spec, vector
 
 
 def amounts(**written: str) -> GuaranteeRequest:
@@ -47,101 +47,155 @@ def chosen(nodes: dict[str, Any], asked: GuaranteeRequest, present: str = "", mo
 
 SENTENCES = [
     pytest.param(
-        {"a": node(), "b": node(), "c": node()}, amounts(cpu="12"), "", "a b", id="no less than the request, by name"
+        {"a": node_spec(), "b": node_spec(), "c": node_spec()},
+        amounts(cpu="12"),
+        "",
+        "a b",
+        id="no less than the request, by name",
     ),
     pytest.param(
-        {"a": node(8, 8), "b": node(8, 64)}, amounts(cpu="6", memory="32Gi"), "", "b", id="enough in every dimension"
+        {"a": node_spec(8, 8), "b": node_spec(8, 64)},
+        amounts(cpu="6", memory="32Gi"),
+        "",
+        "b",
+        id="enough in every dimension",
     ),
     pytest.param(
-        {"a": node(64, 256), "b": node(16, 64), "c": node(8, 32)},
+        {"a": node_spec(64, 256), "b": node_spec(16, 64), "c": node_spec(8, 32)},
         amounts(cpu="7"),
         "",
         "c",
         id="not much more than the request",
     ),
     pytest.param(
-        {"a": node(), "b": node(taken=1), "c": node(own={"q1": 4})},
+        {"a": node_spec(), "b": node_spec(taken=1), "c": node_spec(own={"q1": 4})},
         amounts(cpu="7"),
         "",
         "c",
         id="rather nodes the queue uses already",
     ),
     pytest.param(
-        {"a": node(4, 16), "b": node(4, 16), "c": node(8, 32)},
+        {"a": node_spec(4, 16), "b": node_spec(4, 16), "c": node_spec(8, 32)},
         amounts(cpu="8"),
         "",
         "c",
         id="rather one node than two of half the size",
     ),
     pytest.param(
-        {"a": node(taken=4), "b": node(taken=1), "c": node(taken=2)}, amounts(cpu="3"), "", "b", id="rather idle nodes"
+        {"a": node_spec(taken=4), "b": node_spec(taken=1), "c": node_spec(taken=2)},
+        amounts(cpu="3"),
+        "",
+        "b",
+        id="rather idle nodes",
     ),
     pytest.param(
-        {"a": node(), "b": node(), "c": node()}, amounts(cpu="8"), "c", "c", id="equal alternatives do not flap"
+        {"a": node_spec(), "b": node_spec(), "c": node_spec()},
+        amounts(cpu="8"),
+        "c",
+        "c",
+        id="equal alternatives do not flap",
     ),
     pytest.param(
-        {"a": node(), "b": node(taken=1), "c": node()}, amounts(cpu="7"), "b", "b", id="nor ones that are little better"
+        {"a": node_spec(), "b": node_spec(taken=1), "c": node_spec()},
+        amounts(cpu="7"),
+        "b",
+        "b",
+        id="nor ones that are little better",
     ),
     pytest.param(
-        {"a": node(8, 32), "b": node(64, 256)}, amounts(cpu="7"), "b", "a", id="a much better set replaces the present"
+        {"a": node_spec(8, 32), "b": node_spec(64, 256)},
+        amounts(cpu="7"),
+        "b",
+        "a",
+        id="a much better set replaces the present",
     ),
     pytest.param(
-        {"a": node(), "b": node(), "c": node()}, amounts(cpu="8"), "b c", "b", id="what is no longer needed is given up"
+        {"a": node_spec(), "b": node_spec(), "c": node_spec()},
+        amounts(cpu="8"),
+        "b c",
+        "b",
+        id="what is no longer needed is given up",
     ),
     pytest.param(
-        {"a": node(), "b": node(), "c": node()},
+        {"a": node_spec(), "b": node_spec(), "c": node_spec()},
         amounts(cpu="12"),
         "c",
         "a c",
         id="what is missing is added to the rest",
     ),
     pytest.param(
-        {"a": node(taken=6), "b": node(taken=4)},
+        {"a": node_spec(taken=6), "b": node_spec(taken=4)},
         amounts(cpu="7"),
         "",
         "b not enough",
         id="nothing is enough now: what will be once others have left",
     ),
-    pytest.param({"a": node(), "b": node()}, amounts(cpu="40"), "b", "b not enough", id="never enough: what there is"),
-    pytest.param({"a": node(), "b": node(cordoned=True)}, amounts(cpu="12"), "", " not enough", id="not cordoned ones"),
     pytest.param(
-        {"a": node(6, 24, tainted=True), "b": node()},
+        {"a": node_spec(), "b": node_spec()}, amounts(cpu="40"), "b", "b not enough", id="never enough: what there is"
+    ),
+    pytest.param(
+        {"a": node_spec(), "b": node_spec(cordoned=True)}, amounts(cpu="12"), "", " not enough", id="not cordoned ones"
+    ),
+    pytest.param(
+        {"a": node_spec(6, 24, tainted=True), "b": node_spec()},
         amounts(cpu="6"),
         "",
         "b",
         id="rather nodes without taints, even if others fit better",
     ),
     pytest.param(
-        {"a": node(tainted=True), "b": node(taken=5)},
+        {"a": node_spec(tainted=True), "b": node_spec(taken=5)},
         amounts(cpu="6"),
         "a",
         "b not enough",
         id="also if others have to leave first",
     ),
     pytest.param(
-        {"a": node(tainted=True), "b": node(4, 16)}, amounts(cpu="6"), "", "a", id="tainted ones if no others would do"
+        {"a": node_spec(tainted=True), "b": node_spec(4, 16)},
+        amounts(cpu="6"),
+        "",
+        "a",
+        id="tainted ones if no others would do",
     ),
     pytest.param(
-        {"a": node(tainted=True, own={"q1": 1}), "b": node(taken=1)},
+        {"a": node_spec(tainted=True, own={"q1": 1}), "b": node_spec(taken=1)},
         amounts(cpu="7"),
         "",
         "a",
         id="a tainted node that the queue's pods are on is as good as any",
     ),
     pytest.param(
-        {"a": node(tainted=True), "b": node(taken=7), "c": node(taken=7)}, number(2), "", "b c", id="a number likewise"
+        {"a": node_spec(tainted=True), "b": node_spec(taken=7), "c": node_spec(taken=7)},
+        number(2),
+        "",
+        "b c",
+        id="a number likewise",
     ),
-    pytest.param({"a": node(tainted=True), "b": node()}, number(2), "", "a b", id="a number, tainted ones last"),
-    pytest.param({"a": node(), "b": node()}, amounts(), "a b", "", id="nothing is asked for"),
-    pytest.param({"a": node(8, 0), "b": node()}, amounts(memory="8Gi"), "", "b", id="a node that has none of it"),
-    pytest.param({"b": node(), "a": node(), "c": node()}, number(2), "", "a b", id="a number of nodes, by name"),
     pytest.param(
-        {"a": node(), "b": node(own={"q1": 2}), "c": node(taken=7)}, number(2), "", "a b", id="a number, by score"
+        {"a": node_spec(tainted=True), "b": node_spec()}, number(2), "", "a b", id="a number, tainted ones last"
     ),
-    pytest.param({"a": node(), "b": node(), "c": node()}, number(2), "b c", "b c", id="a number does not flap"),
-    pytest.param({"a": node(), "b": node()}, number(3), "", "a b not enough", id="fewer nodes than asked for"),
+    pytest.param({"a": node_spec(), "b": node_spec()}, amounts(), "a b", "", id="nothing is asked for"),
     pytest.param(
-        {"a": node(8, 64), "b": node(8, 32), "c": node(16, 16)},
+        {"a": node_spec(8, 0), "b": node_spec()}, amounts(memory="8Gi"), "", "b", id="a node that has none of it"
+    ),
+    pytest.param(
+        {"b": node_spec(), "a": node_spec(), "c": node_spec()}, number(2), "", "a b", id="a number of nodes, by name"
+    ),
+    pytest.param(
+        {"a": node_spec(), "b": node_spec(own={"q1": 2}), "c": node_spec(taken=7)},
+        number(2),
+        "",
+        "a b",
+        id="a number, by score",
+    ),
+    pytest.param(
+        {"a": node_spec(), "b": node_spec(), "c": node_spec()}, number(2), "b c", "b c", id="a number does not flap"
+    ),
+    pytest.param(
+        {"a": node_spec(), "b": node_spec()}, number(3), "", "a b not enough", id="fewer nodes than asked for"
+    ),
+    pytest.param(
+        {"a": node_spec(8, 64), "b": node_spec(8, 32), "c": node_spec(16, 16)},
         number(1, "memory"),
         "",
         "c",
@@ -151,12 +205,12 @@ SENTENCES = [
 
 
 @pytest.mark.parametrize(("nodes", "asked", "present", "expected"), SENTENCES)
-def test_the_choice(nodes: dict[str, Any], asked: GuaranteeRequest, present: str, expected: str) -> None:
+def test_node_selection_prefers(nodes: dict[str, Any], asked: GuaranteeRequest, present: str, expected: str) -> None:
     assert chosen(nodes, asked, present) == expected
 
 
-def test_no_more_nodes_than_allowed() -> None:
-    nodes = {"a": node(4, 16), "b": node(4, 16), "c": node(64, 256)}
+def test_node_selection_keeps_to_the_maximum_of_nodes() -> None:
+    nodes = {"a": node_spec(4, 16), "b": node_spec(4, 16), "c": node_spec(64, 256)}
     assert [chosen(nodes, amounts(cpu="6"), most=most) for most in (2, 1, 0)] == ["a b", "c", " not enough"]
 
 
@@ -177,8 +231,8 @@ def score(node_capacity: NodeCapacity, queue: str, asked: GuaranteeRequest, node
     )
 
 
-def test_a_perfect_fit_has_a_score() -> None:
-    cluster = node_capacity({"a": node(), "b": node()})
+def test_node_selection_finds_a_perfect_fit() -> None:
+    cluster = node_capacity({"a": node_spec(), "b": node_spec()})
     assert score(cluster, "q1", amounts(cpu="8"), np.array([0])) == pytest.approx(0.4 + 0.15 / 2 + 0.1 / 2)
 
 
@@ -187,7 +241,9 @@ def clusters(draw: st.DrawFn) -> tuple[NodeCapacity, GuaranteeRequest]:
     sizes = st.sampled_from([(4, 16), (8, 32), (8, 64), (16, 32)])
     drawn = draw(st.lists(st.tuples(sizes, st.integers(0, 4), st.integers(0, 3)), min_size=2, max_size=7))
     cores, gigabytes = draw(st.integers(1, 30)), draw(st.integers(1, 120))
-    nodes = {f"n{place}": node(*size, taken=taken, own={"q1": own}) for place, (size, taken, own) in enumerate(drawn)}
+    nodes = {
+        f"n{place}": node_spec(*size, taken=taken, own={"q1": own}) for place, (size, taken, own) in enumerate(drawn)
+    }
     return node_capacity(nodes), amounts(cpu=str(cores), memory=f"{gigabytes}Gi")
 
 
@@ -204,7 +260,7 @@ def best_score(cluster: NodeCapacity, asked: GuaranteeRequest) -> float | None:
 
 @settings(max_examples=60, deadline=None)
 @given(clusters())
-def test_no_combination_of_nodes_has_a_higher_score(drawn: tuple[NodeCapacity, GuaranteeRequest]) -> None:
+def test_node_selection_has_the_highest_score_of_all_combinations(drawn: tuple[NodeCapacity, GuaranteeRequest]) -> None:
     cluster, asked = drawn
     choice, best = select_nodes(NodeCosts(cluster), wish(cluster, asked)), best_score(cluster, asked)
     assert choice.is_enough == (best is not None)
@@ -214,7 +270,7 @@ def test_no_combination_of_nodes_has_a_higher_score(drawn: tuple[NodeCapacity, G
 
 @settings(max_examples=30, deadline=None)
 @given(clusters())
-def test_what_was_chosen_stays(drawn: tuple[NodeCapacity, GuaranteeRequest]) -> None:
+def test_node_selection_keeps_locked_nodes(drawn: tuple[NodeCapacity, GuaranteeRequest]) -> None:
     cluster, asked = drawn
     first = select_nodes(NodeCosts(cluster), wish(cluster, asked))
     names = " ".join(cluster.names[column] for column in first.nodes)
@@ -223,7 +279,7 @@ def test_what_was_chosen_stays(drawn: tuple[NodeCapacity, GuaranteeRequest]) -> 
 
 @settings(max_examples=30, deadline=None)
 @given(clusters())
-def test_every_score_is_between_0_and_1(drawn: tuple[NodeCapacity, GuaranteeRequest]) -> None:
+def test_score_of_every_selection_is_between_0_and_1(drawn: tuple[NodeCapacity, GuaranteeRequest]) -> None:
     cluster, asked = drawn
     choice = select_nodes(NodeCosts(cluster), wish(cluster, asked))
     assert not choice.is_enough or 0 <= score(cluster, "q1", asked, np.array(choice.nodes)) <= 1

@@ -27,11 +27,11 @@ from restow.model.reservations.observed_spec import is_ended as is_over
 from restow.planning.plan import Move, Place, Plan
 from restow.ports import AlreadyExists, Api, ApiError
 from restow.sim.faults import FaultPlan, FaultyApi, run_until_crash
-from tests.control.descheduler.descheduler_fixture import Measuring, Scattered, applying, descheduler
-from tests.control.descheduler.eviction_returns import PROFILES, Returns
+from tests.control.descheduler.descheduler_fixture import MeteringApi, ScatteredCluster, descheduler, plan_runner
+from tests.control.descheduler.return_auditor import PROFILES, ReturnAuditor
 from tests.control.migrations.auditor import Auditor as MigrationAuditor
 from tests.control.migrations.migration_cluster import SYSTEM, running_controller
-from tests.control.queues.queue_controller_fixture import queues
+from tests.control.queues.queue_controller_fixture import queue_controller
 from tests.control.random_disruptions import RandomDisruptions, run_seeds
 from tests.control.reservations.chaos import SuccessiveLeaders as Schedulers
 from tests.control.reservations.write_auditor import WriteAuditor
@@ -53,7 +53,12 @@ class Lives:
     """One process after the other that does the same; most of them die after some write."""
 
     def __init__(
-        self, it: Scattered, rng: random.Random, plan: FaultPlan, live: Callable[[Api, int], Awaitable[None]], api: Api
+        self,
+        it: ScatteredCluster,
+        rng: random.Random,
+        plan: FaultPlan,
+        live: Callable[[Api, int], Awaitable[None]],
+        api: Api,
     ) -> None:
         self.count = 0
         self.plan = plan
@@ -84,7 +89,7 @@ class Lives:
 
 
 class PlanAccidents(RandomDisruptions):
-    def __init__(self, it: Scattered, auditor: WriteAuditor, rng: random.Random, *, thieves: bool) -> None:
+    def __init__(self, it: ScatteredCluster, auditor: WriteAuditor, rng: random.Random, *, thieves: bool) -> None:
         super().__init__(it, rng, NODES)
         self._it = it
         self._auditor = auditor
@@ -174,12 +179,12 @@ def _waiting(name: str) -> dict[str, object]:
     return pod("alone", "3500m", app="alone") if name == "alone" else gang_member(name, "gang", "4", app="gang")
 
 
-async def place_reservations(it: Scattered) -> list[Reservation]:
+async def place_reservations(it: ScatteredCluster) -> list[Reservation]:
     found = (await it.client.list(kinds.RESERVATION)).items
     return [one for one in found if "restow.sh/claim-of" in (one.metadata.labels or {})]
 
 
-async def _planned(it: Scattered, rng: random.Random) -> Plan:
+async def _planned(it: ScatteredCluster, rng: random.Random) -> Plan:
     """The web pods of up to three nodes go to n1; the gang, and perhaps a pod of its own, take their nodes."""
     web = [one for one in await it.pods() if (one.metadata.labels or {}).get("app") == "web"]
     at = {one.spec.node_name: one for one in web}
@@ -203,7 +208,7 @@ async def _planned(it: Scattered, rng: random.Random) -> Plan:
     return Plan(strategy="optimal", objective="pending", moves=tuple(moves), places=tuple(seats))
 
 
-async def _begin(it: Scattered) -> None:
+async def _begin(it: ScatteredCluster) -> None:
     """Four nodes of 4 cores with a web pod of 1 each, one that is full; a gang of two and a large pod wait."""
     await it.create(kinds.NAMESPACE, {"metadata": {"name": SYSTEM}})
     await it.create(kinds.POD, pod("full", "3900m", nodeName="n5", app="full"))
@@ -231,7 +236,7 @@ async def run(seed: int) -> Counter[str]:
     plan = random_faults(rng, timely=thieves)
     faults, cores = list[str](), random.Random(seed + 2).uniform(0.1, 1.5)
     async with unscheduled_cluster(nodes=len(NODES), seed=seed) as base:
-        it = Scattered(base.api, base.world, base.clock)
+        it = ScatteredCluster(base.api, base.world, base.clock)
         auditor = WriteAuditor(it.api, it.clock)
         async with running_scheduler(auditor, it.clock, seed=seed):
             await _begin(it)
@@ -244,15 +249,15 @@ async def run(seed: int) -> Counter[str]:
                 await asyncio.sleep(10_000)
 
         async def apply(api: Api, number: int) -> None:
-            await applying(it, api=api).apply(saved)
+            await plan_runner(it, api=api).apply(saved)
 
         async def deschedule(api: Api, number: int) -> None:
-            measuring = Measuring(it, 0.5, api=Returns(it, api, faults), web=cores)
+            measuring = MeteringApi(it, 0.5, api=ReturnAuditor(it, api, faults), web=cores)
             async with running_component(descheduler(it, PROFILES, api=measuring, seed=number)):
                 await asyncio.sleep(10_000)
 
         async def lock(api: Api, number: int) -> None:
-            async with running_component(queues(api, it.clock, seed=number)):
+            async with running_component(queue_controller(api, it.clock, seed=number)):
                 await asyncio.sleep(10_000)
 
         schedulers = Schedulers(it, auditor, rng, plan)
@@ -276,7 +281,7 @@ async def run(seed: int) -> Counter[str]:
         await accidents.calm()
         auditor.leader_number += 1
         migrations.plan = FaultPlan()
-        async with running_scheduler(auditor, it.clock, seed=99), running_component(queues(it.api, it.clock)):
+        async with running_scheduler(auditor, it.clock, seed=99), running_component(queue_controller(it.api, it.clock)):
             await migrations.once(None, 1200)
             await _is_at_rest(it, auditor)
         assert not auditor.faults, auditor.faults
@@ -298,7 +303,7 @@ def _maker(job: PodMigrationJob) -> str:
     return "a queue" if "restow.sh/queue" in (job.metadata.labels or {}) else job.metadata.name.split("-")[0]
 
 
-async def _is_at_rest(it: Scattered, auditor: WriteAuditor) -> None:
+async def _is_at_rest(it: ScatteredCluster, auditor: WriteAuditor) -> None:
     """Everything has ended, nothing is claimed for nobody, and no node has more on it than it offers."""
     assert [job.metadata.name for job in await it.jobs() if not is_job_ended(job)] == []
     live = [one for one in (await it.client.list(kinds.RESERVATION)).items if not is_over(one)]

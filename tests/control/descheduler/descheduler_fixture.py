@@ -48,22 +48,22 @@ from tests.sim.simulated_cluster import (
     workload,
 )
 
-TROUBLE = FaultPlan(
+DESCHEDULER_FAULTS = FaultPlan(
     dropped=0.02, repeated=0.05, late=0.05, stale=0.1, conflict=0.1, busy=0.1, refused=0.1, unknown=0.15, slow=0.1
 )
 
 QUICKLY: dict[str, Any] = {"objectLimiters": {"workload": {"duration": "0s"}}, "maxMigratingPerWorkload": 4}
 
 
-def packing(**fields: Any) -> Document:
+def defragmentation_section(**fields: Any) -> Document:
     """A section with one profile that defragments."""
     return {"profiles": [{"name": "pack", "plugins": {"balance": {"enabled": ["Defragmentation"]}}, **fields}]}
 
 
-class Scattered(MigrationCluster):
+class ScatteredCluster(MigrationCluster):
     """One node is nearly full, and a pod sits on each of the others."""
 
-    async def scatter(self, pods: int = 4) -> None:
+    async def create_scattered_pods(self, pods: int = 4) -> None:
         await self.create(kinds.POD, pod("anchor", "2900m", nodeName="n1"))
         made = template("200m", app="web")
         await self.create(kinds.DEPLOYMENT, workload("web", pods, pods=made))
@@ -73,16 +73,16 @@ class Scattered(MigrationCluster):
         found = (await self.client.list(kinds.POD_MIGRATION_JOB)).items
         return sorted(found, key=lambda job: job.metadata.name)
 
-    async def places(self) -> dict[str, str | None]:
+    async def nodes_of_pods(self) -> dict[str, str | None]:
         return {one.metadata.name: one.spec.node_name for one in await self.pods()}
 
-    async def used(self) -> set[str | None]:
+    async def occupied_nodes(self) -> set[str | None]:
         """The nodes that have a pod on them."""
-        return set((await self.places()).values())
+        return set((await self.nodes_of_pods()).values())
 
 
 @asynccontextmanager
-async def feeding(it: SimulatedCluster) -> AsyncIterator[DeschedulerEventHandlers]:
+async def running_event_handlers(it: SimulatedCluster) -> AsyncIterator[DeschedulerEventHandlers]:
     """What planning goes by, kept up with the API until this ends."""
     feed = DeschedulerEventHandlers(SharedInformers(Client(it.api), random.Random(1)), it.clock, "restow-system")
     task = asyncio.create_task(feed.run())
@@ -94,11 +94,11 @@ async def feeding(it: SimulatedCluster) -> AsyncIterator[DeschedulerEventHandler
         await asyncio.wait((task,))
 
 
-class Measuring:
+class MeteringApi:
     """An Api in whose cluster somebody measures: pods use as many cores as their app does, nodes what their pods
     use."""
 
-    def __init__(self, it: Scattered, cores: float = 2.0, *, api: Api | None = None, **by_app: float) -> None:
+    def __init__(self, it: ScatteredCluster, cores: float = 2.0, *, api: Api | None = None, **by_app: float) -> None:
         self._api = api or it.api
         self.watch = self._api.watch
         self.age = 0.0
@@ -157,11 +157,13 @@ def descheduler(
 
 
 @asynccontextmanager
-async def scattered(*, nodes: int = 5, pods: int = 4, migrating: bool = True) -> AsyncIterator[Scattered]:
+async def scattered_cluster(
+    *, nodes: int = 5, pods: int = 4, migrating: bool = True
+) -> AsyncIterator[ScatteredCluster]:
     """The cluster, scattered, with everything but the descheduler."""
     async with cluster_with_scheduler(nodes=nodes) as base:
-        it = Scattered(base.api, base.world, base.clock)
-        await it.scatter(pods)
+        it = ScatteredCluster(base.api, base.world, base.clock)
+        await it.create_scattered_pods(pods)
         if not migrating:
             yield it
             return
@@ -170,16 +172,18 @@ async def scattered(*, nodes: int = 5, pods: int = 4, migrating: bool = True) ->
 
 
 @asynccontextmanager
-async def stage(section: Document, *, nodes: int = 5, pods: int = 4, **more: Any) -> AsyncIterator[Scattered]:
+async def cluster_with_descheduler(
+    section: Document, *, nodes: int = 5, pods: int = 4, **more: Any
+) -> AsyncIterator[ScatteredCluster]:
     async with (
-        scattered(nodes=nodes, pods=pods) as it,
+        scattered_cluster(nodes=nodes, pods=pods) as it,
         running_component(descheduler(it, section, metrics=DeschedulerMetrics(CollectorRegistry()), **more)),
     ):
         yield it
 
 
-def applying(
-    it: Scattered,
+def plan_runner(
+    it: ScatteredCluster,
     *,
     api: Api | None = None,
     settings: DeschedulerSettings | None = None,
@@ -196,9 +200,9 @@ def applying(
     return PlanRunner(api or it.api, it.clock, random.Random(5), configuration, **more)
 
 
-async def planned(it: Scattered) -> Plan:
+async def plan_in_two_waves(it: ScatteredCluster) -> Plan:
     """What the descheduler would do, in waves of two."""
-    async with running_component(descheduler(it, packing())) as made:
+    async with running_component(descheduler(it, defragmentation_section())) as made:
         plan = (await made.trigger(dry_run=True)).outcome.plan
     moves = tuple(replace(move, wave=1 + (move.order > 2)) for move in plan.moves)
     assert len(moves) == 4

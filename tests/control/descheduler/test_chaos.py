@@ -14,5 +14,5 @@ RUNS = int(os.environ.get("RESTOW_CLAIM_RUNS", "1"))
 
 
 @pytest.mark.parametrize("seed", range(RUNS))
-def test_claims_moves_and_locks_get_along_whatever_happens(seed: int) -> None:
+def test_place_reservations_moves_and_locks_stay_consistent_under_faults(seed: int) -> None:
     assert run_virtual(run(seed))["audits"] > 0

@@ -18,7 +18,14 @@ from restow.model.wire import WireError
 from restow.ports import Api, ApiError, OutcomeUnknown, Request, Response
 from restow.sim.faults import FaultPlan, FaultyApi
 from restow.sim.loop import run_virtual
-from tests.control.descheduler.descheduler_fixture import Scattered, applying, descheduler, packing, planned, scattered
+from tests.control.descheduler.descheduler_fixture import (
+    ScatteredCluster,
+    defragmentation_section,
+    descheduler,
+    plan_in_two_waves,
+    plan_runner,
+    scattered_cluster,
+)
 from tests.control.scheduler_cluster import FixedErrorApi
 from tests.sim.simulated_cluster import on_virtual_time, pass_time, running_component
 
@@ -38,9 +45,9 @@ async def _slowly(work: Callable[[], T]) -> T:
     return work()
 
 
-def command(it: Scattered, seed: int, **more: Any) -> Descheduler:
+def command(it: ScatteredCluster, seed: int, **more: Any) -> Descheduler:
     """What `restow deschedule --now` is, in a process of its own."""
-    return descheduler(it, packing(), seed=seed, settings=LAPTOP, **more)
+    return descheduler(it, defragmentation_section(), seed=seed, settings=LAPTOP, **more)
 
 
 class Severed:
@@ -69,8 +76,11 @@ class Severed:
 
 
 @on_virtual_time
-async def test_the_controller_is_refused_while_a_command_plans() -> None:
-    async with scattered(migrating=False) as it, running_component(descheduler(it, packing())) as made:
+async def test_controller_run_is_refused_while_a_command_plans() -> None:
+    async with (
+        scattered_cluster(migrating=False) as it,
+        running_component(descheduler(it, defragmentation_section())) as made,
+    ):
         asked = asyncio.create_task(command(it, 2, executor=_slowly).run_once())
         await pass_time(10)
         with pytest.raises(RunRefused, match=UNDER_WAY):
@@ -80,10 +90,10 @@ async def test_the_controller_is_refused_while_a_command_plans() -> None:
 
 
 @on_virtual_time
-async def test_a_command_is_refused_while_the_controller_plans() -> None:
+async def test_command_run_is_refused_while_the_controller_plans() -> None:
     async with (
-        scattered(migrating=False) as it,
-        running_component(descheduler(it, packing(), executor=_slowly)) as made,
+        scattered_cluster(migrating=False) as it,
+        running_component(descheduler(it, defragmentation_section(), executor=_slowly)) as made,
     ):
         asked = asyncio.create_task(made.trigger())
         await pass_time(10)
@@ -94,8 +104,8 @@ async def test_a_command_is_refused_while_the_controller_plans() -> None:
 
 @pytest.mark.parametrize("apart", [0.0, 0.1, 2.0, 29.0], ids=lambda seconds: f"{seconds:g} s apart")
 @on_virtual_time
-async def test_of_two_commands_one_gets_a_run(apart: float) -> None:
-    async with scattered(migrating=False) as it:
+async def test_one_of_two_concurrent_commands_runs(apart: float) -> None:
+    async with scattered_cluster(migrating=False) as it:
         first = asyncio.create_task(command(it, 2, executor=_slowly).run_once())
         await pass_time(apart)
         second = asyncio.create_task(command(it, 3, executor=_slowly).run_once())
@@ -105,9 +115,9 @@ async def test_of_two_commands_one_gets_a_run(apart: float) -> None:
 
 
 @on_virtual_time
-async def test_jobs_of_the_turn_before_are_seen_also_where_the_watch_is_late() -> None:
-    async with scattered(migrating=False) as it:
-        late = descheduler(it, packing(), api=Severed(it.api, late=True), seed=2)
+async def test_jobs_of_the_previous_lease_holder_are_seen_although_the_watch_is_late() -> None:
+    async with scattered_cluster(migrating=False) as it:
+        late = descheduler(it, defragmentation_section(), api=Severed(it.api, late=True), seed=2)
         async with running_component(late):
             await command(it, 3).run_once()
             with pytest.raises(RunRefused, match="is under way: 4 of its 4 jobs have not ended"):
@@ -116,8 +126,8 @@ async def test_jobs_of_the_turn_before_are_seen_also_where_the_watch_is_late() -
 
 
 @on_virtual_time
-async def test_whoever_dies_in_its_turn_keeps_the_others_for_the_duration_of_the_lease_only() -> None:
-    async with scattered() as it:
+async def test_dead_lease_holder_blocks_others_for_the_lease_duration_only() -> None:
+    async with scattered_cluster() as it:
         dying = Severed(it.api)
         asked = asyncio.create_task(command(it, 2, api=dying, executor=_slowly).run_once())
         await pass_time(10)
@@ -130,8 +140,8 @@ async def test_whoever_dies_in_its_turn_keeps_the_others_for_the_duration_of_the
 
 
 @on_virtual_time
-async def test_whoever_is_cut_off_while_it_plans_creates_nothing() -> None:
-    async with scattered(migrating=False) as it:
+async def test_planner_that_is_cut_off_while_it_plans_creates_nothing() -> None:
+    async with scattered_cluster(migrating=False) as it:
         severed = Severed(it.api)
         asked = asyncio.create_task(command(it, 2, api=severed, executor=_slowly).run_once())
         await pass_time(10)
@@ -142,9 +152,9 @@ async def test_whoever_is_cut_off_while_it_plans_creates_nothing() -> None:
 
 
 @on_virtual_time
-async def test_whoever_may_be_about_to_lose_its_turn_creates_nothing() -> None:
+async def test_planner_that_may_lose_the_lease_creates_nothing() -> None:
     """The Lease was not renewed for six seconds: it is not lost yet, but could be before a job is there."""
-    async with scattered(migrating=False) as it:
+    async with scattered_cluster(migrating=False) as it:
         severed = Severed(it.api, kind="leases")
 
         async def plan(work: Callable[[], T]) -> T:
@@ -158,9 +168,9 @@ async def test_whoever_may_be_about_to_lose_its_turn_creates_nothing() -> None:
 
 
 @on_virtual_time
-async def test_a_job_that_cannot_be_read_keeps_nobody_from_a_turn() -> None:
+async def test_unreadable_job_does_not_block_the_lease() -> None:
     """Where somebody else's definition lets anything be written."""
-    async with scattered(migrating=False) as it:
+    async with scattered_cluster(migrating=False) as it:
         await it.allow_any_field(kinds.POD_MIGRATION_JOB, "spec")
         with suppress(WireError):  # it is made, but the answer cannot be read either
             await it.create(kinds.POD_MIGRATION_JOB, {"metadata": {"name": "odd"}, "spec": {"podRef": "a pod"}})
@@ -168,8 +178,8 @@ async def test_a_job_that_cannot_be_read_keeps_nobody_from_a_turn() -> None:
 
 
 @on_virtual_time
-async def test_a_run_on_a_schedule_waits_for_its_turn_and_is_not_put_off_to_the_next_hour() -> None:
-    async with scattered() as it, running_component(descheduler(it, packing(cron="0 * * * *"))):
+async def test_scheduled_run_waits_for_the_lease_and_is_not_skipped() -> None:
+    async with scattered_cluster() as it, running_component(descheduler(it, defragmentation_section(cron="0 * * * *"))):
         await pass_time(3590 - it.clock.now() % 3600)
         asked = asyncio.create_task(command(it, 2, executor=_slowly).run_once())
         await pass_time(15)
@@ -182,10 +192,10 @@ async def test_a_run_on_a_schedule_waits_for_its_turn_and_is_not_put_off_to_the_
     ("seconds", "jobs"), [(100, 4), (1000, 0)], ids=["for a while", "for too long to be still on time"]
 )
 @on_virtual_time
-async def test_a_run_on_a_schedule_is_tried_again_while_the_api_server_is_away(seconds: float, jobs: int) -> None:
-    async with scattered() as it:
+async def test_scheduled_run_is_retried_while_the_api_server_is_away(seconds: float, jobs: int) -> None:
+    async with scattered_cluster() as it:
         severed = Severed(it.api)
-        async with running_component(descheduler(it, packing(cron="0 * * * *"), api=severed)):
+        async with running_component(descheduler(it, defragmentation_section(cron="0 * * * *"), api=severed)):
             await pass_time(3590 - it.clock.now() % 3600)
             severed.cut = True
             await pass_time(seconds)
@@ -195,13 +205,16 @@ async def test_a_run_on_a_schedule_is_tried_again_while_the_api_server_is_away(s
 
 
 @on_virtual_time
-async def test_nobody_runs_between_two_waves_of_a_plan_that_is_applied() -> None:
-    async with scattered() as it, running_component(descheduler(it, packing(interval="1s"))) as made:
+async def test_no_cycle_runs_between_two_waves_of_an_applied_plan() -> None:
+    async with (
+        scattered_cluster() as it,
+        running_component(descheduler(it, defragmentation_section(interval="1s"))) as made,
+    ):
         await it.stop()
-        plan = await planned(it)
+        plan = await plan_in_two_waves(it)
         await pass_time(10)
         applied = asyncio.create_task(
-            applying(it, settings=DeschedulerSettings(identity="restow apply on laptop")).apply(plan)
+            plan_runner(it, settings=DeschedulerSettings(identity="restow apply on laptop")).apply(plan)
         )
         await pass_time(10)
         await it.go()
@@ -212,23 +225,23 @@ async def test_nobody_runs_between_two_waves_of_a_plan_that_is_applied() -> None
 
 
 @on_virtual_time
-async def test_no_plan_is_applied_while_a_run_is_under_way() -> None:
-    async with scattered(migrating=False) as it:
-        plan = await planned(it)
+async def test_apply_is_refused_while_a_run_is_under_way() -> None:
+    async with scattered_cluster(migrating=False) as it:
+        plan = await plan_in_two_waves(it)
         asked = asyncio.create_task(command(it, 2, executor=_slowly).run_once())
         await pass_time(10)
         with pytest.raises(AnotherPlanActive, match=UNDER_WAY):
-            await applying(it).apply(plan)
+            await plan_runner(it).apply(plan)
         await asked
         assert len(await it.jobs()) == 4
 
 
 @on_virtual_time
-async def test_whoever_applies_a_plan_and_is_cut_off_goes_on() -> None:
-    async with scattered() as it:
-        plan, severed = await planned(it), Severed(it.api)
+async def test_apply_that_is_cut_off_continues_later() -> None:
+    async with scattered_cluster() as it:
+        plan, severed = await plan_in_two_waves(it), Severed(it.api)
         await it.stop()
-        applied = asyncio.create_task(applying(it, api=severed).apply(plan))
+        applied = asyncio.create_task(plan_runner(it, api=severed).apply(plan))
         await pass_time(10)
         severed.cut = True
         await pass_time(30)
@@ -239,16 +252,16 @@ async def test_whoever_applies_a_plan_and_is_cut_off_goes_on() -> None:
 
 @pytest.mark.parametrize("kind", ["podmigrationjobs", ""], ids=["only jobs cannot be made", "nobody answers"])
 @on_virtual_time
-async def test_whoever_cannot_begin_a_wave_waits_and_tells_what_for(kind: str) -> None:
-    async with scattered() as it:
-        plan, severed, told = await planned(it), Severed(it.api, kind=kind), list[ApplyProgress]()
+async def test_apply_that_cannot_begin_a_wave_waits_and_reports_why(kind: str) -> None:
+    async with scattered_cluster() as it:
+        plan, severed, told = await plan_in_two_waves(it), Severed(it.api, kind=kind), list[ApplyProgress]()
 
         def tell(progress: ApplyProgress) -> None:
             told.append(progress)
             severed.cut = severed.cut or (progress.succeeded == 2 and not cured.is_set())
 
         cured = asyncio.Event()
-        applied = asyncio.create_task(applying(it, api=severed, report_progress=tell).apply(plan))
+        applied = asyncio.create_task(plan_runner(it, api=severed, report_progress=tell).apply(plan))
         await pass_time(100)
         cured.set()
         severed.cut = False
@@ -261,9 +274,9 @@ async def test_whoever_cannot_begin_a_wave_waits_and_tells_what_for(kind: str) -
 
 
 @on_virtual_time
-async def test_what_a_cluster_has_answered_is_not_waited_for_while_the_wave_goes_on() -> None:
-    async with scattered() as it:
-        plan, told, creations = await planned(it), list[ApplyProgress](), count(1)
+async def test_apply_reports_no_interruption_once_the_cluster_answers() -> None:
+    async with scattered_cluster() as it:
+        plan, told, creations = await plan_in_two_waves(it), list[ApplyProgress](), count(1)
 
         def creates_another(request: Request) -> bool:
             created = (request.verb, request.resource.plural) == ("create", "podmigrationjobs")
@@ -277,7 +290,7 @@ async def test_what_a_cluster_has_answered_is_not_waited_for_while_the_wave_goes
                 api.error = None
 
         await it.stop()
-        applied = asyncio.create_task(applying(it, api=api, report_progress=tell).apply(plan))
+        applied = asyncio.create_task(plan_runner(it, api=api, report_progress=tell).apply(plan))
         await pass_time(30)
         assert any(one.interruption for one in told)
         assert (told[-1].interruption, len(told[-1].jobs), told[-1].succeeded) == (None, 1, 0)
@@ -286,9 +299,9 @@ async def test_what_a_cluster_has_answered_is_not_waited_for_while_the_wave_goes
 
 
 @on_virtual_time
-async def test_whoever_applies_a_plan_and_may_be_about_to_lose_its_turn_goes_on() -> None:
-    async with scattered() as it:
-        plan, severed = await planned(it), Severed(it.api, kind="leases")
+async def test_apply_that_may_lose_the_lease_continues_later() -> None:
+    async with scattered_cluster() as it:
+        plan, severed = await plan_in_two_waves(it), Severed(it.api, kind="leases")
         troubles = iter([True])
 
         async def repair(work: Callable[[], T]) -> T:
@@ -296,7 +309,7 @@ async def test_whoever_applies_a_plan_and_may_be_about_to_lose_its_turn_goes_on(
             await asyncio.sleep(8 if severed.cut else 0)
             return work()
 
-        applied = asyncio.create_task(applying(it, api=severed, executor=repair).apply(plan))
+        applied = asyncio.create_task(plan_runner(it, api=severed, executor=repair).apply(plan))
         await pass_time(30)
         assert await it.jobs() == []
         severed.cut = False
@@ -318,19 +331,19 @@ class Thread:
         return await asyncio.shield(task)
 
 
-async def _apply(it: Scattered, api: Api, thread: Thread) -> None:
-    await applying(it, api=api, executor=thread).apply(await planned(it))
+async def _apply(it: ScatteredCluster, api: Api, thread: Thread) -> None:
+    await plan_runner(it, api=api, executor=thread).apply(await plan_in_two_waves(it))
 
 
-async def _run(it: Scattered, api: Api, thread: Thread) -> None:
-    async with running_component(descheduler(it, packing(interval="1s"), api=api, executor=thread)):
+async def _run(it: ScatteredCluster, api: Api, thread: Thread) -> None:
+    async with running_component(descheduler(it, defragmentation_section(interval="1s"), api=api, executor=thread)):
         await pass_time(100)
 
 
 @pytest.mark.parametrize("work", [_apply, _run], ids=["a plan is applied", "on an interval"])
 @on_virtual_time
-async def test_what_a_turn_that_was_lost_plans_on_is_left_alone_until_it_has_ended(work: Callable[..., Any]) -> None:
-    async with scattered() as it:
+async def test_computation_that_outlives_the_lease_ends_before_the_next_begins(work: Callable[..., Any]) -> None:
+    async with scattered_cluster() as it:
         severed, thread = Severed(it.api), Thread()
         working = asyncio.create_task(work(it, severed, thread))
         await pass_time(5)
@@ -348,7 +361,7 @@ RUNS = int(os.environ.get("RESTOW_FAULT_RUNS", "2"))
 
 async def _contending(seed: int) -> int:
     """Four commands that all want to run, again and again, behind faults of every kind."""
-    async with scattered(migrating=False) as it:
+    async with scattered_cluster(migrating=False) as it:
 
         async def insist(number: int) -> None:
             rng = random.Random(seed * 10 + number)
@@ -367,5 +380,5 @@ async def _contending(seed: int) -> int:
 
 
 @pytest.mark.parametrize("seed", range(RUNS))
-def test_whoever_contends_and_whatever_happens_one_plan_is_under_way(seed: int) -> None:
+def test_one_plan_at_a_time_is_under_way_under_faults(seed: int) -> None:
     assert run_virtual(_contending(seed)) > 0

@@ -14,7 +14,13 @@ from restow.model import kinds
 from restow.planning.descheduling.policy_section import read_policy
 from restow.planning.descheduling.registry import descheduler_plugins
 from restow.ports import Clock, Request, Response
-from tests.control.descheduler.descheduler_fixture import Scattered, descheduler, packing, scattered, stage
+from tests.control.descheduler.descheduler_fixture import (
+    ScatteredCluster,
+    cluster_with_descheduler,
+    defragmentation_section,
+    descheduler,
+    scattered_cluster,
+)
 from tests.control.migrations.migration_cluster import migration_arguments
 from tests.control.scheduler_cluster import assert_nothing_overcommitted, events_with_reason
 from tests.sim.simulated_cluster import default_profile, is_pod_ready, on_virtual_time, pass_time, running_component
@@ -23,24 +29,24 @@ T = TypeVar("T")
 
 
 @on_virtual_time
-async def test_a_scattered_cluster_is_packed_on_an_interval_and_stays_so_over_ten_cycles() -> None:
-    async with stage(packing(interval="60s")) as it:
-        assert len(await it.used()) == 5
+async def test_interval_profile_packs_the_cluster_and_keeps_it_packed_over_ten_cycles() -> None:
+    async with cluster_with_descheduler(defragmentation_section(interval="60s")) as it:
+        assert len(await it.occupied_nodes()) == 5
         await pass_time(300)
-        packed = await it.places()
+        packed = await it.nodes_of_pods()
         assert set(packed.values()) == {"n1"}
         jobs = await it.jobs()
         assert [job.status.phase for job in jobs] == ["Succeed"] * 4
         await pass_time(600)
-        assert (await it.places(), await it.jobs()) == (packed, jobs)
+        assert (await it.nodes_of_pods(), await it.jobs()) == (packed, jobs)
         assert all(map(is_pod_ready, await it.pods()))
         await assert_nothing_overcommitted(it)
 
 
 @on_virtual_time
-async def test_every_move_goes_through_a_job_that_says_which_plan_it_belongs_to() -> None:
-    async with stage(packing(interval="60s")) as it:
-        before = await it.places()
+async def test_every_move_has_a_job_that_names_its_plan() -> None:
+    async with cluster_with_descheduler(defragmentation_section(interval="60s")) as it:
+        before = await it.nodes_of_pods()
         await pass_time(1)
         jobs = await it.jobs()
         notes = [job.metadata.annotations or {} for job in jobs]
@@ -64,15 +70,15 @@ async def test_every_move_goes_through_a_job_that_says_which_plan_it_belongs_to(
     ],
 )
 @on_virtual_time
-async def test_triggers_say_when(when: dict[str, str], jobs: int) -> None:
-    async with stage(packing(**when)) as it:
+async def test_profile_runs_when_its_trigger_says(when: dict[str, str], jobs: int) -> None:
+    async with cluster_with_descheduler(defragmentation_section(**when)) as it:
         await pass_time(300)
         assert len(await it.jobs()) == jobs
 
 
 @on_virtual_time
-async def test_a_cron_expression_says_when() -> None:
-    async with stage(packing(cron="*/10 * * * *")) as it:
+async def test_cron_profile_runs_when_the_expression_says() -> None:
+    async with cluster_with_descheduler(defragmentation_section(cron="*/10 * * * *")) as it:
         now = it.clock.now()
         await pass_time(590 - now % 600)
         assert await it.jobs() == []
@@ -102,10 +108,8 @@ YEAR = 366 * 86400.0
     ],
 )
 @on_virtual_time
-async def test_a_schedule_goes_by_the_clock_also_after_that_was_put_right(
-    cron: str, before: float, after: float
-) -> None:
-    async with scattered() as it:
+async def test_schedule_follows_the_clock_after_the_clock_was_set(cron: str, before: float, after: float) -> None:
+    async with scattered_cluster() as it:
         clock = Jumping(it.clock)
         clock.ahead = before
         made = Descheduler(
@@ -113,7 +117,7 @@ async def test_a_schedule_goes_by_the_clock_also_after_that_was_put_right(
             clock,
             random.Random(1),
             DeschedulerConfiguration(
-                policy=read_policy(packing(cron=cron), descheduler_plugins()),
+                policy=read_policy(defragmentation_section(cron=cron), descheduler_plugins()),
                 scheduler=default_profile(),
                 migration=migration_arguments(),
             ),
@@ -127,8 +131,11 @@ async def test_a_schedule_goes_by_the_clock_also_after_that_was_put_right(
 
 
 @on_virtual_time
-async def test_a_run_is_refused_while_a_plan_is_under_way() -> None:
-    async with scattered(migrating=False) as it, running_component(descheduler(it, packing())) as made:
+async def test_run_is_refused_while_a_plan_is_under_way() -> None:
+    async with (
+        scattered_cluster(migrating=False) as it,
+        running_component(descheduler(it, defragmentation_section())) as made,
+    ):
         run = await made.trigger()
         assert len(run.jobs) == 4
         with pytest.raises(RunRefused, match=f"plan {run.plan} is under way: 4 of its 4 jobs have not ended"):
@@ -137,18 +144,18 @@ async def test_a_run_is_refused_while_a_plan_is_under_way() -> None:
 
 
 @on_virtual_time
-async def test_a_dry_run_says_what_would_happen_and_does_nothing() -> None:
-    async with scattered() as it, running_component(descheduler(it, packing())) as made:
+async def test_dry_run_returns_the_plan_and_creates_no_jobs() -> None:
+    async with scattered_cluster() as it, running_component(descheduler(it, defragmentation_section())) as made:
         run = await made.trigger(dry_run=True)
         assert len(run.outcome.plan.moves) == 4 and run.jobs == ()
         assert await it.jobs() == []
 
 
 @on_virtual_time
-async def test_the_stop_switch_holds_up_runs_until_it_is_off() -> None:
-    async with scattered() as it:
+async def test_stop_switch_blocks_runs_until_it_is_off() -> None:
+    async with scattered_cluster() as it:
         await it.stop()
-        async with running_component(descheduler(it, packing(interval="60s"))) as made:
+        async with running_component(descheduler(it, defragmentation_section(interval="60s"))) as made:
             with pytest.raises(RunRefused, match="evictions are stopped: maintenance; run restow resume to continue"):
                 await made.trigger()
             await pass_time(200)
@@ -164,11 +171,11 @@ async def _slowly(work: Callable[[], T]) -> T:
     return work()
 
 
-async def _stop(it: Scattered) -> None:
+async def _stop(it: ScatteredCluster) -> None:
     await it.stop()
 
 
-async def _begin(it: Scattered) -> None:
+async def _begin(it: ScatteredCluster) -> None:
     """Somebody begins a plan by hand."""
     first = next(one for one in await it.pods() if one.metadata.name.startswith("web"))
     await it.move(first, annotations={"restow.sh/plan": "by-hand", "restow.sh/wave": "1"})
@@ -182,12 +189,12 @@ async def _begin(it: Scattered) -> None:
     ],
 )
 @on_virtual_time
-async def test_what_comes_in_the_way_while_a_run_is_planned_ends_it(
-    happens: Callable[[Scattered], Awaitable[None]], told: str
+async def test_run_is_refused_if_it_becomes_blocked_while_planning(
+    happens: Callable[[ScatteredCluster], Awaitable[None]], told: str
 ) -> None:
     async with (
-        scattered(migrating=False) as it,
-        running_component(descheduler(it, packing(), executor=_slowly)) as made,
+        scattered_cluster(migrating=False) as it,
+        running_component(descheduler(it, defragmentation_section(), executor=_slowly)) as made,
     ):
         asked = asyncio.create_task(made.trigger())
         await pass_time(5)
@@ -199,10 +206,10 @@ async def test_what_comes_in_the_way_while_a_run_is_planned_ends_it(
 
 
 @on_virtual_time
-async def test_of_many_who_ask_at_once_one_gets_a_run() -> None:
+async def test_one_of_many_concurrent_triggers_runs() -> None:
     async with (
-        scattered(migrating=False) as it,
-        running_component(descheduler(it, packing(), executor=_slowly)) as made,
+        scattered_cluster(migrating=False) as it,
+        running_component(descheduler(it, defragmentation_section(), executor=_slowly)) as made,
     ):
         asked = [asyncio.create_task(made.trigger(dry_run=dry)) for dry in (True, False, False, True, False)]
         found = await asyncio.gather(*asked, return_exceptions=True)
@@ -211,10 +218,10 @@ async def test_of_many_who_ask_at_once_one_gets_a_run() -> None:
 
 
 @on_virtual_time
-async def test_whoever_asks_for_a_run_may_leave_and_it_goes_on() -> None:
+async def test_triggered_run_goes_on_after_its_caller_is_cancelled() -> None:
     async with (
-        scattered(migrating=False) as it,
-        running_component(descheduler(it, packing(), executor=_slowly)) as made,
+        scattered_cluster(migrating=False) as it,
+        running_component(descheduler(it, defragmentation_section(), executor=_slowly)) as made,
     ):
         asked = asyncio.create_task(made.trigger())
         await pass_time(1)
@@ -224,8 +231,8 @@ async def test_whoever_asks_for_a_run_may_leave_and_it_goes_on() -> None:
 
 
 @on_virtual_time
-async def test_an_unknown_profile_is_told_with_those_there_are() -> None:
-    async with scattered() as it, running_component(descheduler(it, packing())) as made:
+async def test_unknown_profile_error_names_the_existing_profiles() -> None:
+    async with scattered_cluster() as it, running_component(descheduler(it, defragmentation_section())) as made:
         with pytest.raises(LookupError, match="no profile is called 'spread'; there are pack"):
             await made.trigger("spread")
 
@@ -240,14 +247,20 @@ async def test_an_unknown_profile_is_told_with_those_there_are() -> None:
     ],
 )
 @on_virtual_time
-async def test_a_cycle_has_limits(limits: dict[str, int], moves: int) -> None:
-    async with scattered() as it, running_component(descheduler(it, packing() | limits)) as made:
+async def test_cycle_keeps_its_limits(limits: dict[str, int], moves: int) -> None:
+    async with (
+        scattered_cluster() as it,
+        running_component(descheduler(it, defragmentation_section() | limits)) as made,
+    ):
         assert len((await made.trigger(dry_run=True)).outcome.plan.moves) == moves
 
 
 @on_virtual_time
-async def test_pods_with_a_job_of_somebody_else_are_left_to_it() -> None:
-    async with scattered(migrating=False) as it, running_component(descheduler(it, packing())) as made:
+async def test_pods_with_a_job_of_another_plan_are_left_alone() -> None:
+    async with (
+        scattered_cluster(migrating=False) as it,
+        running_component(descheduler(it, defragmentation_section())) as made,
+    ):
         mine = next(one for one in await it.pods() if one.metadata.name.startswith("web"))
         await it.move(mine, "by-hand")
         await pass_time(1)
@@ -257,10 +270,10 @@ async def test_pods_with_a_job_of_somebody_else_are_left_to_it() -> None:
 
 
 @on_virtual_time
-async def test_nodes_rest_after_a_migration_as_long_as_the_cool_down_says() -> None:
+async def test_nodes_rest_after_a_migration_for_the_cool_down() -> None:
     args = {"coolDownTime": 600, "protectionThresholds": {"cpu": 100}}
     resting = {"pluginConfig": [{"name": "Defragmentation", "args": args}]}
-    async with stage(packing(interval="60s", **resting)) as it:
+    async with cluster_with_descheduler(defragmentation_section(interval="60s", **resting)) as it:
         await pass_time(120)
         assert len(await it.jobs()) == 4
         await it.client.patch(kinds.DEPLOYMENT, "web", {"spec": {"replicas": 8}}, "default")
@@ -273,7 +286,7 @@ async def test_nodes_rest_after_a_migration_as_long_as_the_cool_down_says() -> N
 class Breaking:
     """An Api that answers the n-th creation of a job with a crash of whoever asked."""
 
-    def __init__(self, it: Scattered, number: int) -> None:
+    def __init__(self, it: ScatteredCluster, number: int) -> None:
         self.watch = it.api.watch
         self._api = it.api
         self._left = number
@@ -289,14 +302,14 @@ class Breaking:
 
 @pytest.mark.parametrize("number", [1, 2, 4], ids=lambda number: f"after write {number}")
 @on_virtual_time
-async def test_whoever_comes_after_a_crash_never_makes_two_jobs_for_a_pod(number: int) -> None:
-    async with scattered() as it:
-        async with running_component(descheduler(it, packing(), api=Breaking(it, number))) as made:
+async def test_restart_after_a_crash_never_creates_two_jobs_for_a_pod(number: int) -> None:
+    async with scattered_cluster() as it:
+        async with running_component(descheduler(it, defragmentation_section(), api=Breaking(it, number))) as made:
             with pytest.raises(RuntimeError):
                 await made.trigger()
-        async with running_component(descheduler(it, packing(interval="30s"), seed=2)):
+        async with running_component(descheduler(it, defragmentation_section(interval="30s"), seed=2)):
             await pass_time(300)
-        assert await it.used() == {"n1"}
+        assert await it.occupied_nodes() == {"n1"}
         uids = [job.spec.pod_ref.uid for job in await it.jobs()]
         assert len(uids) == len(set(uids)) == 4
         await assert_nothing_overcommitted(it)

@@ -10,7 +10,7 @@ from restow.control.descheduler.event_handlers import DeschedulerEventHandlers
 from restow.control.descheduler.live_reads import refresh_snapshot
 from restow.model import kinds
 from restow.ports import Api, Request, Response
-from tests.control.descheduler.descheduler_fixture import feeding
+from tests.control.descheduler.descheduler_fixture import running_event_handlers
 from tests.control.migrations.migration_cluster import cluster_with_scheduler
 from tests.control.reservations.reservation_cluster import new_reservation
 from tests.sim.simulated_cluster import default_profile, on_virtual_time, pass_time, pod
@@ -37,8 +37,8 @@ def pods_on_n1(feed: DeschedulerEventHandlers) -> set[str]:
 
 
 @on_virtual_time
-async def test_what_comes_while_a_list_is_on_its_way_stays() -> None:
-    async with cluster_with_scheduler(nodes=1) as it, feeding(it) as feed:
+async def test_object_created_while_a_list_is_on_its_way_stays() -> None:
+    async with cluster_with_scheduler(nodes=1) as it, running_event_handlers(it) as feed:
         await it.create(kinds.POD, pod("old", "1", nodeName="n1"))
         await pass_time(1)
         reading = asyncio.create_task(refresh_snapshot(Client(_Slow(it.api)), feed, ["n1"]))
@@ -52,9 +52,9 @@ async def test_what_comes_while_a_list_is_on_its_way_stays() -> None:
 
 
 @on_virtual_time
-async def test_what_the_watches_have_not_shown_is_found() -> None:
+async def test_live_read_finds_objects_that_the_watches_have_not_shown() -> None:
     async with cluster_with_scheduler(nodes=1) as it:
-        async with feeding(it) as feed:
+        async with running_event_handlers(it) as feed:
             await it.create(kinds.POD, pod("old", "1", nodeName="n1"))
             await it.create(kinds.RESERVATION, new_reservation("old", 1, "1"))
             await pass_time(1)
@@ -68,9 +68,9 @@ async def test_what_the_watches_have_not_shown_is_found() -> None:
 
 
 @on_virtual_time
-async def test_whoever_was_found_on_a_node_waits_no_more() -> None:
+async def test_pod_that_a_live_read_found_bound_is_not_pending() -> None:
     async with cluster_with_scheduler(nodes=1) as it:
-        async with feeding(it) as feed:
+        async with running_event_handlers(it) as feed:
             await it.create(kinds.POD, pod("late", "1", nodeSelector={"disk": "fast"}))
             await pass_time(1)
             assert [one.metadata.name for one in feed.pending_pods(default_profile())] == ["late"]

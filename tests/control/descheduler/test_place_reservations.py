@@ -20,8 +20,18 @@ from restow.model.objects import Document
 from restow.planning.plan import Place
 from restow.ports import Api, ApiError, OutcomeUnknown, Request, TooManyRequests
 from restow.sim.faults import FaultPlan, FaultyApi, run_until_crash
-from tests.control.descheduler.descheduler_fixture import Scattered, applying, descheduler, feeding
-from tests.control.descheduler.place_reservation_fixture import crowded, place_reservations, planned, steal
+from tests.control.descheduler.descheduler_fixture import (
+    ScatteredCluster,
+    descheduler,
+    plan_runner,
+    running_event_handlers,
+)
+from tests.control.descheduler.place_reservation_fixture import (
+    create_competing_pods,
+    crowded_cluster,
+    place_reservations,
+    plan_with_places,
+)
 from tests.control.scheduler_cluster import (
     FixedErrorApi,
     assert_nothing_overcommitted,
@@ -35,10 +45,10 @@ from tests.sim.simulated_cluster import default_profile, on_virtual_time, pass_t
 @pytest.mark.parametrize("after", [0.3, 9.0], ids=lambda seconds: f"{seconds:g} s after the plan began")
 @on_virtual_time
 async def test_room_gathered_for_a_gang_is_not_taken_by_other_pods(after: float) -> None:
-    async with crowded() as it:
-        plan = await planned(it)
-        thieves = asyncio.create_task(steal(it, after))
-        done = await applying(it).apply(plan)
+    async with crowded_cluster() as it:
+        plan = await plan_with_places(it)
+        thieves = asyncio.create_task(create_competing_pods(it, after))
+        done = await plan_runner(it).apply(plan)
         await thieves
         await pass_time(5)
         where = await nodes_by_pod(it)
@@ -50,11 +60,11 @@ async def test_room_gathered_for_a_gang_is_not_taken_by_other_pods(after: float)
 
 @on_virtual_time
 async def test_without_place_reservations_other_pods_take_the_room() -> None:
-    async with crowded() as it:
-        plan = replace(await planned(it), objective="", places=())
-        thieves = asyncio.create_task(steal(it, 2.0))
+    async with crowded_cluster() as it:
+        plan = replace(await plan_with_places(it), objective="", places=())
+        thieves = asyncio.create_task(create_competing_pods(it, 2.0))
         with suppress(ClusterChanged):
-            await applying(it).apply(plan)
+            await plan_runner(it).apply(plan)
         await thieves
         await pass_time(5)
         where = await nodes_by_pod(it)
@@ -64,9 +74,9 @@ async def test_without_place_reservations_other_pods_take_the_room() -> None:
 
 @on_virtual_time
 async def test_place_reservation_waits_from_the_beginning_and_opens_when_all_pods_have_left() -> None:
-    async with crowded() as it:
-        plan, seen = await planned(it), list[tuple[str | None, str | None]]()
-        begun = asyncio.create_task(applying(it).apply(plan))
+    async with crowded_cluster() as it:
+        plan, seen = await plan_with_places(it), list[tuple[str | None, str | None]]()
+        begun = asyncio.create_task(plan_runner(it).apply(plan))
         for _ in range(200):
             await pass_time(0.1)
             seen += [(one.status.state.phase, one.status.state.reason) for one in await place_reservations(it)]
@@ -79,8 +89,8 @@ async def test_place_reservation_waits_from_the_beginning_and_opens_when_all_pod
 
 @on_virtual_time
 async def test_gang_has_one_place_reservation_with_all_its_seats() -> None:
-    async with crowded() as it:
-        begun = asyncio.create_task(applying(it).apply(await planned(it)))
+    async with crowded_cluster() as it:
+        begun = asyncio.create_task(plan_runner(it).apply(await plan_with_places(it)))
         await pass_time(1)
         [claim] = await place_reservations(it)
         assert claim.spec.min_available == 2
@@ -94,23 +104,23 @@ async def test_gang_has_one_place_reservation_with_all_its_seats() -> None:
 @pytest.mark.parametrize("seconds", [3.0, 14.0], ids=lambda seconds: f"after {seconds:g} s")
 @on_virtual_time
 async def test_interrupted_apply_finds_its_place_reservation_again(seconds: float) -> None:
-    async with crowded() as it:
-        plan = await planned(it)
-        begun = asyncio.create_task(applying(it).apply(plan))
+    async with crowded_cluster() as it:
+        plan = await plan_with_places(it)
+        begun = asyncio.create_task(plan_runner(it).apply(plan))
         await pass_time(seconds)
         begun.cancel()
         with suppress(asyncio.CancelledError):
             await begun
-        await steal(it, 0.0)
-        done = await applying(it).apply(plan)
+        await create_competing_pods(it, 0.0)
+        done = await plan_runner(it).apply(plan)
         assert (done.succeeded, done.filled_places) == (2, 2)
         assert len(await place_reservations(it)) <= 1
 
 
 @on_virtual_time
 async def test_place_reservation_of_an_abandoned_plan_expires() -> None:
-    async with crowded() as it:
-        begun = asyncio.create_task(applying(it).apply(await planned(it)))
+    async with crowded_cluster() as it:
+        begun = asyncio.create_task(plan_runner(it).apply(await plan_with_places(it)))
         await pass_time(0.3)
         begun.cancel()
         with suppress(asyncio.CancelledError):
@@ -123,9 +133,9 @@ async def test_place_reservation_of_an_abandoned_plan_expires() -> None:
 
 @on_virtual_time
 async def test_plan_that_stops_half_way_deletes_its_place_reservations() -> None:
-    async with crowded() as it:
-        plan, told = await planned(it), list[ApplyProgress]()
-        begun = asyncio.create_task(applying(it, strict=True, report_progress=told.append).apply(plan))
+    async with crowded_cluster() as it:
+        plan, told = await plan_with_places(it), list[ApplyProgress]()
+        begun = asyncio.create_task(plan_runner(it, strict=True, report_progress=told.append).apply(plan))
         await pass_time(1)
         assert len(await place_reservations(it)) == 1
         await it.delete(kinds.POD, plan.moves[1].pod)
@@ -136,11 +146,11 @@ async def test_plan_that_stops_half_way_deletes_its_place_reservations() -> None
 
 @on_virtual_time
 async def test_place_reservations_are_extended_while_the_plan_is_carried_out() -> None:
-    async with crowded() as it:
-        plan = await planned(it)
+    async with crowded_cluster() as it:
+        plan = await plan_with_places(it)
         await it.stop()
         shaky = FaultyApi(it.api, Random(1))
-        begun = asyncio.create_task(applying(it, api=shaky, settings=DeschedulerSettings(place_ttl=90)).apply(plan))
+        begun = asyncio.create_task(plan_runner(it, api=shaky, settings=DeschedulerSettings(place_ttl=90)).apply(plan))
         await pass_time(20)
         shaky.plan = FaultPlan(refused=0.3, unknown=0.3)
         await pass_time(380)
@@ -154,12 +164,12 @@ async def test_place_reservations_are_extended_while_the_plan_is_carried_out() -
 @on_virtual_time
 async def test_node_that_still_has_to_take_a_pod_is_reserved_afterwards() -> None:
     """The pod of n3 makes a stop on n2, which is to be the gang's in the end."""
-    async with crowded() as it:
-        plan = await planned(it)
+    async with crowded_cluster() as it:
+        plan = await plan_with_places(it)
         out, then = plan.moves
         stop = replace(then, target="n2", order=2, wave=2)
         last = replace(then, source="n2", order=3, wave=3)
-        begun = asyncio.create_task(applying(it).apply(replace(plan, moves=(out, stop, last))))
+        begun = asyncio.create_task(plan_runner(it).apply(replace(plan, moves=(out, stop, last))))
         await pass_time(1)
         assert await place_reservations(it) == []
         done = await begun
@@ -168,41 +178,41 @@ async def test_node_that_still_has_to_take_a_pod_is_reserved_afterwards() -> Non
 
 @on_virtual_time
 async def test_pods_without_a_gang_have_place_reservations_of_their_own() -> None:
-    async with crowded() as it:
+    async with crowded_cluster() as it:
         await it.delete(kinds.POD, "gang-0")
         await it.delete(kinds.POD, "gang-1")
         await it.create(kinds.POD, pod("alone", "4"))
         await pass_time(1)
-        plan = await planned(it)
+        plan = await plan_with_places(it)
         seat = Place(namespace="default", pod="alone", node="n2")
-        thieves = asyncio.create_task(steal(it, 0.5))
-        done = await applying(it).apply(replace(plan, moves=plan.moves[:1], places=(seat,)))
+        thieves = asyncio.create_task(create_competing_pods(it, 0.5))
+        done = await plan_runner(it).apply(replace(plan, moves=plan.moves[:1], places=(seat,)))
         await thieves
         assert done.filled_places == 1 and (await nodes_by_pod(it))["alone"] == "n2"
 
 
 @on_virtual_time
 async def test_pods_of_different_sizes_get_seats_of_their_size() -> None:
-    async with crowded() as it:
+    async with crowded_cluster() as it:
         await it.delete(kinds.POD, "gang-0")
         await it.delete(kinds.POD, "gang-1")
         for name, cpu in (("gang-a", "2"), ("gang-b", "4")):
             await it.create(kinds.POD, gang_member(name, "gang", cpu))
         await pass_time(1)
-        plan = await planned(it)
+        plan = await plan_with_places(it)
         seats = (
             Place(namespace="default", pod="gang-a", node="n3"),
             Place(namespace="default", pod="gang-b", node="n2"),
         )
-        done = await applying(it).apply(replace(plan, moves=plan.moves[:1], places=seats))
+        done = await plan_runner(it).apply(replace(plan, moves=plan.moves[:1], places=seats))
         where = await nodes_by_pod(it)
         assert (done.filled_places, where["gang-a"], where["gang-b"]) == (2, "n3", "n2")
 
 
 @on_virtual_time
 async def test_repaired_place_moves_its_reservation_and_dropped_place_leaves_none() -> None:
-    async with crowded() as it, feeding(it) as feed:
-        plan, client = await planned(it), Client(it.api)
+    async with crowded_cluster() as it, running_event_handlers(it) as feed:
+        plan, client = await plan_with_places(it), Client(it.api)
         made = PlanPlaceReservations(client, it.clock, feed, DeschedulerSettings(), "plan")
         elsewhere = (plan.places[0], replace(plan.places[1], node="n4"))
         for seats, nodes in ((plan.places, {"n2", "n3"}), (elsewhere, {"n2", "n4"}), ((), set[str]())):
@@ -214,8 +224,8 @@ async def test_repaired_place_moves_its_reservation_and_dropped_place_leaves_non
 @on_virtual_time
 async def test_gang_recreated_under_its_name_gets_the_reserved_places() -> None:
     """A claim is for the very ones who waited when it was made; whoever comes instead must not wait for it to end."""
-    async with crowded() as it:
-        begun = asyncio.create_task(applying(it).apply(await planned(it)))
+    async with crowded_cluster() as it:
+        begun = asyncio.create_task(plan_runner(it).apply(await plan_with_places(it)))
         await pass_time(1)
         await it.delete(kinds.POD_GROUP, "gang")
         await it.create(kinds.POD_GROUP, pod_group("gang", 2))
@@ -226,8 +236,8 @@ async def test_gang_recreated_under_its_name_gets_the_reserved_places() -> None:
 
 @on_virtual_time
 async def test_gang_recreated_while_its_room_is_ready_gets_the_room() -> None:
-    async with crowded() as it:
-        begun = asyncio.create_task(applying(it).apply(await planned(it)))
+    async with crowded_cluster() as it:
+        begun = asyncio.create_task(plan_runner(it).apply(await plan_with_places(it)))
         while len(await it.jobs()) < 2:
             await pass_time(0.2)
         await it.patch(kinds.NODE, "n3", {"spec": {"unschedulable": True}})
@@ -242,13 +252,13 @@ async def test_gang_recreated_while_its_room_is_ready_gets_the_room() -> None:
 @on_virtual_time
 async def test_room_that_other_pods_leave_meanwhile_is_kept() -> None:
     """Somebody else, such as a queue that clears its nodes, moves the pods of the second wave."""
-    async with crowded() as it:
-        plan = await planned(it)
-        begun = asyncio.create_task(applying(it).apply(plan))
+    async with crowded_cluster() as it:
+        plan = await plan_with_places(it)
+        begun = asyncio.create_task(plan_runner(it).apply(plan))
         await pass_time(0.1)
         other = next(one for one in await it.pods() if one.metadata.uid == plan.moves[1].uid)
         await it.move(other, annotations={"restow.sh/target-node": "n1"})
-        await steal(it, 1.0)
+        await create_competing_pods(it, 1.0)
         done = await begun
         assert (done.succeeded, done.filled_places) == (1, 2)
         assert "there is no such pod on any node" in done.repairs[0]
@@ -256,8 +266,8 @@ async def test_room_that_other_pods_leave_meanwhile_is_kept() -> None:
 
 @on_virtual_time
 async def test_seats_held_elsewhere_after_a_repair_are_kept_after_the_last_move() -> None:
-    async with crowded() as it, feeding(it) as feed:
-        plan, client = await planned(it), Client(it.api)
+    async with crowded_cluster() as it, running_event_handlers(it) as feed:
+        plan, client = await plan_with_places(it), Client(it.api)
         made = PlanPlaceReservations(client, it.clock, feed, DeschedulerSettings(), "plan")
         pending, repaired = feed.pending_pods(default_profile()), (plan.places[0], replace(plan.places[1], node="n4"))
         await made.ensure_due(made.desired(repaired, pending), plan.moves)
@@ -279,7 +289,7 @@ MAKING_ROOM: Document = {
 
 @on_virtual_time
 async def test_place_reservations_of_a_dead_descheduler_are_deleted_by_the_next_cycle() -> None:
-    async with crowded() as it:
+    async with crowded_cluster() as it:
         mortal = FaultyApi(it.api, Random(1), FaultPlan(crash_after=1))  # after the Lease and the claim
 
         async def first() -> None:
@@ -300,7 +310,7 @@ async def test_place_reservations_of_a_dead_descheduler_are_deleted_by_the_next_
 @pytest.mark.parametrize("again", [True, False], ids=["others come under their names", "they are gone"])
 @on_virtual_time
 async def test_place_reservations_for_pods_that_are_not_pending_are_deleted_by_the_next_cycle(again: bool) -> None:
-    async with crowded() as it, running_component(descheduler(it, MAKING_ROOM)) as made:
+    async with crowded_cluster() as it, running_component(descheduler(it, MAKING_ROOM)) as made:
         await made.trigger()
         await it.delete(kinds.POD_GROUP, "gang")
         if again:
@@ -321,8 +331,8 @@ async def test_place_reservations_for_pods_that_are_not_pending_are_deleted_by_t
 
 @on_virtual_time
 async def test_applied_plan_is_under_way_between_its_waves() -> None:
-    async with crowded() as it:
-        begun = asyncio.create_task(applying(it).apply(await planned(it)))
+    async with crowded_cluster() as it:
+        begun = asyncio.create_task(plan_runner(it).apply(await plan_with_places(it)))
         await pass_time(1)
         begun.cancel()
         await pass_time(20)
@@ -333,26 +343,26 @@ async def test_applied_plan_is_under_way_between_its_waves() -> None:
 
 @on_virtual_time
 async def test_profile_that_makes_room_reserves_it() -> None:
-    async with crowded() as it, running_component(descheduler(it, MAKING_ROOM)) as made:
+    async with crowded_cluster() as it, running_component(descheduler(it, MAKING_ROOM)) as made:
         run = await made.trigger()
         assert len(run.outcome.plan.places) == 2
-        await steal(it, 0.5)
+        await create_competing_pods(it, 0.5)
         await pass_time(30)
         where = await nodes_by_pod(it)
         assert {where["gang-0"], where["gang-1"]} == {"n2", "n3"}
         assert [one.status.state.phase for one in await place_reservations(it)] == ["Succeeded"]
 
 
-async def _grow(it: Scattered) -> None:
+async def _grow(it: ScatteredCluster) -> None:
     """The gang wants a third member, which nobody creates."""
     await it.patch(kinds.POD_GROUP, "gang", {"spec": {"minMember": 3}})
 
 
-async def _cordon(it: Scattered) -> None:
+async def _cordon(it: ScatteredCluster) -> None:
     await it.patch(kinds.NODE, "n3", {"spec": {"unschedulable": True}})
 
 
-async def _fill(it: Scattered) -> None:
+async def _fill(it: ScatteredCluster) -> None:
     await it.create(kinds.POD, pod("stranger", "1", nodeName="n3", schedulerName="other"))
 
 
@@ -366,10 +376,10 @@ async def _fill(it: Scattered) -> None:
 )
 @on_virtual_time
 async def test_apply_waits_a_minute_for_pods_to_take_their_places(
-    happens: Callable[[Scattered], Awaitable[None]], left: list[str]
+    happens: Callable[[ScatteredCluster], Awaitable[None]], left: list[str]
 ) -> None:
-    async with crowded() as it:
-        begun = asyncio.create_task(applying(it).apply(await planned(it)))
+    async with crowded_cluster() as it:
+        begun = asyncio.create_task(plan_runner(it).apply(await plan_with_places(it)))
         while sum(is_job_ended(job) for job in await it.jobs()) < 2:
             if len(await it.jobs()) == 2:
                 with suppress(ApiError):
@@ -384,10 +394,12 @@ async def test_apply_waits_a_minute_for_pods_to_take_their_places(
 
 @on_virtual_time
 async def test_apply_waits_for_places_once_although_the_cluster_did_not_answer() -> None:
-    async with crowded() as it:
+    async with crowded_cluster() as it:
         told, lost = list[ApplyProgress](), OutcomeUnknown.because(503, "ServiceUnavailable", "cut off")
         api = FixedErrorApi(it.api, lambda request: request.verb == "delete", lost)
-        begun = asyncio.create_task(applying(it, api=api, report_progress=told.append).apply(await planned(it)))
+        begun = asyncio.create_task(
+            plan_runner(it, api=api, report_progress=told.append).apply(await plan_with_places(it))
+        )
         while sum(is_job_ended(job) for job in await it.jobs()) < 2:
             if len(await it.jobs()) == 2:
                 await _cordon(it)
@@ -417,12 +429,14 @@ class _Blind:
 @on_virtual_time
 async def test_filled_places_are_read_until_the_cluster_answers() -> None:
     """The gang has taken its places, of which the watch shows nothing, and the server is too busy to say so."""
-    async with crowded() as it:
+    async with crowded_cluster() as it:
         told, busy = list[ApplyProgress](), TooManyRequests.because(429, "TooManyRequests", "too busy")
         api = FixedErrorApi(
             _Blind(it.api), lambda request: (request.verb, request.resource.plural) == ("get", "pods"), busy
         )
-        begun = asyncio.create_task(applying(it, api=api, report_progress=told.append).apply(await planned(it)))
+        begun = asyncio.create_task(
+            plan_runner(it, api=api, report_progress=told.append).apply(await plan_with_places(it))
+        )
         await pass_time(40)
         assert [one.status.state.phase for one in await place_reservations(it)] == ["Succeeded"]
         assert api.times_raised and told[-1].interruption == "too busy" and not begun.done()

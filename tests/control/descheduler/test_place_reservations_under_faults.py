@@ -11,8 +11,13 @@ import pytest
 from restow.ports import ApiError
 from restow.sim.faults import FaultPlan, FaultyApi, run_until_crash
 from restow.sim.loop import run_virtual
-from tests.control.descheduler.descheduler_fixture import TROUBLE, Scattered, applying
-from tests.control.descheduler.place_reservation_fixture import place_reservations, crowded, planned, steal
+from tests.control.descheduler.descheduler_fixture import DESCHEDULER_FAULTS, ScatteredCluster, plan_runner
+from tests.control.descheduler.place_reservation_fixture import (
+    create_competing_pods,
+    crowded_cluster,
+    place_reservations,
+    plan_with_places,
+)
 from tests.control.scheduler_cluster import assert_nothing_overcommitted
 from tests.sim.simulated_cluster import pass_time
 
@@ -23,18 +28,18 @@ BEHIND = (16, 51)
 
 async def _dying(plan: FaultPlan) -> FaultyApi:
     """Somebody applies the plan and dies; thieves come; somebody else continues."""
-    async with crowded() as it:
-        made = await planned(it)
+    async with crowded_cluster() as it:
+        made = await plan_with_places(it)
         mortal = FaultyApi(it.api, Random(1), plan)
 
         async def first() -> None:
-            await applying(it, api=mortal).apply(made)
+            await plan_runner(it, api=mortal).apply(made)
 
         await run_until_crash(mortal, first())
         claimed = await place_reservations(it) != []
         if claimed:
             await pass_time(1)
-        done = await applying(it).apply(made)
+        done = await plan_runner(it).apply(made)
         assert (done.succeeded, done.filled_places) == (2, 2)
         await pass_time(5)
         assert {one.status.state.phase for one in await place_reservations(it)} <= {"Succeeded"}
@@ -52,13 +57,13 @@ def test_apply_may_die_after_any_write() -> None:
 
 async def _troubled(seed: int) -> None:
     """Somebody applies the plan behind faults of every kind, again and again until it is done, with thieves around."""
-    async with crowded() as it:
-        plan = await planned(it)
+    async with crowded_cluster() as it:
+        plan = await plan_with_places(it)
         thieves = asyncio.create_task(_steal_from_claims(it))
         for attempt in range(40):
-            shaky = FaultyApi(it.api, Random(seed * 100 + attempt), TROUBLE)
+            shaky = FaultyApi(it.api, Random(seed * 100 + attempt), DESCHEDULER_FAULTS)
             try:
-                done = await applying(it, api=shaky).apply(plan)
+                done = await plan_runner(it, api=shaky).apply(plan)
                 break
             except ApiError:
                 await pass_time(1)
@@ -70,11 +75,11 @@ async def _troubled(seed: int) -> None:
         await assert_nothing_overcommitted(it)
 
 
-async def _steal_from_claims(it: Scattered) -> None:
+async def _steal_from_claims(it: ScatteredCluster) -> None:
     """As soon as a claim is held."""
     while not any(one.status.placements for one in await place_reservations(it)):
         await pass_time(0.2)
-    await steal(it, 0.0)
+    await create_competing_pods(it, 0.0)
 
 
 @pytest.mark.parametrize("seed", [*range(RUNS), *(seed for seed in BEHIND if seed >= RUNS)])

@@ -8,7 +8,7 @@ import pytest
 
 from restow.model import kinds
 from restow.model.objects import Document
-from tests.control.descheduler.descheduler_fixture import Measuring, Scattered, descheduler, scattered
+from tests.control.descheduler.descheduler_fixture import MeteringApi, ScatteredCluster, descheduler, scattered_cluster
 from tests.control.scheduler_cluster import assert_nothing_overcommitted
 from tests.sim.simulated_cluster import (
     is_pod_ready,
@@ -31,13 +31,13 @@ def profiles(**plugins: tuple[str, dict[str, Any]]) -> Document:
     return {"profiles": made}
 
 
-async def settle(it: Scattered, section: Document, seconds: float = 300) -> dict[str, str | None]:
+async def settle(it: ScatteredCluster, section: Document, seconds: float = 300) -> dict[str, str | None]:
     """Let a descheduler run; nothing may change any more in ten cycles after that."""
     async with running_component(descheduler(it, section)):
         await pass_time(seconds)
-        places, jobs = await it.places(), await it.jobs()
+        places, jobs = await it.nodes_of_pods(), await it.jobs()
         await pass_time(300)
-        assert (await it.places(), await it.jobs()) == (places, jobs)
+        assert (await it.nodes_of_pods(), await it.jobs()) == (places, jobs)
     assert {one.status.phase for one in jobs} <= {"Succeed"}, [(one.status.reason, one.status.message) for one in jobs]
     assert all(map(is_pod_ready, await it.pods()))
     await assert_nothing_overcommitted(it)
@@ -45,8 +45,8 @@ async def settle(it: Scattered, section: Document, seconds: float = 300) -> dict
 
 
 @on_virtual_time
-async def test_pods_leave_a_tainted_node_for_good() -> None:
-    async with scattered() as it:
+async def test_node_taints_plugin_moves_pods_off_a_tainted_node_for_good() -> None:
+    async with scattered_cluster() as it:
         taint = {"spec": {"taints": [{"key": "gone", "effect": "NoSchedule"}]}}
         await it.patch(kinds.NODE, "n2", taint)
         places = await settle(it, profiles(RemovePodsViolatingNodeTaints=("deschedule", {})))
@@ -54,14 +54,14 @@ async def test_pods_leave_a_tainted_node_for_good() -> None:
 
 
 @on_virtual_time
-async def test_zones_become_even_and_stay_so() -> None:
+async def test_topology_spread_plugin_evens_out_zones_for_good() -> None:
     spread = {
         "maxSkew": 1,
         "topologyKey": "kubernetes.io/hostname",
         "whenUnsatisfiable": "DoNotSchedule",
         "labelSelector": {"matchLabels": {"app": "db"}},
     }
-    async with scattered(pods=0) as it:
+    async with scattered_cluster(pods=0) as it:
         for name in ("n3", "n4", "n5"):
             await it.patch(kinds.NODE, name, {"spec": {"unschedulable": True}})
         await it.create(
@@ -77,9 +77,9 @@ async def test_zones_become_even_and_stay_so() -> None:
 
 
 @on_virtual_time
-async def test_profiles_that_pull_in_different_directions_come_to_rest() -> None:
+async def test_plugins_with_different_aims_come_to_rest() -> None:
     """One packs, the other balances cpu against memory: what was moved lately rests, and rates only fall."""
-    async with scattered() as it:
+    async with scattered_cluster() as it:
         cool = {"coolDownTime": 120}
         section = profiles(Defragmentation=("balance", cool), NodeResourceBalance=("balance", cool))
         await settle(it, section, 900)
@@ -87,8 +87,8 @@ async def test_profiles_that_pull_in_different_directions_come_to_rest() -> None
 
 @pytest.mark.parametrize("kind", ["Job", "ReplicaSet"], ids=["of a kind that is left out", "of another kind"])
 @on_virtual_time
-async def test_failed_pods_are_taken_away(kind: str) -> None:
-    async with scattered(pods=0) as it:
+async def test_failed_pods_are_removed_and_replaced(kind: str) -> None:
+    async with scattered_cluster(pods=0) as it:
         await it.create(kinds.JOB, job("bad", run=1, exit_code=1, backoffLimit=0))
         await pass_time(20)
         assert "Failed" in {one.status.phase for one in await it.pods()}
@@ -103,8 +103,8 @@ async def test_failed_pods_are_taken_away(kind: str) -> None:
 
 
 @on_virtual_time
-async def test_pods_leave_nodes_that_are_really_busy() -> None:
-    async with scattered(pods=0) as it:
+async def test_load_aware_moves_pods_off_busy_nodes() -> None:
+    async with scattered_cluster(pods=0) as it:
         for name in ("n3", "n4", "n5"):
             await it.patch(kinds.NODE, name, {"spec": {"unschedulable": True}})
         await it.create(kinds.DEPLOYMENT, workload("api", 3, pods=template("100m", app="api")))
@@ -112,11 +112,11 @@ async def test_pods_leave_nodes_that_are_really_busy() -> None:
         for name in ("n3", "n4", "n5"):
             await it.patch(kinds.NODE, name, {"spec": {"unschedulable": None}})
         arguments = {"thresholds": {"cpu": 40}, "targetThresholds": {"cpu": 60}, "coolDownTime": 60}
-        async with running_component(descheduler(it, profiles(LoadAware=("balance", arguments)), api=Measuring(it))):
+        async with running_component(descheduler(it, profiles(LoadAware=("balance", arguments)), api=MeteringApi(it))):
             await pass_time(600)
-            places, jobs = await it.places(), await it.jobs()
+            places, jobs = await it.nodes_of_pods(), await it.jobs()
             await pass_time(600)
-            assert (await it.places(), await it.jobs()) == (places, jobs)
+            assert (await it.nodes_of_pods(), await it.jobs()) == (places, jobs)
         assert len(set(places.values())) == len(places), places
 
 
@@ -129,11 +129,11 @@ async def test_pods_leave_nodes_that_are_really_busy() -> None:
     ],
 )
 @on_virtual_time
-async def test_packing_and_cooling_do_not_undo_each_other(cores: float, moves: int) -> None:
+async def test_defragmentation_and_load_aware_do_not_undo_each_other(cores: float, moves: int) -> None:
     """Both on an interval, without any cool-down; n1 is nearly full by requests, and each pod uses so many cores."""
     cool = {"thresholds": {"cpu": 40}, "targetThresholds": {"cpu": 60}}
     section = profiles(Defragmentation=("balance", {}), LoadAware=("balance", cool))
-    async with scattered() as it, running_component(descheduler(it, section, api=Measuring(it, cores))):
+    async with scattered_cluster() as it, running_component(descheduler(it, section, api=MeteringApi(it, cores))):
         await pass_time(300)
         jobs = await it.jobs()
         await pass_time(300)
@@ -148,11 +148,11 @@ async def test_packing_and_cooling_do_not_undo_each_other(cores: float, moves: i
 
 @pytest.mark.parametrize("cores", [0.8, 2.0])
 @on_virtual_time
-async def test_nor_do_they_when_whoever_measures_comes_and_goes(cores: float) -> None:
+async def test_defragmentation_and_load_aware_do_not_undo_each_other_when_metrics_come_and_go(cores: float) -> None:
     cool = {"thresholds": {"cpu": 40}, "targetThresholds": {"cpu": 60}}
     section = profiles(Defragmentation=("balance", {}), LoadAware=("balance", cool))
-    async with scattered() as it:
-        measuring = Measuring(it, cores)
+    async with scattered_cluster() as it:
+        measuring = MeteringApi(it, cores)
         async with running_component(descheduler(it, section, api=measuring)):
             await pass_time(120)
             jobs = await it.jobs()

@@ -20,8 +20,14 @@ from restow.model.objects import Document, PodMigrationJob
 from restow.ports import Api
 from restow.sim.loop import run_virtual
 from tests.control.descheduler.chaos import Lives
-from tests.control.descheduler.descheduler_fixture import QUICKLY, TROUBLE, Measuring, Scattered, descheduler
-from tests.control.descheduler.eviction_returns import COOL_DOWN, Returns
+from tests.control.descheduler.descheduler_fixture import (
+    DESCHEDULER_FAULTS,
+    QUICKLY,
+    MeteringApi,
+    ScatteredCluster,
+    descheduler,
+)
+from tests.control.descheduler.return_auditor import COOL_DOWN, ReturnAuditor
 from tests.control.migrations.migration_cluster import cluster_with_scheduler, running_controller
 from tests.control.scheduler_cluster import assert_nothing_overcommitted
 from tests.sim.simulated_cluster import is_pod_ready, pass_time, running_component, template, workload
@@ -59,7 +65,7 @@ def app(name: str, rng: random.Random) -> Document:
     return workload(name, rng.randint(2, 4), pods=made)
 
 
-async def scatter(it: Scattered, rng: random.Random) -> None:
+async def scatter(it: ScatteredCluster, rng: random.Random) -> None:
     """Pods are wherever there was room when they came: nodes were closed now and then."""
     names = [f"n{number}" for number in range(1, NODES + 1)]
     for number in range(APPS):
@@ -92,17 +98,17 @@ async def _together(seed: int, cool_down: int) -> int:
     rng = random.Random(seed)
     cores: dict[str, Any] = {f"app{number}": round(rng.uniform(0.05, 1.2), 2) for number in range(APPS)}
     async with cluster_with_scheduler(nodes=NODES, seed=seed) as base:
-        it = Scattered(base.api, base.world, base.clock)
+        it = ScatteredCluster(base.api, base.world, base.clock)
         await scatter(it, rng)
-        api = Measuring(it, 0.0, **cores)
+        api = MeteringApi(it, 0.0, **cores)
         async with (
             running_controller(it.api, it.clock, **QUICKLY),
             running_component(descheduler(it, section(cool_down=cool_down), api=api)),
         ):
             await pass_time(SETTLED * INTERVAL + 3 * cool_down)
-            places, jobs = await it.places(), await it.jobs()
+            places, jobs = await it.nodes_of_pods(), await it.jobs()
             await pass_time(10 * INTERVAL + cool_down)
-            assert (await it.places(), await it.jobs()) == (places, jobs)
+            assert (await it.nodes_of_pods(), await it.jobs()) == (places, jobs)
         assert {job.status.phase for job in jobs} <= {"Succeed"}, [
             (job.status.reason, job.status.message) for job in jobs
         ]
@@ -114,9 +120,7 @@ async def _together(seed: int, cool_down: int) -> int:
 
 
 @pytest.mark.parametrize(("seed", "cool_down"), TRIED)
-def test_profiles_that_pull_in_different_directions_come_to_rest_together(
-    seed: int, cool_down: int, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_profiles_with_different_aims_come_to_rest(seed: int, cool_down: int, caplog: pytest.LogCaptureFixture) -> None:
     assert run_virtual(_together(seed, cool_down)) > 0
     assert [one.message for one in caplog.records if one.levelno >= logging.WARNING] == []
 
@@ -128,18 +132,18 @@ async def _troubled(seed: int) -> int:
     cores = {f"app{number}": rng.uniform(0.05, 1.2) for number in range(APPS)}
     faults: list[str] = []
     async with cluster_with_scheduler(nodes=NODES, seed=seed) as base:
-        it = Scattered(base.api, base.world, base.clock)
+        it = ScatteredCluster(base.api, base.world, base.clock)
         await scatter(it, rng)
 
         async def deschedule(api: Api, number: int) -> None:
-            measuring = Measuring(it, 0.0, api=Returns(it, api, faults))
+            measuring = MeteringApi(it, 0.0, api=ReturnAuditor(it, api, faults))
             measuring.by_app = cores
             async with running_component(
                 descheduler(it, section(cool_down=int(COOL_DOWN)), api=measuring, seed=number)
             ):
                 await asyncio.sleep(10_000)
 
-        lives = asyncio.create_task(Lives(it, rng, TROUBLE, deschedule, it.api).run())
+        lives = asyncio.create_task(Lives(it, rng, DESCHEDULER_FAULTS, deschedule, it.api).run())
         async with running_controller(it.api, it.clock, **QUICKLY):
             for _ in range(40):
                 cores[f"app{rng.randrange(APPS)}"] = rng.uniform(0.05, 1.5)
@@ -153,5 +157,5 @@ async def _troubled(seed: int) -> int:
 
 
 @pytest.mark.parametrize("seed", range(max(RUNS, 1)))
-def test_whatever_happens_nobody_is_moved_twice_within_the_cool_down(seed: int) -> None:
+def test_no_pod_moves_twice_within_the_cool_down_under_faults(seed: int) -> None:
     assert run_virtual(_troubled(seed)) > 0

@@ -10,7 +10,7 @@ import pytest
 from restow.client.verbs import Client
 from restow.ports import Api, Request, Response
 from restow.running.install_manifest import CLUSTER_PERMISSIONS, NAMESPACE_PERMISSIONS, Permission
-from tests.control.descheduler.descheduler_fixture import packing, stage
+from tests.control.descheduler.descheduler_fixture import cluster_with_descheduler, defragmentation_section
 from tests.sim.simulated_cluster import on_virtual_time, pass_time
 
 Right = tuple[str, str, str, str]
@@ -59,15 +59,15 @@ def noted(monkeypatch: pytest.MonkeyPatch) -> set[Right]:
 
 
 @on_virtual_time
-async def test_nothing_is_asked_for_that_is_not_granted(noted: set[Right]) -> None:
-    async with stage(packing(interval="30s")) as it:
+async def test_descheduler_makes_no_request_without_a_granted_right(noted: set[Right]) -> None:
+    async with cluster_with_descheduler(defragmentation_section(interval="30s")) as it:
         await pass_time(200)
-        assert len(await it.used()) == 1
+        assert len(await it.occupied_nodes()) == 1
     rights = {*granted(CLUSTER_PERMISSIONS), *granted(NAMESPACE_PERMISSIONS)}
     assert noted <= rights, sorted(noted - rights)
     assert {("create", "", "pods", "eviction"), ("create", "", "pods", "binding")} <= noted
 
 
-def test_single_objects_are_read_only_where_somebody_does() -> None:
+def test_get_is_granted_only_for_kinds_that_are_read_singly() -> None:
     gets = {resource for verb, _, resource, _ in granted(CLUSTER_PERMISSIONS) if verb == "get"}
     assert gets == {"pods", "nodes", "namespaces", "reservations", "queues", "podgroups", "podmigrationjobs"}

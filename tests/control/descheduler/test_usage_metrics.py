@@ -21,10 +21,10 @@ from restow.planning.plan import Plan
 from restow.planning.strategies import make_plan
 from restow.planning.usage_samples import UsageSamples
 from restow.ports import Request, Response
-from tests.control.descheduler.descheduler_fixture import Measuring, descheduler, scattered
+from tests.control.descheduler.descheduler_fixture import MeteringApi, descheduler, scattered_cluster
 from tests.control.scheduler_cluster import events_with_reason
 from tests.kubernetes.server import StillClock, serving
-from tests.planning.clusters import NOW, app, cluster, moves, request, ten
+from tests.planning.clusters import NOW, app, snapshot_of, move_triples, plan_request, node_of_ten
 from tests.prometheus.server import Line, Scripted
 from tests.prometheus.server import cluster as measured_cluster
 from tests.sim.simulated_cluster import on_virtual_time, pass_time, running_component
@@ -77,30 +77,30 @@ async def measure(url: str, **provider: Any) -> UsageSamples:
 
 
 def planned(use: UsageSamples) -> Plan:
-    snapshot = cluster([ten(name) for name in "abc"], [app("big", on="a"), app("small", on="a")])
-    return make_plan("load-aware", snapshot, request(snapshot, ARGUMENTS, measured_usage=use))
+    snapshot = snapshot_of([node_of_ten(name) for name in "abc"], [app("big", on="a"), app("small", on="a")])
+    return make_plan("load-aware", snapshot, plan_request(snapshot, ARGUMENTS, measured_usage=use))
 
 
 def vectors(pods: Mapping[str, tuple[str, str]], *, age: float = 30) -> dict[str, list[Line]]:
     return measured_cluster(NODES, pods, NOW, measured_at=NOW - age)
 
 
-async def test_pods_move_by_what_prometheus_measures(tmp_path: Path) -> None:
+async def test_pods_move_by_usage_from_prometheus(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("secret")
     server = Scripted(vectors(PODS), token="secret")
     async with serving(server) as port:
         use = await measure(f"http://127.0.0.1:{port}/", authToken={"file": str(tmp_path / "token")})
-    assert moves(planned(use)) == [("big", "a", "b")]
+    assert move_triples(planned(use)) == [("big", "a", "b")]
     assert len(server.asked) == 6
 
 
-async def test_pods_that_prometheus_does_not_know_are_left_alone() -> None:
+async def test_pods_without_samples_are_left_alone() -> None:
     async with serving(Scripted(vectors({"small": ("3", "1e6")}))) as port:
         use = await measure(f"http://127.0.0.1:{port}")
-    assert moves(planned(use)) == [("small", "a", "b")]
+    assert move_triples(planned(use)) == [("small", "a", "b")]
 
 
-async def test_stale_samples_are_ignored_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+async def test_stale_usage_samples_are_ignored_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     async with serving(Scripted(vectors(PODS, age=400))) as port:
         use = await measure(f"http://127.0.0.1:{port}")
     assert not planned(use).moves
@@ -116,12 +116,12 @@ async def test_stale_samples_are_ignored_with_a_warning(caplog: pytest.LogCaptur
     ],
 )
 @on_virtual_time
-async def test_people_see_that_use_is_not_measured_and_that_it_is_again(
+async def test_events_say_that_usage_is_not_measured_and_that_it_is_again(
     trouble: dict[str, Any], result: str, told: str
 ) -> None:
     registry = CollectorRegistry()
-    async with scattered() as it:
-        api = Measuring(it)
+    async with scattered_cluster() as it:
+        api = MeteringApi(it)
         for name, value in trouble.items():
             setattr(api, name, value)
         made = descheduler(it, COOL, api=api, metrics=DeschedulerMetrics(registry))
@@ -142,16 +142,16 @@ async def test_people_see_that_use_is_not_measured_and_that_it_is_again(
 
 
 @on_virtual_time
-async def test_a_dry_run_writes_no_event() -> None:
-    async with scattered() as it:
-        api = Measuring(it)
+async def test_dry_run_records_no_usage_event() -> None:
+    async with scattered_cluster() as it:
+        api = MeteringApi(it)
         api.silent = True
         async with running_component(descheduler(it, {**COOL, "dryRun": True}, api=api)):
             await pass_time(100)
             assert await events_with_reason(it, "UseNotMeasured") == []
 
 
-async def test_a_server_that_is_not_there_is_told_once_and_nothing_moves(caplog: pytest.LogCaptureFixture) -> None:
+async def test_missing_prometheus_is_logged_once_and_nothing_moves(caplog: pytest.LogCaptureFixture) -> None:
     async with serving(Scripted({})) as port:
         pass
     policy = read_policy(section(f"http://127.0.0.1:{port}"), descheduler_plugins())

@@ -43,7 +43,7 @@ class Auditor:
         self.faults: list[str] = []
         self.audits = 0
         self.jobs = 0
-        self.life = 0
+        self.leader_number = 0
         self.nodes_changed = -A_MOMENT
         self.queues_changed = -A_MOMENT
         self.watch = api.watch

@@ -23,7 +23,12 @@ from restow.queues.admission_policies import CEILINGS_NAME
 from restow.queues.node_locks import locks_in_status
 from tests.control.migrations.migration_cluster import SYSTEM, running_controller
 from tests.control.queues.auditor import CEILING, Auditor, Scheduling
-from tests.control.queues.queue_controller_fixture import QueueCluster, queue_annotation, queue_document, queues
+from tests.control.queues.queue_controller_fixture import (
+    QueueCluster,
+    queue_annotation,
+    queue_controller,
+    queue_document,
+)
 from tests.control.random_disruptions import RandomDisruptions, run_seeds
 from tests.control.reservations.chaos import SuccessiveLeaders
 from tests.control.scheduler_cluster import assert_nothing_overcommitted, random_faults, unscheduled_cluster
@@ -45,7 +50,7 @@ LIMITS: dict[str, Any] = {"maxGuaranteed": CEILING, "maxGuaranteedPerQueue": CEI
 
 class QueueLeaders(SuccessiveLeaders):
     async def _live(self, api: Api) -> None:
-        async with running_component(queues(api, self._it.clock, seed=self.lives, **LIMITS)):
+        async with running_component(queue_controller(api, self._it.clock, seed=self.lives, **LIMITS)):
             await asyncio.sleep(10_000)
 
 
@@ -121,14 +126,16 @@ class QueueAccidents(RandomDisruptions):
     async def resize(self) -> None:
         self._auditor.nodes_changed = self._it.clock.now()
         name, cpu = self._rng.choice(NODES), self._rng.choice(("4", "6"))
-        used = sum(pod_requests(one)["cpu"] for one in await self._it.on(name))
+        used = sum(pod_requests(one)["cpu"] for one in await self._it.pods_on(name))
         room = {"cpu": cpu if used <= 3000 else "6", "memory": "16Gi", "pods": "110"}  # also for who is on the way
         status = {"capacity": room, "allocatable": room}
         await self._it.client.patch(kinds.NODE, name, {"status": status}, subresource="status")
 
     async def own(self) -> None:
         cpu = self._rng.choice(("500m", "1"))
-        await self._it.create(kinds.POD, pod(f"own{self._made}", cpu, annotations=queue_annotation(self._rng.choice(NAMES))))
+        await self._it.create(
+            kinds.POD, pod(f"own{self._made}", cpu, annotations=queue_annotation(self._rng.choice(NAMES)))
+        )
 
     async def meddle(self) -> None:
         data = {"share_": "100", "share_q1": "100", "amount__cpu": None}
@@ -168,7 +175,9 @@ async def run(seed: int) -> Counter[str]:
 
 async def _furnish(it: QueueCluster) -> None:
     await it.create(kinds.DEPLOYMENT, workload("web", 5, pods=template("700m", app="web")))
-    await it.create(kinds.DEPLOYMENT, workload("batch", 2, pods=template("300m", app="batch", annotations=queue_annotation("q2"))))
+    await it.create(
+        kinds.DEPLOYMENT, workload("batch", 2, pods=template("300m", app="batch", annotations=queue_annotation("q2")))
+    )
     await it.create(kinds.CONFIG_MAP, {"metadata": {"name": CEILINGS_NAME, "namespace": SYSTEM}, "data": {}})
     await it.create(kinds.DAEMON_SET, workload("agent", None, pods=template("100m", app="agent")))
     spec = {"minAvailable": 1, "selector": {"matchLabels": {"app": "web"}}}
@@ -180,7 +189,7 @@ async def _comes_to_rest(it: QueueCluster, auditor: Auditor) -> None:
     """Left alone, locks stay as they are, guarantees are kept or say why not, and nothing is left of what is over."""
     with suppress(ApiError):
         await it.go()
-    async with running_component(queues(auditor, it.clock, seed=99, **LIMITS)):
+    async with running_component(queue_controller(auditor, it.clock, seed=99, **LIMITS)):
         await pass_time(1000)
         await auditor.audit(settled=True)
         before = await _shown(it)
@@ -210,12 +219,12 @@ async def _clears(it: QueueCluster) -> None:
             continue
         others = [
             each
-            for each in await it.on(*(lock.nodes or ()))
+            for each in await it.pods_on(*(lock.nodes or ()))
             if (each.metadata.annotations or {}).get("scheduling.volcano.sh/queue-name", "default") != one.metadata.name
             and (each.metadata.labels or {}).get("app") != "agent"
             and is_pod_ready(each)
         ]
-        said = (await it.says(one.metadata.name))[2] or ""
+        said = (await it.condition_of(one.metadata.name))[2] or ""
         assert not others or "waits for" in said, (said, [each.metadata.name for each in others])
 
 

@@ -31,19 +31,19 @@ from tests.control.scheduler_cluster import unscheduled_cluster
 from tests.sim.simulated_cluster import pass_time, running_component, template, workload
 
 QUEUE_ANNOTATION = "scheduling.volcano.sh/queue-name"
-FREE = {"maxGuaranteed": 100, "maxGuaranteedPerQueue": 100}
+WITHOUT_CEILINGS = {"maxGuaranteed": 100, "maxGuaranteedPerQueue": 100}
 
 
-def queue(name: str = "q1", **spec: Any) -> Document:
+def queue_document(name: str = "q1", **spec: Any) -> Document:
     return {"metadata": {"name": name}, "spec": spec}
 
 
-def of(queue: str) -> dict[str, str]:
+def queue_annotation(queue: str) -> dict[str, str]:
     """The annotation of pods that belong to a queue."""
     return {QUEUE_ANNOTATION: queue}
 
 
-class Deaf:
+class StatusConflictApi:
     """An API server that nobody can tell anything about a queue."""
 
     def __init__(self, api: Api, name: str) -> None:
@@ -57,7 +57,7 @@ class Deaf:
         return await self._api.call(request)
 
 
-class Forgetful:
+class LostAnswerApi:
     """An API server whose answers to some writes are lost, and whose watches do not show what they wrote."""
 
     def __init__(self, api: Api, verb: str, plural: str, mark: bytes) -> None:
@@ -77,7 +77,7 @@ class Forgetful:
                 yield line
 
 
-class Mute(Forgetful):
+class SilentApi(LostAnswerApi):
     """One that does not say what became of them either."""
 
     async def call(self, request: Request) -> Response:
@@ -86,44 +86,46 @@ class Mute(Forgetful):
         return await super().call(request)
 
 
-class Locked(MigrationCluster):
+class QueueCluster(MigrationCluster):
     """The cluster, and the queues in it."""
 
-    async def ask(self, name: str = "q1", **guarantee: Any) -> None:
+    async def create_guarantee(self, name: str = "q1", **guarantee: Any) -> None:
         """Create a queue with a guarantee, and see it locked."""
-        await self.create(kinds.QUEUE, queue(name, guarantee=guarantee))
+        await self.create(kinds.QUEUE, queue_document(name, guarantee=guarantee))
         await pass_time(1)
 
-    async def change(self, name: str = "q1", **spec: Any) -> None:
+    async def change_queue(self, name: str = "q1", **spec: Any) -> None:
         await self.patch(kinds.QUEUE, name, {"spec": spec})
         await pass_time(1)
 
-    async def queue(self, name: str = "q1") -> Queue:
+    async def read_queue(self, name: str = "q1") -> Queue:
         return await self.client.get(kinds.QUEUE, name)
 
-    async def nodes(self, name: str = "q1") -> str:
+    async def locked_nodes(self, name: str = "q1") -> str:
         """The nodes that are shown as locked."""
-        reservation = (await self.queue(name)).status.reservation
+        reservation = (await self.read_queue(name)).status.reservation
         return " ".join(reservation.nodes or ()) if reservation else ""
 
-    async def says(self, name: str = "q1", kind: str = "GuaranteeSatisfied") -> tuple[str, str | None, str | None]:
-        found = find_condition((await self.queue(name)).status.conditions, kind)
+    async def condition_of(
+        self, name: str = "q1", kind: str = "GuaranteeSatisfied"
+    ) -> tuple[str, str | None, str | None]:
+        found = find_condition((await self.read_queue(name)).status.conditions, kind)
         return (found.status, found.reason, found.message) if found else ("", None, None)
 
     async def jobs(self) -> list[PodMigrationJob]:
         found = (await self.client.list(kinds.POD_MIGRATION_JOB)).items
         return sorted(found, key=lambda job: job.metadata.name)
 
-    async def on(self, *nodes: str) -> list[Pod]:
+    async def pods_on(self, *nodes: str) -> list[Pod]:
         return [one for one in await self.pods() if one.spec.node_name in nodes]
 
-    async def fill(self, replicas: int = 3, cpu: str = "500m", **spec: Any) -> None:
+    async def create_deployment(self, replicas: int = 3, cpu: str = "500m", **spec: Any) -> None:
         """A Deployment of the default queue."""
         await self.create(kinds.DEPLOYMENT, workload("web", replicas, pods=template(cpu, app="web", **spec)))
         await pass_time(5)
 
 
-def queues(
+def queue_controller(
     api: Api,
     clock: Clock,
     *,
@@ -137,7 +139,7 @@ def queues(
     """A queue controller with this section of the configuration; it does not run yet."""
     configuration = QueueControllerConfiguration(
         scheduler_names=SCHEDULERS,
-        arguments=read_queue_arguments({**FREE, **section}),
+        arguments=read_queue_arguments({**WITHOUT_CEILINGS, **section}),
         migration=migration or migration_arguments(),
         settings=settings or QueueControllerSettings(),
     )
@@ -145,23 +147,26 @@ def queues(
 
 
 @asynccontextmanager
-async def bare(*, nodes: int = 4, **section: Any) -> AsyncIterator[Locked]:
+async def queue_controller_alone(*, nodes: int = 4, **section: Any) -> AsyncIterator[QueueCluster]:
     """The cluster with the queue controller alone."""
     async with unscheduled_cluster(nodes=nodes) as base:
-        it = Locked(base.api, base.world, base.clock)
-        async with running_component(queues(it.api, it.clock, **section)):
+        it = QueueCluster(base.api, base.world, base.clock)
+        async with running_component(queue_controller(it.api, it.clock, **section)):
             yield it
 
 
 @asynccontextmanager
-async def populated(*, nodes: int = 4, seed: int = 1) -> AsyncIterator[Locked]:
+async def cluster_without_queue_controller(*, nodes: int = 4, seed: int = 1) -> AsyncIterator[QueueCluster]:
     """The cluster with the scheduler and migrations."""
     async with cluster_with_scheduler(nodes=nodes, seed=seed) as base, running_controller(base.api, base.clock):
-        yield Locked(base.api, base.world, base.clock)
+        yield QueueCluster(base.api, base.world, base.clock)
 
 
 @asynccontextmanager
-async def stage(*, nodes: int = 4, **section: Any) -> AsyncIterator[Locked]:
+async def cluster_with_queue_controller(*, nodes: int = 4, **section: Any) -> AsyncIterator[QueueCluster]:
     """Everything."""
-    async with populated(nodes=nodes) as it, running_component(queues(it.api, it.clock, **section)):
+    async with (
+        cluster_without_queue_controller(nodes=nodes) as it,
+        running_component(queue_controller(it.api, it.clock, **section)),
+    ):
         yield it

@@ -12,7 +12,12 @@ from restow.ports import Api, Request, Response, TooManyRequests
 from restow.queues.admission_policies import CEILINGS_NAME
 from restow.queues.arguments import read_queue_arguments
 from tests.control.migrations.migration_cluster import SCHEDULERS, migration_arguments
-from tests.control.queues.queue_controller_fixture import Locked, bare, queue, queues
+from tests.control.queues.queue_controller_fixture import (
+    QueueCluster,
+    queue_controller,
+    queue_controller_alone,
+    queue_document,
+)
 from tests.control.scheduler_cluster import unscheduled_cluster
 from tests.sim.simulated_cluster import node, on_virtual_time, pass_time, running_component
 
@@ -21,43 +26,43 @@ SEEN = ("share_", "share_ml", "amount__cpu", "room__cpu", "room_0_cpu", "left_ml
 HALF: dict[str, Any] = {"maxGuaranteed": 50, "maxGuaranteedPerQueue": 50}
 
 
-async def install(it: Locked) -> None:
+async def install(it: QueueCluster) -> None:
     await it.create(kinds.NAMESPACE, {"metadata": {"name": HOME}})
     await it.create(kinds.CONFIG_MAP, {"metadata": {"name": CEILINGS_NAME, "namespace": HOME}, "data": {"share_": "1"}})
 
 
-async def shown(it: Locked) -> dict[str, str]:
+async def shown(it: QueueCluster) -> dict[str, str]:
     data = (await it.client.get(kinds.CONFIG_MAP, CEILINGS_NAME, HOME)).data or {}
     return {key: data[key] for key in SEEN if key in data}
 
 
-async def _nothing(it: Locked, made: Any) -> None: ...
+async def _nothing(it: QueueCluster, made: Any) -> None: ...
 
 
-async def _grow(it: Locked, made: Any) -> None:
+async def _grow(it: QueueCluster, made: Any) -> None:
     await it.create(kinds.NODE, node("n9"))
 
 
-async def _configure(it: Locked, made: Any) -> None:
+async def _configure(it: QueueCluster, made: Any) -> None:
     arguments = read_queue_arguments({"maxGuaranteed": 25})
     made.configure(
         QueueControllerConfiguration(scheduler_names=SCHEDULERS, arguments=arguments, migration=migration_arguments())
     )
 
 
-async def _promise(it: Locked, made: Any) -> None:
-    await it.ask("ml", resource={"cpu": "3"})
-    await it.ask("greedy", resource={"cpu": "6"})
+async def _promise(it: QueueCluster, made: Any) -> None:
+    await it.create_guarantee("ml", resource={"cpu": "3"})
+    await it.create_guarantee("greedy", resource={"cpu": "6"})
 
 
-async def _take_back(it: Locked, made: Any) -> None:
+async def _take_back(it: QueueCluster, made: Any) -> None:
     await _promise(it, made)
     await pass_time(10)
     await it.delete(kinds.QUEUE, "ml")
     await it.delete(kinds.QUEUE, "greedy")
 
 
-async def _meddle(it: Locked, made: Any) -> None:
+async def _meddle(it: QueueCluster, made: Any) -> None:
     data = {"share_": "100", "share_ml": "100", "amount__cpu": None}
     await it.client.patch(kinds.CONFIG_MAP, CEILINGS_NAME, {"data": data}, HOME)
 
@@ -91,11 +96,11 @@ async def _meddle(it: Locked, made: Any) -> None:
     ],
 )
 @on_virtual_time
-async def test_ceilings_are_shown_as_they_are(happens: Any, expected: dict[str, str]) -> None:
+async def test_admission_parameters_follow_ceilings_and_cluster(happens: Any, expected: dict[str, str]) -> None:
     async with unscheduled_cluster(nodes=4) as base:
-        it = Locked(base.api, base.world, base.clock)
+        it = QueueCluster(base.api, base.world, base.clock)
         await install(it)
-        async with running_component(queues(it.api, it.clock, **HALF)) as made:
+        async with running_component(queue_controller(it.api, it.clock, **HALF)) as made:
             await pass_time(1)
             await happens(it, made)
             await pass_time(70)
@@ -103,28 +108,28 @@ async def test_ceilings_are_shown_as_they_are(happens: Any, expected: dict[str, 
 
 
 @on_virtual_time
-async def test_what_is_as_it_should_be_is_not_written() -> None:
+async def test_unchanged_admission_parameters_are_not_written() -> None:
     async with unscheduled_cluster(nodes=4) as base:
-        it = Locked(base.api, base.world, base.clock)
+        it = QueueCluster(base.api, base.world, base.clock)
         await install(it)
-        async with running_component(queues(it.api, it.clock)):
+        async with running_component(queue_controller(it.api, it.clock)):
             await pass_time(5)
             before = (await it.client.get(kinds.CONFIG_MAP, CEILINGS_NAME, HOME)).metadata.resource_version
-            await it.create(kinds.QUEUE, queue())
+            await it.create(kinds.QUEUE, queue_document())
             await pass_time(200)
             assert (await it.client.get(kinds.CONFIG_MAP, CEILINGS_NAME, HOME)).metadata.resource_version == before
 
 
 @on_virtual_time
-async def test_what_could_not_be_written_is_written_soon() -> None:
+async def test_admission_parameters_are_retried_after_a_failed_write() -> None:
     async with unscheduled_cluster(nodes=4) as base:
-        it = Locked(base.api, base.world, base.clock)
+        it = QueueCluster(base.api, base.world, base.clock)
         await install(it)
         busy = Busy(it.api)
-        async with running_component(queues(busy, it.clock, **HALF)):
+        async with running_component(queue_controller(busy, it.clock, **HALF)):
             await pass_time(5)
             busy.refusing = True
-            await it.ask("ml", resource={"cpu": "3"})
+            await it.create_guarantee("ml", resource={"cpu": "3"})
             busy.refusing = False
             await pass_time(10)
             assert (await shown(it))["left_ml"] == "2"
@@ -145,11 +150,11 @@ class Busy:
 
 
 @on_virtual_time
-async def test_where_nothing_is_installed_locks_are_kept_all_the_same(caplog: pytest.LogCaptureFixture) -> None:
+async def test_locks_are_decided_without_the_config_map(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
-    async with bare() as it:
-        await it.ask(resource={"cpu": "4"})
+    async with queue_controller_alone() as it:
+        await it.create_guarantee(resource={"cpu": "4"})
         await pass_time(200)
-        assert await it.nodes() == "n1"
+        assert await it.locked_nodes() == "n1"
         told = [record for record in caplog.records if record.message == "admission parameters not written"]
         assert len(told) == 1

@@ -14,5 +14,5 @@ RUNS = int(os.environ.get("RESTOW_QUEUE_RUNS", "3"))
 
 @pytest.mark.parametrize("seed", range(RUNS))
 @on_virtual_time
-async def test_every_lock_is_what_a_queue_may_ask_for_whatever_happens(seed: int) -> None:
+async def test_every_lock_is_within_the_rights_of_its_queue_under_faults(seed: int) -> None:
     await run(seed)

@@ -15,15 +15,15 @@ from restow.migration.conditions import is_job_ended
 from restow.model import kinds
 from restow.sim.faults import FaultPlan, FaultyApi, run_until_crash
 from tests.control.queues.queue_controller_fixture import (
-    Deaf,
-    Forgetful,
-    Locked,
-    Mute,
-    of,
-    populated,
-    queue,
-    queues,
-    stage,
+    LostAnswerApi,
+    QueueCluster,
+    SilentApi,
+    StatusConflictApi,
+    cluster_with_queue_controller,
+    cluster_without_queue_controller,
+    queue_annotation,
+    queue_controller,
+    queue_document,
 )
 from tests.sim.simulated_cluster import (
     is_pod_ready,
@@ -39,42 +39,50 @@ ONE_NODE: dict[str, Any] = {"resource": {"cpu": "4"}}
 GUARANTEED: dict[str, Any] = {"policy": "Guaranteed", **ONE_NODE}
 
 
-async def furnish(it: Locked) -> None:
+async def furnish(it: QueueCluster) -> None:
     """Of two nodes, one has a pod that could go to the other."""
     await it.create(kinds.POD, pod("big", "2", nodeName="n2"))
-    await it.fill(1, "1")
+    await it.create_deployment(1, "1")
 
 
 @on_virtual_time
-async def test_guaranteed_moves_pods_of_others_away_seat_first() -> None:
-    async with stage(nodes=2) as it:
+async def test_guaranteed_queue_moves_foreign_pods_away_seat_first() -> None:
+    async with cluster_with_queue_controller(nodes=2) as it:
         await furnish(it)
-        await it.ask(**GUARANTEED)
-        assert (await it.says())[0] == "False"
+        await it.create_guarantee(**GUARANTEED)
+        assert (await it.condition_of())[0] == "False"
         await pass_time(60)
         jobs = await it.jobs()
         assert [job.status.phase for job in jobs] == ["Succeed"]
         assert jobs[0].metadata.labels == {"restow.sh/queue": "q1"} and jobs[0].spec.mode == "ReservationFirst"
-        assert (await it.nodes(), await it.on("n1"), all(map(is_pod_ready, await it.pods()))) == ("n1", [], True)
-        assert await it.says() == ("True", "Satisfied", "1 node locked; cpu (asked 4, idle 4, used by the queue 0)")
+        assert (await it.locked_nodes(), await it.pods_on("n1"), all(map(is_pod_ready, await it.pods()))) == (
+            "n1",
+            [],
+            True,
+        )
+        assert await it.condition_of() == (
+            "True",
+            "Satisfied",
+            "1 node locked; cpu (asked 4, idle 4, used by the queue 0)",
+        )
 
 
 @on_virtual_time
-async def test_the_successor_does_not_come_back() -> None:
-    async with stage(nodes=2) as it:
+async def test_successor_of_a_foreign_pod_does_not_come_back() -> None:
+    async with cluster_with_queue_controller(nodes=2) as it:
         await furnish(it)
-        await it.ask(**GUARANTEED)
+        await it.create_guarantee(**GUARANTEED)
         await pass_time(600)
-        assert len(await it.jobs()) == 1 and await it.on(await it.nodes()) == []
+        assert len(await it.jobs()) == 1 and await it.pods_on(await it.locked_nodes()) == []
 
 
 @on_virtual_time
-async def test_nobody_is_moved_before_the_lock_is_shown() -> None:
-    async with populated(nodes=2) as it:
+async def test_foreign_pods_are_not_moved_before_the_lock_is_shown() -> None:
+    async with cluster_without_queue_controller(nodes=2) as it:
         await furnish(it)
-        deaf = Deaf(it.api, "q1")
-        async with running_component(queues(deaf, it.clock)):
-            await it.ask(**GUARANTEED)
+        deaf = StatusConflictApi(it.api, "q1")
+        async with running_component(queue_controller(deaf, it.clock)):
+            await it.create_guarantee(**GUARANTEED)
             await pass_time(30)
             assert await it.jobs() == []
             deaf.name = None
@@ -82,58 +90,62 @@ async def test_nobody_is_moved_before_the_lock_is_shown() -> None:
             assert [job.status.phase for job in await it.jobs()] == ["Succeed"]
 
 
-@pytest.mark.parametrize("lossy", [Forgetful, Mute])
+@pytest.mark.parametrize("lossy", [LostAnswerApi, SilentApi])
 @on_virtual_time
-async def test_a_pod_whose_job_may_have_been_created_gets_no_other(lossy: type[Forgetful]) -> None:
-    async with populated(nodes=2) as it:
+async def test_foreign_pod_with_a_job_in_doubt_gets_no_second_job(lossy: type[LostAnswerApi]) -> None:
+    async with cluster_without_queue_controller(nodes=2) as it:
         await furnish(it)
         await it.stop()
         api = lossy(it.api, "create", "podmigrationjobs", b"restow.sh/queue")
-        async with running_component(queues(api, it.clock)):
-            await it.ask("q1", **GUARANTEED)
+        async with running_component(queue_controller(api, it.clock)):
+            await it.create_guarantee("q1", **GUARANTEED)
             await pass_time(6)
             await it.delete(kinds.QUEUE, "q1")
-            await it.ask("q2", **GUARANTEED)
+            await it.create_guarantee("q2", **GUARANTEED)
             await pass_time(20)
             others = [job for job in await it.jobs() if job.status.phase != "Aborted"]
-            assert (await it.nodes("q2"), len(others)) == ("n1", 1)
+            assert (await it.locked_nodes("q2"), len(others)) == ("n1", 1)
 
 
 @on_virtual_time
-async def test_best_effort_evicts_nobody() -> None:
-    async with stage(nodes=2) as it:
+async def test_best_effort_queue_moves_no_foreign_pods() -> None:
+    async with cluster_with_queue_controller(nodes=2) as it:
         await furnish(it)
-        await it.ask(**ONE_NODE)
+        await it.create_guarantee(**ONE_NODE)
         await pass_time(60)
-        assert (await it.jobs(), len(await it.on(await it.nodes()))) == ([], 1)
-        assert (await it.says())[:2] == ("False", "Unsatisfied")
+        assert (await it.jobs(), len(await it.pods_on(await it.locked_nodes()))) == ([], 1)
+        assert (await it.condition_of())[:2] == ("False", "Unsatisfied")
 
 
 @on_virtual_time
-async def test_pods_of_the_queue_itself_of_daemon_sets_and_static_ones_stay() -> None:
-    async with stage(nodes=2) as it:
+async def test_own_daemon_set_and_static_pods_stay_on_locked_nodes() -> None:
+    async with cluster_with_queue_controller(nodes=2) as it:
         await it.create(kinds.DAEMON_SET, workload("agent", None, pods=template("500m", app="agent")))
-        await it.create(kinds.POD, pod("own", "1", annotations=of("q1"), nodeName="n1"))
+        await it.create(kinds.POD, pod("own", "1", annotations=queue_annotation("q1"), nodeName="n1"))
         static = pod("static", "250m", annotations={"kubernetes.io/config.mirror": "x"}, nodeName="n1")
         await it.create(kinds.POD, static)
         await pass_time(5)
-        await it.ask(policy="Guaranteed", resource={"cpu": "3250m"})
+        await it.create_guarantee(policy="Guaranteed", resource={"cpu": "3250m"})
         await pass_time(30)
         told = "1 node locked; cpu (asked 3250m, idle 2250m, used by the queue 1)"
-        assert (await it.nodes(), await it.jobs(), await it.says()) == ("n1", [], ("True", "Satisfied", told))
+        assert (await it.locked_nodes(), await it.jobs(), await it.condition_of()) == (
+            "n1",
+            [],
+            ("True", "Satisfied", told),
+        )
 
 
 @on_virtual_time
-async def test_what_it_waits_for_is_said_in_numbers() -> None:
-    async with stage(nodes=2) as it:
+async def test_condition_counts_the_foreign_pods_that_it_waits_for() -> None:
+    async with cluster_with_queue_controller(nodes=2) as it:
         await it.create(kinds.POD, pod("big", "3", nodeName="n2"))
         await it.create(kinds.POD, pod("bare", "500m", nodeName="n1"))
-        await it.fill(1, "500m")
+        await it.create_deployment(1, "500m")
         await it.stop()
-        await it.ask(**GUARANTEED)
+        await it.create_guarantee(**GUARANTEED)
         await pass_time(12)
-        message = (await it.says())[2] or ""
-        assert await it.nodes() == "n1"
+        message = (await it.condition_of())[2] or ""
+        assert await it.locked_nodes() == "n1"
         assert message.startswith("1 node locked; cpu (asked 4, idle ")
         expected = (
             "waits for 2 pods of other queues to leave: 1 moved by jobs (1: evictions are stopped: maintenance; "
@@ -142,11 +154,11 @@ async def test_what_it_waits_for_is_said_in_numbers() -> None:
         assert message.partition("; waits")[2] == expected.removeprefix("waits")
 
 
-async def _lose(it: Locked) -> None:
+async def _lose(it: QueueCluster) -> None:
     await it.delete(kinds.QUEUE, "theirs")
 
 
-async def _shut(it: Locked) -> None:
+async def _shut(it: QueueCluster) -> None:
     await it.client.patch(kinds.QUEUE, "theirs", {"status": {"state": "Closed"}}, subresource="status")
 
 
@@ -158,91 +170,93 @@ async def _shut(it: Locked) -> None:
     ],
 )
 @on_virtual_time
-async def test_pods_stay_whose_successors_would_not_be_let_in(happens: Any, told: str) -> None:
-    async with stage(nodes=2) as it:
+async def test_foreign_pods_stay_if_their_queue_would_not_let_successors_in(happens: Any, told: str) -> None:
+    async with cluster_with_queue_controller(nodes=2) as it:
         await it.create(kinds.POD, pod("big", "2", nodeName="n2"))
-        await it.create(kinds.QUEUE, queue("theirs"))
-        await it.create(kinds.DEPLOYMENT, workload("web", 1, pods=template("1", annotations=of("theirs"))))
+        await it.create(kinds.QUEUE, queue_document("theirs"))
+        await it.create(
+            kinds.DEPLOYMENT, workload("web", 1, pods=template("1", annotations=queue_annotation("theirs")))
+        )
         await pass_time(5)
         await happens(it)
-        await it.ask(**GUARANTEED)
+        await it.create_guarantee(**GUARANTEED)
         await pass_time(30)
-        assert (await it.nodes(), await it.jobs()) == ("n1", [])
-        assert f"waits for 1 pod of other queues to leave: 1 stays (1: {told})" in ((await it.says())[2] or "")
+        assert (await it.locked_nodes(), await it.jobs()) == ("n1", [])
+        assert f"waits for 1 pod of other queues to leave: 1 stays (1: {told})" in ((await it.condition_of())[2] or "")
 
 
 @pytest.mark.parametrize("happens", [_lose, _shut])
 @on_virtual_time
-async def test_who_was_evicted_takes_its_seat_whatever_became_of_its_queue(happens: Any) -> None:
-    async with stage(nodes=2) as it:
+async def test_successor_takes_its_seat_although_its_queue_was_closed(happens: Any) -> None:
+    async with cluster_with_queue_controller(nodes=2) as it:
         await it.create(kinds.POD, pod("big", "2", nodeName="n2"))
-        await it.create(kinds.QUEUE, queue("theirs"))
-        spec = template("1", annotations=of("theirs"), terminationGracePeriodSeconds=60)
+        await it.create(kinds.QUEUE, queue_document("theirs"))
+        spec = template("1", annotations=queue_annotation("theirs"), terminationGracePeriodSeconds=60)
         await it.create(kinds.STATEFUL_SET, workload("web", 1, pods=spec))
         await pass_time(5)
-        await it.ask(**GUARANTEED)
+        await it.create_guarantee(**GUARANTEED)
         while not any(one.metadata.deletion_timestamp for one in await it.pods()):
             await pass_time(0.05)
         await happens(it)
         await pass_time(120)
-        assert [job.status.phase for job in await it.jobs()] == ["Succeed"] and len(await it.on("n2")) == 2
+        assert [job.status.phase for job in await it.jobs()] == ["Succeed"] and len(await it.pods_on("n2")) == 2
 
 
 @on_virtual_time
-async def test_a_limit_that_is_no_quantity_stops_nothing() -> None:
-    async with stage(nodes=2) as it:
+async def test_unreadable_limit_of_a_queue_does_not_stop_the_controller() -> None:
+    async with cluster_with_queue_controller(nodes=2) as it:
         await it.create(kinds.POD, pod("big", "2", nodeName="n2"))
-        await it.create(kinds.QUEUE, queue("odd", capability={"cpu": f"0.{'9' * 999}"}))
-        spec = template("1", annotations=of("odd"), nodeName="n1")
+        await it.create(kinds.QUEUE, queue_document("odd", capability={"cpu": f"0.{'9' * 999}"}))
+        spec = template("1", annotations=queue_annotation("odd"), nodeName="n1")
         await it.create(kinds.STATEFUL_SET, workload("web", 1, pods=spec, updateStrategy={"type": "OnDelete"}))
         await pass_time(5)
         await it.patch(kinds.STATEFUL_SET, "web", {"spec": {"template": {"spec": {"nodeName": None}}}})
-        await it.ask(**GUARANTEED)
+        await it.create_guarantee(**GUARANTEED)
         await pass_time(30)
         told = "1 stays (1: its queue odd has limits that cannot be read: spec.capability.cpu: quantity "
-        assert f"waits for 1 pod of other queues to leave: {told}" in ((await it.says())[2] or "")
+        assert f"waits for 1 pod of other queues to leave: {told}" in ((await it.condition_of())[2] or "")
 
 
 @on_virtual_time
-async def test_what_a_job_waits_for_is_said() -> None:
-    async with stage(nodes=2) as it:
+async def test_condition_says_why_a_job_is_blocked() -> None:
+    async with cluster_with_queue_controller(nodes=2) as it:
         await it.create(kinds.POD, pod("big", "3500m", nodeName="n2"))
-        await it.fill(1, "1")
-        await it.ask(**GUARANTEED)
+        await it.create_deployment(1, "1")
+        await it.create_guarantee(**GUARANTEED)
         await pass_time(12)
-        _, held_up, told = ((await it.says())[2] or "").partition("1 moved by jobs (1: ")
+        _, held_up, told = ((await it.condition_of())[2] or "").partition("1 moved by jobs (1: ")
         assert held_up and "0/2 nodes are available: 1 Insufficient cpu" in told
 
 
 @on_virtual_time
-async def test_a_job_that_failed_is_tried_again_later() -> None:
-    async with stage(nodes=2, settings=QueueControllerSettings(retry_failed_after=100.0)) as it:
+async def test_failed_job_is_tried_again_later() -> None:
+    async with cluster_with_queue_controller(nodes=2, settings=QueueControllerSettings(retry_failed_after=100.0)) as it:
         await it.create(kinds.POD, pod("big", "3", nodeName="n2"))
         await it.create(kinds.POD, pod("small", "900m", nodeName="n2"))
-        await it.fill(1, "500m")
-        await it.ask(**GUARANTEED)
+        await it.create_deployment(1, "500m")
+        await it.create_guarantee(**GUARANTEED)
         await pass_time(320)
         assert [job.status.phase for job in await it.jobs()] == ["Failed"]
-        assert "1 stays (1: could not be moved by a job (Timeout))" in ((await it.says())[2] or "")
+        assert "1 stays (1: could not be moved by a job (Timeout))" in ((await it.condition_of())[2] or "")
         await it.delete(kinds.POD, "small", grace_seconds=0)
         await pass_time(150)
         assert sorted(str(job.status.phase) for job in await it.jobs()) == ["Failed", "Succeed"]
-        assert await it.on("n1") == []
+        assert await it.pods_on("n1") == []
 
 
-async def _delete(it: Locked) -> None:
+async def _delete(it: QueueCluster) -> None:
     await it.delete(kinds.QUEUE, "q1")
 
 
-async def _disable(it: Locked) -> None:
-    await it.change(guarantee=None)
+async def _disable(it: QueueCluster) -> None:
+    await it.change_queue(guarantee=None)
 
 
-async def _no_longer_guaranteed(it: Locked) -> None:
-    await it.change(guarantee={"policy": "Best-Effort"})
+async def _no_longer_guaranteed(it: QueueCluster) -> None:
+    await it.change_queue(guarantee={"policy": "Best-Effort"})
 
 
-async def _close(it: Locked) -> None:
+async def _close(it: QueueCluster) -> None:
     await it.client.patch(kinds.QUEUE, "q1", {"status": {"state": "Closed"}}, subresource="status")
 
 
@@ -256,11 +270,11 @@ async def _close(it: Locked) -> None:
     ],
 )
 @on_virtual_time
-async def test_a_job_ends_with_its_lock_if_it_has_not_evicted_yet(happens: Any) -> None:
-    async with stage(nodes=2) as it:
+async def test_job_is_aborted_with_its_lock_if_it_has_not_evicted(happens: Any) -> None:
+    async with cluster_with_queue_controller(nodes=2) as it:
         await furnish(it)
         await it.stop()
-        await it.ask(**GUARANTEED)
+        await it.create_guarantee(**GUARANTEED)
         await pass_time(12)
         assert [is_job_ended(job) for job in await it.jobs()] == [False]
         before = {one.metadata.uid for one in await it.pods()}
@@ -278,72 +292,72 @@ async def test_a_job_ends_with_its_lock_if_it_has_not_evicted_yet(happens: Any) 
 
 @pytest.mark.parametrize("happens", [_delete, _disable, _no_longer_guaranteed, _close])
 @on_virtual_time
-async def test_a_job_that_has_evicted_ends_well_whatever_becomes_of_its_lock(happens: Any) -> None:
-    async with stage(nodes=2) as it:
+async def test_job_that_has_evicted_succeeds_although_the_lock_is_released(happens: Any) -> None:
+    async with cluster_with_queue_controller(nodes=2) as it:
         await it.create(kinds.POD, pod("big", "2", nodeName="n2"))
-        await it.fill(1, "1", terminationGracePeriodSeconds=60)
-        await it.ask(**GUARANTEED)
+        await it.create_deployment(1, "1", terminationGracePeriodSeconds=60)
+        await it.create_guarantee(**GUARANTEED)
         while not any(one.metadata.deletion_timestamp for one in await it.pods()):
             await pass_time(0.05)
         await happens(it)
         await pass_time(120)
         assert [(job.status.phase, job.status.node_name) for job in await it.jobs()] == [("Succeed", "n2")]
-        assert all(map(is_pod_ready, await it.pods())) and len(await it.on("n2")) == 2
+        assert all(map(is_pod_ready, await it.pods())) and len(await it.pods_on("n2")) == 2
 
 
 @on_virtual_time
-async def test_a_lock_that_comes_back_moves_the_pod_after_all() -> None:
-    async with stage(nodes=2) as it:
+async def test_lock_that_comes_back_moves_the_foreign_pod() -> None:
+    async with cluster_with_queue_controller(nodes=2) as it:
         await furnish(it)
         await it.stop()
-        await it.ask(**GUARANTEED)
+        await it.create_guarantee(**GUARANTEED)
         await pass_time(12)
-        await it.change(guarantee=None)
+        await it.change_queue(guarantee=None)
         await it.go()
-        await it.change(guarantee=GUARANTEED)
+        await it.change_queue(guarantee=GUARANTEED)
         await pass_time(60)
         assert sorted(str(job.status.phase) for job in await it.jobs()) == ["Aborted", "Succeed"]
 
 
 @on_virtual_time
-async def test_no_more_jobs_at_once_than_allowed() -> None:
-    async with stage(nodes=3, settings=QueueControllerSettings(max_jobs=2)) as it:
+async def test_queue_controller_creates_no_more_jobs_at_once_than_allowed() -> None:
+    async with cluster_with_queue_controller(nodes=3, settings=QueueControllerSettings(max_jobs=2)) as it:
         for name in ("n2", "n3"):
             await it.create(kinds.POD, pod(f"on-{name}", "3", nodeName=name))
-        await it.fill(8, "300m", nodeSelector={"kubernetes.io/hostname": "n1"})
+        await it.create_deployment(8, "300m", nodeSelector={"kubernetes.io/hostname": "n1"})
         await it.stop()
-        await it.ask(policy="Guaranteed", resource={"cpu": "3500m"})
+        await it.create_guarantee(policy="Guaranteed", resource={"cpu": "3500m"})
         await pass_time(30)
         assert len(await it.jobs()) == 2
-        assert "2 moved by jobs (2: evictions are stopped" in ((await it.says())[2] or "")
-        assert ", 6 to be moved" in ((await it.says())[2] or "")
+        assert "2 moved by jobs (2: evictions are stopped" in ((await it.condition_of())[2] or "")
+        assert ", 6 to be moved" in ((await it.condition_of())[2] or "")
 
 
 @pytest.mark.parametrize("writes", range(1, 6))
 @on_virtual_time
-async def test_whoever_comes_after_a_crash_never_makes_two_jobs_for_a_pod(writes: int) -> None:
-    async with populated(nodes=2) as it:
+async def test_restarted_queue_controller_never_creates_two_jobs_for_a_pod(writes: int) -> None:
+    async with cluster_without_queue_controller(nodes=2) as it:
         await furnish(it)
         await it.stop()
         mortal = FaultyApi(it.api, random.Random(1), FaultPlan(crash_after=writes))
-        dying = asyncio.create_task(run_until_crash(mortal, queues(mortal, it.clock).run()))
-        await it.ask(**GUARANTEED)
+        dying = asyncio.create_task(run_until_crash(mortal, queue_controller(mortal, it.clock).run()))
+        await it.create_guarantee(**GUARANTEED)
         await pass_time(15)
         dying.cancel()
         await asyncio.gather(dying, return_exceptions=True)
-        async with running_component(queues(it.api, it.clock, seed=2)):
+        async with running_component(queue_controller(it.api, it.clock, seed=2)):
             await pass_time(15)
             pods = [job.spec.pod_ref.uid for job in await it.jobs()]
             assert len(pods) == len(set(pods)) == 1
 
 
 @on_virtual_time
-async def test_what_is_counted() -> None:
+async def test_metrics_count_locks_foreign_pods_and_jobs() -> None:
     registry = CollectorRegistry()
-    async with stage(nodes=2, metrics=QueueMetrics(registry)) as it:
+    async with cluster_with_queue_controller(nodes=2, metrics=QueueMetrics(registry)) as it:
         await furnish(it)
         await it.stop()
-        await it.ask(**GUARANTEED)
+        await it.create_guarantee(**GUARANTEED)
         await pass_time(12)
         told = generate_latest(registry).decode()
         assert 'restow_queue_locked_nodes{queue="q1"} 1.0' in told
@@ -356,16 +370,16 @@ async def test_what_is_counted() -> None:
 
 
 @on_virtual_time
-async def test_a_job_that_somebody_else_made_is_used_and_not_counted_as_created() -> None:
+async def test_job_of_a_previous_leader_is_used_and_not_counted_as_created() -> None:
     registry = CollectorRegistry()
-    async with populated(nodes=2) as it:
+    async with cluster_without_queue_controller(nodes=2) as it:
         await furnish(it)
         await it.stop()
-        unseeing = Forgetful(it.api, "never", "podmigrationjobs", b"restow.sh/queue")
-        async with running_component(queues(unseeing, it.clock, metrics=QueueMetrics(registry))):
-            [old] = [one for one in await it.on("n1") if one.metadata.owner_references]
+        unseeing = LostAnswerApi(it.api, "never", "podmigrationjobs", b"restow.sh/queue")
+        async with running_component(queue_controller(unseeing, it.clock, metrics=QueueMetrics(registry))):
+            [old] = [one for one in await it.pods_on("n1") if one.metadata.owner_references]
             await it.create(kinds.POD_MIGRATION_JOB, migration_job_document("q1", PodToMove(old, 0), "default"))
-            await it.ask(**GUARANTEED)
+            await it.create_guarantee(**GUARANTEED)
             await pass_time(12)
             assert 'result="created"' not in generate_latest(registry).decode()
-            assert len(await it.jobs()) == 1 and "1 moved by jobs" in ((await it.says())[2] or "")
+            assert len(await it.jobs()) == 1 and "1 moved by jobs" in ((await it.condition_of())[2] or "")

@@ -11,7 +11,12 @@ import msgspec
 import pytest
 
 from restow.model import kinds
-from tests.control.queues.queue_controller_fixture import Locked, bare, of, queue
+from tests.control.queues.queue_controller_fixture import (
+    QueueCluster,
+    queue_annotation,
+    queue_controller_alone,
+    queue_document,
+)
 from tests.control.reservations.reservation_cluster import new_reservation
 from tests.sim.simulated_cluster import node, on_virtual_time, pass_time, pod
 
@@ -43,7 +48,7 @@ def occupied(**cores: str) -> list[dict[str, Any]]:
 
 
 def used(by: str, **cores: str) -> list[dict[str, Any]]:
-    return [pod(f"of-{by}-{name}", cpu, nodeName=name, annotations=of(by)) for name, cpu in cores.items()]
+    return [pod(f"of-{by}-{name}", cpu, nodeName=name, annotations=queue_annotation(by)) for name, cpu in cores.items()]
 
 
 CASES = [
@@ -118,43 +123,43 @@ CASES = [
 
 @pytest.mark.parametrize(("nodes", "pods", "queues", "expected"), CASES)
 @on_virtual_time
-async def test_sentence_by_sentence(
+async def test_guarantee_proposal_sentence_holds(
     nodes: dict[str, str], pods: list[dict[str, Any]], queues: dict[str, Any], expected: dict[str, str]
 ) -> None:
-    async with bare(nodes=0) as it:
+    async with queue_controller_alone(nodes=0) as it:
         for name, cpu in nodes.items():
             await it.create(kinds.NODE, node(name, cpu=cpu))
         for one in pods:
             await it.create(kinds.POD, one)
         await pass_time(1)
         for name, spec in queues.items():
-            await it.create(kinds.QUEUE, queue(name, **spec))
+            await it.create(kinds.QUEUE, queue_document(name, **spec))
         await pass_time(6)
         assert {name: await _shown(it, name) for name in queues} == expected
 
 
-async def _shown(it: Locked, name: str) -> str:
-    status, reason, _ = await it.says(name, "Rejected")
-    return reason or "" if status == "True" else await it.nodes(name)
+async def _shown(it: QueueCluster, name: str) -> str:
+    status, reason, _ = await it.condition_of(name, "Rejected")
+    return reason or "" if status == "True" else await it.locked_nodes(name)
 
 
 @on_virtual_time
-async def test_a_node_that_is_held_for_a_job_of_another_queue_cannot_be_chosen() -> None:
-    async with bare(nodes=3) as it:
+async def test_node_with_a_seat_of_another_queue_is_not_locked() -> None:
+    async with queue_controller_alone(nodes=3) as it:
         await it.create(kinds.RESERVATION, new_reservation("seat", 1, "1"))
         status = {"state": {"phase": "Available"}, "placements": [{"task": "web", "index": 0, "nodeName": "n1"}]}
         await it.client.patch(kinds.RESERVATION, "seat", {"status": status}, "default", subresource="status")
         await pass_time(1)
-        await it.ask(resource={"cpu": "3"})
-        assert await it.nodes() == "n2"
+        await it.create_guarantee(resource={"cpu": "3"})
+        assert await it.locked_nodes() == "n2"
 
 
 @on_virtual_time
-async def test_a_large_request_does_not_block_the_jobs_of_others() -> None:
-    async with bare(maxGuaranteed=50, maxGuaranteedPerQueue=50) as it:
-        await it.ask("greedy", resource={"cpu": "9"})
-        await it.ask("modest", resource={"cpu": "8"})
-        await it.ask("late", resource={"cpu": "1"})
+async def test_large_guarantee_does_not_block_jobs_of_other_queues() -> None:
+    async with queue_controller_alone(maxGuaranteed=50, maxGuaranteedPerQueue=50) as it:
+        await it.create_guarantee("greedy", resource={"cpu": "9"})
+        await it.create_guarantee("modest", resource={"cpu": "8"})
+        await it.create_guarantee("late", resource={"cpu": "1"})
         shown = [await _shown(it, name) for name in ("greedy", "modest", "late")]
         assert shown == ["AboveQueueCeiling", "n1 n2", "AboveClusterCeiling"]
         await it.delete(kinds.QUEUE, "modest")
@@ -163,14 +168,14 @@ async def test_a_large_request_does_not_block_the_jobs_of_others() -> None:
 
 
 @on_virtual_time
-async def test_nobody_loses_what_was_accepted_to_a_newcomer_of_the_same_priority() -> None:
-    async with bare(maxGuaranteed=50, maxGuaranteedPerQueue=50) as it:
-        await it.ask("old", resource={"cpu": "4"})
-        await it.ask("b", resource={"cpu": "4"})
-        await it.create(kinds.QUEUE, queue("a", weight=9, **asks(cpu="4")))
-        await it.change("b", guarantee={"resource": {"cpu": "5"}})  # whoever asks for more is a newcomer
+async def test_accepted_queue_loses_no_node_to_a_newcomer_of_its_priority() -> None:
+    async with queue_controller_alone(maxGuaranteed=50, maxGuaranteedPerQueue=50) as it:
+        await it.create_guarantee("old", resource={"cpu": "4"})
+        await it.create_guarantee("b", resource={"cpu": "4"})
+        await it.create(kinds.QUEUE, queue_document("a", weight=9, **asks(cpu="4")))
+        await it.change_queue("b", guarantee={"resource": {"cpu": "5"}})  # whoever asks for more is a newcomer
         assert [await _shown(it, name) for name in ("old", "b", "a")] == ["n1", "AboveClusterCeiling", "n2"]
-        await it.create(kinds.QUEUE, queue("z", priority=1, **asks(cpu="4")))
+        await it.create(kinds.QUEUE, queue_document("z", priority=1, **asks(cpu="4")))
         await pass_time(6)
         told = [await _shown(it, name) for name in ("old", "a", "z")]
         assert told == ["AboveClusterCeiling", "n2", "n1"]  # of those that are left, weight decides
@@ -186,34 +191,34 @@ async def test_nobody_loses_what_was_accepted_to_a_newcomer_of_the_same_priority
     ],
 )
 @on_virtual_time
-async def test_an_edit_that_asks_for_no_more_costs_no_lock(edit: dict[str, Any]) -> None:
-    async with bare(maxGuaranteed=50, maxGuaranteedPerQueue=50) as it:
-        await it.create(kinds.QUEUE, queue("old", weight=2, **asks(cpu="4")))
-        await it.ask("other", resource={"cpu": "4"})
-        await it.create(kinds.QUEUE, queue("a", weight=9, **asks(cpu="4")))
-        await it.change("old", **edit)
+async def test_edit_that_asks_for_no_more_costs_no_lock(edit: dict[str, Any]) -> None:
+    async with queue_controller_alone(maxGuaranteed=50, maxGuaranteedPerQueue=50) as it:
+        await it.create(kinds.QUEUE, queue_document("old", weight=2, **asks(cpu="4")))
+        await it.create_guarantee("other", resource={"cpu": "4"})
+        await it.create(kinds.QUEUE, queue_document("a", weight=9, **asks(cpu="4")))
+        await it.change_queue("old", **edit)
         await pass_time(6)
         assert [await _shown(it, name) for name in ("old", "other", "a")] == ["n1", "n2", "AboveClusterCeiling"]
 
 
 @on_virtual_time
-async def test_the_status_has_the_shape_of_the_proposal() -> None:
-    async with bare(nodes=5) as it:
+async def test_queue_status_has_the_shape_of_the_proposal() -> None:
+    async with queue_controller_alone(nodes=5) as it:
         await it.create(kinds.POD, pod("somebody", "1", nodeName="n1"))
         await pass_time(1)
-        await it.ask(percentage={"dimensions": ["cpu"], "value": 0.4})
+        await it.create_guarantee(percentage={"dimensions": ["cpu"], "value": 0.4})
         status = (await it.document(kinds.QUEUE, "q1"))["status"]
         assert status["state"] == "Open"
         assert status["reservation"] == {"nodes": ["n2", "n3"], "resource": {"cpu": "8", "memory": "32Gi"}}
 
 
 @on_virtual_time
-async def test_locks_are_looked_at_again_every_few_seconds_and_what_is_idle_with_them() -> None:
-    async with bare(nodes=3, relockPeriod="10s") as it:
-        await it.ask(resource={"cpu": "2"})
+async def test_locks_and_idle_amounts_are_updated_every_few_seconds() -> None:
+    async with queue_controller_alone(nodes=3, relockPeriod="10s") as it:
+        await it.create_guarantee(resource={"cpu": "2"})
         await it.create(kinds.POD, pod("somebody", "1", nodeName="n1"))
         await pass_time(1)
-        before = msgspec.to_builtins((await it.queue()).status.reservation)
+        before = msgspec.to_builtins((await it.read_queue()).status.reservation)
         await pass_time(10)
-        after = msgspec.to_builtins((await it.queue()).status.reservation)
+        after = msgspec.to_builtins((await it.read_queue()).status.reservation)
         assert (before["resource"]["cpu"], after["resource"]["cpu"]) == ("4", "3")

@@ -9,7 +9,7 @@ from typing import Any
 from restow.model import kinds
 from restow.model.crds import custom_resource_definitions
 from restow.ports import Api, Request, Response
-from tests.control.queues.queue_controller_fixture import Locked, queues
+from tests.control.queues.queue_controller_fixture import QueueCluster, queue_controller
 from tests.control.scheduler_cluster import events_with_reason, unscheduled_cluster
 from tests.sim.simulated_cluster import node, on_virtual_time, pass_time, pod, running_component
 
@@ -41,21 +41,21 @@ def definition(*, ours: bool) -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def strange(**section: Any) -> AsyncIterator[tuple[Locked, Counted]]:
+async def strange(**section: Any) -> AsyncIterator[tuple[QueueCluster, Counted]]:
     async with unscheduled_cluster(nodes=4) as base:
-        it = Locked(base.api, base.world, base.clock)
+        it = QueueCluster(base.api, base.world, base.clock)
         await define(it, ours=False)
         counted = Counted(it.api)
-        async with running_component(queues(counted, it.clock, **section)):
+        async with running_component(queue_controller(counted, it.clock, **section)):
             yield it, counted
 
 
-async def define(it: Locked, *, ours: bool) -> None:
+async def define(it: QueueCluster, *, ours: bool) -> None:
     name = kinds.QUEUE.qualified_name
     await it.client.patch(kinds.CUSTOM_RESOURCE_DEFINITION, name, definition(ours=ours))
 
 
-async def bustle(it: Locked, rounds: int) -> None:
+async def bustle(it: QueueCluster, rounds: int) -> None:
     """Something happens all the time, and nothing to the queue."""
     for number in range(rounds):
         await it.create(kinds.POD, pod(f"other{number}", "100m", nodeName="n4"))
@@ -63,10 +63,10 @@ async def bustle(it: Locked, rounds: int) -> None:
 
 
 @on_virtual_time
-async def test_what_is_not_kept_is_not_written_again_and_again() -> None:
+async def test_pruned_status_is_not_written_in_every_pass() -> None:
     async with strange() as (it, counted):
-        await it.ask(**CPU4)
-        assert (await it.nodes(), await it.says()) == ("n1", ("", None, None))
+        await it.create_guarantee(**CPU4)
+        assert (await it.locked_nodes(), await it.condition_of()) == ("n1", ("", None, None))
         before = counted.writes
         await bustle(it, 20)
         assert counted.writes == before
@@ -74,15 +74,15 @@ async def test_what_is_not_kept_is_not_written_again_and_again() -> None:
 
 
 @on_virtual_time
-async def test_the_rest_is_still_written_and_told() -> None:
+async def test_kept_status_fields_are_still_written() -> None:
     async with strange() as (it, _):
-        await it.ask(**CPU4)
+        await it.create_guarantee(**CPU4)
         await it.create(kinds.NODE, node("n0"))
         await it.patch(kinds.NODE, "n1", {"spec": {"unschedulable": True}})
         await pass_time(6)
-        assert await it.nodes() == "n0"
-        await it.change(guarantee={"resource": {"cpu": "99"}})
-        assert (await it.nodes(), len(await events_with_reason(it, "AboveClusterTotal"))) == ("", 1)
+        assert await it.locked_nodes() == "n0"
+        await it.change_queue(guarantee={"resource": {"cpu": "99"}})
+        assert (await it.locked_nodes(), len(await events_with_reason(it, "AboveClusterTotal"))) == ("", 1)
         assert (
             len(await events_with_reason(it, "GuaranteeSatisfied"))
             == len(await events_with_reason(it, "StatusNotKept"))
@@ -91,19 +91,19 @@ async def test_the_rest_is_still_written_and_told() -> None:
 
 
 @on_virtual_time
-async def test_a_definition_that_keeps_it_again_is_noticed() -> None:
+async def test_crd_that_keeps_the_fields_again_is_noticed() -> None:
     async with strange() as (it, _):
-        await it.ask(**CPU4)
+        await it.create_guarantee(**CPU4)
         await define(it, ours=True)
         await pass_time(700)
-        assert (await it.says())[:2] == ("True", "Satisfied")
+        assert (await it.condition_of())[:2] == ("True", "Satisfied")
 
 
 @on_virtual_time
-async def test_locks_show_who_was_accepted_where_nothing_else_is_kept() -> None:
+async def test_locked_nodes_show_acceptance_where_conditions_are_pruned() -> None:
     async with strange(maxGuaranteed=50, maxGuaranteedPerQueue=50) as (it, _):
-        await it.ask("old", **CPU4)
-        await it.ask("other", **CPU4)
-        await it.ask("a", **CPU4)
+        await it.create_guarantee("old", **CPU4)
+        await it.create_guarantee("other", **CPU4)
+        await it.create_guarantee("a", **CPU4)
         await pass_time(6)
-        assert [await it.nodes(name) for name in ("old", "other", "a")] == ["n1", "n2", ""]
+        assert [await it.locked_nodes(name) for name in ("old", "other", "a")] == ["n1", "n2", ""]

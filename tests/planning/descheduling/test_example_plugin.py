@@ -16,7 +16,7 @@ from restow.planning.descheduling.profile_cycle import CycleOutcome, GuardedEvic
 from restow.planning.eviction_rules import ConfiguredEvictionRules
 from restow.running.plugins import descheduling_plugins
 from tests import example_plugins
-from tests.planning.clusters import app, cluster, moves, reasons, request, ten
+from tests.planning.clusters import app, snapshot_of, move_triples, refusal_reasons, plan_request, node_of_ten
 
 EXAMPLE = example_plugins.EXAMPLES / "descheduler-plugin"
 RETIRES = {"example.com/retires": "soon"}
@@ -41,8 +41,8 @@ def section() -> dict[str, Any]:
 
 
 def retired(*nodes: Any) -> CycleOutcome:
-    snapshot = cluster(nodes, [app("p", on="a"), app("q", on="b")])
-    asked = request(snapshot)
+    snapshot = snapshot_of(nodes, [app("p", on="a"), app("q", on="b")])
+    asked = plan_request(snapshot)
     assert isinstance(asked.eviction_rules, ConfiguredEvictionRules)
     profile = read_policy(section(), descheduling_plugins()).profile_called("retire")
     return run_cycle(
@@ -51,25 +51,25 @@ def retired(*nodes: Any) -> CycleOutcome:
 
 
 @pytest.mark.usefixtures("example")
-def test_pods_leave_nodes_that_retire_for_nodes_that_do_not() -> None:
-    found = retired(ten("a", labels=RETIRES), ten("b"), ten("c", labels=RETIRES))
-    assert moves(found.plan) == [("p", "a", "b")] and found.planner_of == {"uid-p": "RetiringNodes"}
+def test_retiring_nodes_plugin_moves_pods_to_nodes_that_stay() -> None:
+    found = retired(node_of_ten("a", labels=RETIRES), node_of_ten("b"), node_of_ten("c", labels=RETIRES))
+    assert move_triples(found.plan) == [("p", "a", "b")] and found.planner_of == {"uid-p": "RetiringNodes"}
 
 
 @pytest.mark.usefixtures("example")
-def test_a_pod_that_has_nowhere_to_go_stays_with_the_reason() -> None:
-    found = retired(ten("a", labels=RETIRES), ten("b", labels=RETIRES))
+def test_retiring_nodes_plugin_gives_the_reason_for_a_pod_that_stays() -> None:
+    found = retired(node_of_ten("a", labels=RETIRES), node_of_ten("b", labels=RETIRES))
     assert not found.plan.moves
-    assert reasons(found.plan)["p"].startswith("it is on a, which has the label example.com/retires, but 1 other node ")
+    assert refusal_reasons(found.plan)["p"].startswith("it is on a, which has the label example.com/retires, but 1 other node ")
 
 
 @pytest.mark.usefixtures("example")
-def test_wrong_arguments_are_told_with_their_place() -> None:
+def test_retiring_nodes_plugin_reports_wrong_arguments_with_their_path() -> None:
     wrong = {"profiles": [{"name": "a", "pluginConfig": [{"name": "RetiringNodes", "args": {"label": "", "x": 1}}]}]}
     with pytest.raises(WireError, match=r"profiles\[0\].pluginConfig\[0\].args.x: unknown field"):
         read_policy(wrong, descheduling_plugins())
 
 
-def test_without_it_the_name_is_unknown() -> None:
+def test_retiring_nodes_plugin_is_unknown_if_not_installed() -> None:
     with pytest.raises(WireError, match="no plugin is called 'RetiringNodes'"):
         read_policy(section(), descheduling_plugins())

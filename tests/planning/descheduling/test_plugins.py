@@ -23,8 +23,8 @@ from restow.model.objects import (
     TopologySpreadConstraint,
 )
 from restow.planning.move_simulation import MoveSimulation
-from tests.planning.clusters import app, cluster, moves, reasons, ten
-from tests.planning.descheduling.plugin_requests import aged, ask, failed, restarted
+from tests.planning.clusters import app, snapshot_of, move_triples, refusal_reasons, node_of_ten
+from tests.planning.descheduling.plugin_requests import failed_pod, run_profile, with_age, with_restarts
 
 HOST = "kubernetes.io/hostname"
 AFFINITY = "RemovePodsViolatingNodeAffinity"
@@ -38,7 +38,7 @@ FAILED = "RemoveFailedPods"
 
 
 def host(name: str, **labels: str) -> Any:
-    return ten(name, labels={HOST: name, **labels})
+    return node_of_ten(name, labels={HOST: name, **labels})
 
 
 def term(key: str, value: str) -> NodeSelectorTerm:
@@ -57,17 +57,17 @@ def preferring(value: str) -> Affinity:
     return Affinity(node_affinity=NodeAffinity(preferred=terms))
 
 
-def test_a_pod_leaves_a_node_that_lost_the_labels_it_requires() -> None:
+def test_node_affinity_plugin_moves_pods_off_nodes_that_lost_required_labels() -> None:
     pods = [app("p", on="a", affinity=requiring("ssd")), app("q", on="a")]
-    found = ask(cluster([host("a"), host("b"), host("c", disk="ssd")], pods), AFFINITY)
-    assert moves(found.plan) == [("p", "a", "c")]
+    found = run_profile(snapshot_of([host("a"), host("b"), host("c", disk="ssd")], pods), AFFINITY)
+    assert move_triples(found.plan) == [("p", "a", "c")]
     assert found.planner_of == {"uid-p": AFFINITY}
 
 
-def test_a_pod_whose_labels_no_node_has_stays_with_the_reason() -> None:
-    found = ask(cluster([host("a"), host("b")], [app("p", on="a", affinity=requiring("ssd"))]), AFFINITY)
+def test_node_affinity_plugin_gives_the_reason_if_no_node_has_the_labels() -> None:
+    found = run_profile(snapshot_of([host("a"), host("b")], [app("p", on="a", affinity=requiring("ssd"))]), AFFINITY)
     assert not found.plan.moves
-    why = reasons(found.plan)["p"]
+    why = refusal_reasons(found.plan)["p"]
     assert why.startswith("it requires labels that a does not have, but no other node takes it: 0/"), why
 
 
@@ -81,10 +81,12 @@ PREFERRED = {"nodeAffinityType": ["preferredDuringSchedulingIgnoredDuringExecuti
         pytest.param(None, [], id="not by default"),
     ],
 )
-def test_a_pod_goes_where_it_prefers_to_be(arguments: dict[str, Any] | None, expected: list[Any]) -> None:
+def test_node_affinity_plugin_moves_pods_to_preferred_nodes(
+    arguments: dict[str, Any] | None, expected: list[Any]
+) -> None:
     pods = [app("p", on="a", affinity=preferring("ssd")), app("q", on="c", affinity=preferring("ssd"))]
-    found = ask(cluster([host("a"), host("b"), host("c", disk="ssd")], pods), AFFINITY, arguments=arguments)
-    assert moves(found.plan) == expected
+    found = run_profile(snapshot_of([host("a"), host("b"), host("c", disk="ssd")], pods), AFFINITY, arguments=arguments)
+    assert move_triples(found.plan) == expected
 
 
 # --- taints -----------------------------------------------------------------------------------------------------------
@@ -102,13 +104,13 @@ def test_a_pod_goes_where_it_prefers_to_be(arguments: dict[str, Any] | None, exp
         pytest.param("NoSchedule", {"includedTaints": ["disk"]}, False, id="not among those included"),
     ],
 )
-def test_pods_leave_nodes_whose_taints_they_do_not_tolerate(
+def test_node_taints_plugin_moves_pods_that_do_not_tolerate_a_taint(
     effect: str, arguments: dict[str, Any] | None, leaves: bool
 ) -> None:
-    tainted = ten("a", taints=[Taint(key="team", value="a", effect=effect)])
+    tainted = node_of_ten("a", taints=[Taint(key="team", value="a", effect=effect)])
     tolerant = app("q", on="a", tolerations=[Toleration(key="team", operator="Exists")])
-    found = ask(cluster([tainted, ten("b")], [app("p", on="a"), tolerant]), TAINTS, arguments=arguments)
-    assert moves(found.plan) == ([("p", "a", "b")] if leaves else [])
+    found = run_profile(snapshot_of([tainted, node_of_ten("b")], [app("p", on="a"), tolerant]), TAINTS, arguments=arguments)
+    assert move_triples(found.plan) == ([("p", "a", "b")] if leaves else [])
 
 
 # --- anti-affinity ----------------------------------------------------------------------------------------------------
@@ -121,24 +123,24 @@ def averse(to: str) -> Affinity:
     )
 
 
-def test_of_two_pods_that_want_to_be_apart_one_leaves() -> None:
+def test_anti_affinity_plugin_moves_one_of_two_pods() -> None:
     db: dict[str, Any] = {"labels": {"app": "db"}, "affinity": averse("db")}
-    pods = [aged(app("old", on="a", **db), 500), aged(app("new", on="a", **db), 100)]
-    found = ask(cluster([host("a"), host("b")], pods), ANTI)
-    assert moves(found.plan) == [("new", "a", "b")]
+    pods = [with_age(app("old", on="a", **db), 500), with_age(app("new", on="a", **db), 100)]
+    found = run_profile(snapshot_of([host("a"), host("b")], pods), ANTI)
+    assert move_triples(found.plan) == [("new", "a", "b")]
 
 
-def test_the_pod_of_lower_priority_leaves() -> None:
+def test_anti_affinity_plugin_moves_the_pod_of_lower_priority() -> None:
     db: dict[str, Any] = {"labels": {"app": "db"}, "affinity": averse("db")}
-    pods = [aged(app("low", on="a", priority=1, **db), 500), aged(app("high", on="a", priority=9, **db), 100)]
-    assert moves(ask(cluster([host("a"), host("b")], pods), ANTI).plan) == [("low", "a", "b")]
+    pods = [with_age(app("low", on="a", priority=1, **db), 500), with_age(app("high", on="a", priority=9, **db), 100)]
+    assert move_triples(run_profile(snapshot_of([host("a"), host("b")], pods), ANTI).plan) == [("low", "a", "b")]
 
 
-def test_three_pods_on_two_nodes_cannot_all_be_apart() -> None:
+def test_anti_affinity_plugin_leaves_pods_without_a_free_domain() -> None:
     db: dict[str, Any] = {"labels": {"app": "db"}, "affinity": averse("db")}
-    found = ask(cluster([host("a"), host("b")], [app(f"p{n}", on="a", **db) for n in range(3)]), ANTI)
+    found = run_profile(snapshot_of([host("a"), host("b")], [app(f"p{n}", on="a", **db) for n in range(3)]), ANTI)
     assert len(found.plan.moves) == 1
-    assert "whose anti-affinity rules that out, but no other node takes it" in reasons(found.plan)["p1"]
+    assert "whose anti-affinity rules that out, but no other node takes it" in refusal_reasons(found.plan)["p1"]
 
 
 # --- topology spread --------------------------------------------------------------------------------------------------
@@ -157,12 +159,12 @@ def web(name: str, on: str, **fields: Any) -> Pod:
     return app(name, on=on, labels={"app": "web"}, topology_spread_constraints=constraints, **fields)
 
 
-ZONES = [ten("a", labels={"zone": "x"}), ten("b", labels={"zone": "y"}), ten("c", labels={"zone": "z"})]
+ZONES = [node_of_ten("a", labels={"zone": "x"}), node_of_ten("b", labels={"zone": "y"}), node_of_ten("c", labels={"zone": "z"})]
 
 
-def test_pods_go_from_the_fullest_zone_to_the_emptiest_until_they_are_even() -> None:
+def test_topology_spread_plugin_moves_pods_from_the_fullest_zone_to_the_emptiest() -> None:
     pods = [web(f"p{n}", "a") for n in range(5)] + [web("q", "b")]
-    found = ask(cluster(ZONES, pods), SPREAD)
+    found = run_profile(snapshot_of(ZONES, pods), SPREAD)
     counts = {"a": 5, "b": 1, "c": 0}
     for move in found.plan.moves:
         counts[move.source] -= 1
@@ -179,50 +181,52 @@ def test_pods_go_from_the_fullest_zone_to_the_emptiest_until_they_are_even() -> 
         pytest.param(spreading(1, "ScheduleAnyway"), {"constraints": ["ScheduleAnyway"]}, 1, id="soft, asked for"),
     ],
 )
-def test_only_a_skew_beyond_the_constraint_counts(constraints: Any, arguments: Any, moved: int) -> None:
+def test_topology_spread_plugin_accepts_a_skew_within_max_skew(constraints: Any, arguments: Any, moved: int) -> None:
     pods = [web("p", "a", constraints=constraints), web("q", "a", constraints=constraints)]
-    found = ask(cluster(ZONES[:2], pods), SPREAD, arguments=arguments)
+    found = run_profile(snapshot_of(ZONES[:2], pods), SPREAD, arguments=arguments)
     assert len(found.plan.moves) == moved
 
 
-def test_a_zone_the_pods_may_not_use_is_not_one_of_theirs() -> None:
-    closed = ten("b", labels={"zone": "y"}, unschedulable=True)
-    assert not ask(cluster([ZONES[0], closed], [web("p", "a"), web("q", "a")]), SPREAD).plan.moves
+def test_topology_spread_plugin_ignores_zones_that_pods_may_not_use() -> None:
+    closed = node_of_ten("b", labels={"zone": "y"}, unschedulable=True)
+    assert not run_profile(snapshot_of([ZONES[0], closed], [web("p", "a"), web("q", "a")]), SPREAD).plan.moves
 
 
 # --- duplicates -------------------------------------------------------------------------------------------------------
 
 
-def test_replicas_that_share_a_node_part_until_each_node_has_its_share() -> None:
-    found = ask(cluster([ten("a"), ten("b"), ten("c")], [app(f"p{n}", on="a") for n in range(3)]), DUPLICATES)
+def test_duplicates_plugin_moves_replicas_until_each_node_has_its_share() -> None:
+    found = run_profile(snapshot_of([node_of_ten("a"), node_of_ten("b"), node_of_ten("c")], [app(f"p{n}", on="a") for n in range(3)]), DUPLICATES)
     assert sorted(move.target for move in found.plan.moves) == ["b", "c"]
 
 
 @pytest.mark.parametrize(
     ("nodes", "arguments"),
     [
-        pytest.param([ten("a")], None, id="there is no other node"),
-        pytest.param([ten("a"), ten("b", unschedulable=True)], None, id="the other one is closed"),
-        pytest.param([ten("a"), ten("b")], {"excludeOwnerKinds": ["ReplicaSet"]}, id="their kind is left out"),
+        pytest.param([node_of_ten("a")], None, id="there is no other node"),
+        pytest.param([node_of_ten("a"), node_of_ten("b", unschedulable=True)], None, id="the other one is closed"),
+        pytest.param([node_of_ten("a"), node_of_ten("b")], {"excludeOwnerKinds": ["ReplicaSet"]}, id="their kind is left out"),
     ],
 )
-def test_replicas_stay_together_where(nodes: Any, arguments: Any) -> None:
-    assert not ask(cluster(nodes, [app("p", on="a"), app("q", on="a")]), DUPLICATES, arguments=arguments).plan.moves
+def test_duplicates_plugin_leaves_replicas_together_if(nodes: Any, arguments: Any) -> None:
+    assert not run_profile(
+        snapshot_of(nodes, [app("p", on="a"), app("q", on="a")]), DUPLICATES, arguments=arguments
+    ).plan.moves
 
 
 # --- age and restarts -------------------------------------------------------------------------------------------------
 
 
-def test_old_pods_leave_the_oldest_first() -> None:
-    pods = [aged(app("young", on="a"), 99), aged(app("old", on="a"), 200), aged(app("older", on="a"), 300)]
-    found = ask(cluster([ten("a"), ten("b")], pods), LIFE, arguments={"maxPodLifeTimeSeconds": 100})
+def test_life_time_plugin_moves_the_oldest_pods_first() -> None:
+    pods = [with_age(app("young", on="a"), 99), with_age(app("old", on="a"), 200), with_age(app("older", on="a"), 300)]
+    found = run_profile(snapshot_of([node_of_ten("a"), node_of_ten("b")], pods), LIFE, arguments={"maxPodLifeTimeSeconds": 100})
     assert [move.pod for move in found.plan.moves] == ["older", "old"]
 
 
-def test_old_pods_in_other_states_stay() -> None:
-    pods = [restarted(aged(app("p", on="a"), 200), 1, "CrashLoopBackOff"), aged(app("q", on="a"), 200)]
+def test_life_time_plugin_leaves_pods_in_other_states() -> None:
+    pods = [with_restarts(with_age(app("p", on="a"), 200), 1, "CrashLoopBackOff"), with_age(app("q", on="a"), 200)]
     arguments = {"maxPodLifeTimeSeconds": 100, "states": ["CrashLoopBackOff"]}
-    found = ask(cluster([ten("a"), ten("b")], pods), LIFE, arguments=arguments)
+    found = run_profile(snapshot_of([node_of_ten("a"), node_of_ten("b")], pods), LIFE, arguments=arguments)
     assert [move.pod for move in found.plan.moves] == ["p"]
 
 
@@ -236,13 +240,15 @@ def test_old_pods_in_other_states_stay() -> None:
         pytest.param({"namespaces": {"exclude": ["default"]}}, [], id="of other namespaces"),
     ],
 )
-def test_pods_that_restart_too_often_try_elsewhere(arguments: dict[str, Any], expected: list[str]) -> None:
+def test_restarts_plugin_moves_pods_that_restart_too_often(arguments: dict[str, Any], expected: list[str]) -> None:
     pods = [
-        restarted(app("seldom", on="a"), 9),
-        restarted(app("often", on="a"), 10, "CrashLoopBackOff"),
-        restarted(app("init", on="a"), 5, init=8),
+        with_restarts(app("seldom", on="a"), 9),
+        with_restarts(app("often", on="a"), 10, "CrashLoopBackOff"),
+        with_restarts(app("init", on="a"), 5, init=8),
     ]
-    found = ask(cluster([ten("a"), ten("b")], pods), RESTARTS, arguments={"podRestartThreshold": 10, **arguments})
+    found = run_profile(
+        snapshot_of([node_of_ten("a"), node_of_ten("b")], pods), RESTARTS, arguments={"podRestartThreshold": 10, **arguments}
+    )
     assert sorted(move.pod for move in found.plan.moves) == expected
 
 
@@ -260,13 +266,13 @@ def test_pods_that_restart_too_often_try_elsewhere(arguments: dict[str, Any], ex
         pytest.param({"minPodLifetimeSeconds": 100}, ["q"], id="only old ones"),
     ],
 )
-def test_failed_pods_are_removed(arguments: dict[str, Any] | None, expected: list[str]) -> None:
+def test_failed_pods_plugin_removes_matching_pods(arguments: dict[str, Any] | None, expected: list[str]) -> None:
     ended = [
-        aged(failed(app("p", on="a"), "NodeAffinity"), 50),
-        aged(failed(app("q", on="a"), exit_code=3), 500),
+        with_age(failed_pod(app("p", on="a"), "NodeAffinity"), 50),
+        with_age(failed_pod(app("q", on="a"), exit_code=3), 500),
         app("done", on="a", phase="Succeeded"),
     ]
-    found = ask(cluster([ten("a")], []), FAILED, arguments=arguments, ended=ended)
+    found = run_profile(snapshot_of([node_of_ten("a")], []), FAILED, arguments=arguments, ended=ended)
     assert [one.pod.metadata.name for one in found.removals] == expected
 
 
@@ -274,7 +280,7 @@ def test_failed_pods_are_removed(arguments: dict[str, Any] | None, expected: lis
 
 
 @pytest.mark.parametrize("name", [SPREAD, DUPLICATES])
-def test_who_stays_is_looked_at_a_few_times_and_not_once_for_each_of_the_others(
+def test_spreading_plugins_look_at_staying_pods_a_constant_number_of_times(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looks: list[str] = []
@@ -286,7 +292,7 @@ def test_who_stays_is_looked_at_a_few_times_and_not_once_for_each_of_the_others(
 
     monkeypatch.setattr(MoveSimulation, "occupant", counted_look)
     pods = [web(f"p{number}", on=f"n{number // 20}", cpu="10m", memory="1Mi") for number in range(200)]
-    nodes = [ten(f"n{number}", labels={"zone": "x" if number < 10 else "y"}) for number in range(20)]
-    found = ask(cluster(nodes, pods), name, busy={one.metadata.uid: "it stays" for one in pods})
-    assert moves(found.plan) == [] and len(found.plan.refusals) == 200
+    nodes = [node_of_ten(f"n{number}", labels={"zone": "x" if number < 10 else "y"}) for number in range(20)]
+    found = run_profile(snapshot_of(nodes, pods), name, busy={one.metadata.uid: "it stays" for one in pods})
+    assert move_triples(found.plan) == [] and len(found.plan.refusals) == 200
     assert len(looks) < 10 * len(pods)

@@ -69,7 +69,7 @@ CLASSES = {"podProtections": {"config": {"PodsWithPVC": {"protectedStorageClasse
 EMPTY = {"metricsUtilization": {"source": "Prometheus", "prometheus": {"nodes": {"cpu": ""}}}}
 
 
-def test_a_policy_written_for_upstream_is_read_as_it_is() -> None:
+def test_upstream_policy_is_read_as_it_is() -> None:
     policy = read_policy(yaml.safe_load(UPSTREAM), PLUGINS)
     [profile] = policy.profiles
     named = [one.name for one in profile.planners]
@@ -78,7 +78,7 @@ def test_a_policy_written_for_upstream_is_read_as_it_is() -> None:
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_so_are_the_arguments_of_its_plugins(name: str) -> None:
+def test_upstream_plugin_arguments_are_read_as_they_are(name: str) -> None:
     point, arguments = EXAMPLES[name]
     config = {"name": name} if arguments is None else {"name": name, "args": arguments}
     written = {"profiles": [{"name": "p", "pluginConfig": [config], "plugins": {point: {"enabled": [name]}}}]}
@@ -87,13 +87,13 @@ def test_so_are_the_arguments_of_its_plugins(name: str) -> None:
     assert [one.name for one in enabled] == [name]
 
 
-def test_without_profiles_there_is_one_that_waits_to_be_told() -> None:
+def test_policy_without_profiles_has_a_default_profile_without_trigger() -> None:
     [profile] = read_policy({}, PLUGINS).profiles
     assert (profile.name, profile.interval, profile.schedule) == ("default", None, None)
     assert [one.name for one in profile.planners] == ["Defragmentation"]
 
 
-def test_triggers_are_of_a_profile() -> None:
+def test_profile_has_interval_cron_and_time_zone() -> None:
     written = {"profiles": [{"name": "a", "interval": "5m", "cron": "@daily"}, {"name": "b", "cron": "@daily"}]}
     first, second = read_policy(written, PLUGINS).profiles
     assert (first.interval, second.interval) == (300.0, None) and second.schedule is not None
@@ -204,13 +204,13 @@ def test_triggers_are_of_a_profile() -> None:
     ],
     ids=lambda value: value[:60] if isinstance(value, str) else "",
 )
-def test_a_mistake_is_told_with_its_path(section: dict[str, Any], told: str) -> None:
+def test_policy_problem_has_its_path(section: dict[str, Any], told: str) -> None:
     with pytest.raises(WireError) as error:
         read_policy(section, PLUGINS)
     assert told in str(error.value)
 
 
-def test_all_mistakes_are_told_at_once() -> None:
+def test_all_policy_problems_are_reported_at_once() -> None:
     evictor = {"name": "DefaultEvictor", "args": {"minReplicas": -1, "noEvictionPolicy": "Never"}}
     written = {"gracePeriodSeconds": -1, "profiles": [{"name": "", "cron": "x", "pluginConfig": [evictor]}]}
     with pytest.raises(WireError) as error:
@@ -271,14 +271,14 @@ def test_all_mistakes_are_told_at_once() -> None:
         ),
     ],
 )
-def test_wrong_types_hide_no_wrong_values(plugin: str, args: dict[str, Any], paths: list[str]) -> None:
+def test_wrong_types_do_not_hide_wrong_values(plugin: str, args: dict[str, Any], paths: list[str]) -> None:
     with pytest.raises(WireError) as error:
         read_policy({"profiles": [{"name": "a", "pluginConfig": [{"name": plugin, "args": args}]}]}, PLUGINS)
     found = sorted(one.path.removeprefix("profiles[0].pluginConfig[0].args.") for one in error.value.problems)
     assert found == paths, error.value
 
 
-def test_use_is_measured_as_those_have_it_who_are_not_to_be_undone() -> None:
+def test_profile_without_load_aware_measures_usage_as_other_profiles_do() -> None:
     cool = {
         "name": "cool",
         "plugins": {"balance": {"enabled": ["LoadAware"]}},

@@ -24,8 +24,8 @@ from restow.planning.plan import Move, Place, Plan
 from restow.planning.plan_request import DisruptionLimit, EvictionRules, PlanRequest
 from restow.planning.replay import replay_plan
 from tests.model.cluster.builders import pod
-from tests.planning.clusters import NOW, annotated, app, cluster, moves, reasons, request, ten
-from tests.planning.descheduling.plugin_requests import PLUGINS, aged, ask, failed, section
+from tests.planning.clusters import NOW, with_annotations, app, snapshot_of, move_triples, refusal_reasons, plan_request, node_of_ten
+from tests.planning.descheduling.plugin_requests import PLUGINS, failed_pod, profile_section, run_profile, with_age
 from tests.scheduling.plugins.volume_builders import claim, csi_volume, volume
 
 LIFE, TAINTS = "PodLifeTime", "RemovePodsViolatingNodeTaints"
@@ -60,18 +60,18 @@ def planner(name: str, *wanted: tuple[str, str, str], breaks: bool = False, plac
 
 
 def cycle(snapshot: Snapshot, *planners: Planner, limits: CycleLimits | None = None, **fields: Any) -> Any:
-    asked = request(snapshot, **fields)
+    asked = plan_request(snapshot, **fields)
     assert isinstance(asked.eviction_rules, ConfiguredEvictionRules)
     asked = replace(asked, eviction_rules=GuardedEvictionRules(asked.eviction_rules))
     return run_cycle(DeschedulerProfile(name="it", planners=planners, limits=limits or CycleLimits()), snapshot, asked)
 
 
-def test_a_second_plugin_never_plans_on_a_hole_that_the_first_has_taken() -> None:
-    snapshot = cluster(
-        [ten("a"), ten("b"), ten("t")], [app("p", "4", on="a"), app("q", "4", on="b"), app("r", "5", on="t")]
+def test_second_plugin_does_not_use_room_that_the_first_has_taken() -> None:
+    snapshot = snapshot_of(
+        [node_of_ten("a"), node_of_ten("b"), node_of_ten("t")], [app("p", "4", on="a"), app("q", "4", on="b"), app("r", "5", on="t")]
     )
     found = cycle(snapshot, planner("one", ("p", "a", "t")), planner("two", ("q", "b", "t")))
-    assert moves(found.plan) == [("p", "a", "t")]
+    assert move_triples(found.plan) == [("p", "a", "t")]
     assert "cannot go to t" in found.failures["two"]
 
 
@@ -79,50 +79,50 @@ WAITS = pod("waits", {"cpu": "9"})
 ON_A = (Place(namespace="default", pod="waits", node="a"),)
 
 
-def test_the_room_that_the_first_gathers_for_a_waiting_pod_is_not_for_the_second() -> None:
-    snapshot = cluster([ten("a"), ten("b"), ten("c")], [app("p", "4", on="a"), app("q", "4", on="c")])
+def test_second_plugin_does_not_use_places_of_the_first() -> None:
+    snapshot = snapshot_of([node_of_ten("a"), node_of_ten("b"), node_of_ten("c")], [app("p", "4", on="a"), app("q", "4", on="c")])
     first, second = planner("one", ("p", "a", "b"), places=ON_A), planner("two", ("q", "c", "a"))
     found = cycle(snapshot, first, second, pending=(WAITS,))
-    assert (moves(found.plan), found.plan.places) == ([("p", "a", "b")], ON_A)
+    assert (move_triples(found.plan), found.plan.places) == ([("p", "a", "b")], ON_A)
     assert "cannot go to a" in found.failures["two"]
 
 
-def test_a_waiting_pod_has_no_place_if_a_limit_keeps_others_there() -> None:
-    snapshot = cluster([ten("a"), ten("b")], [app("p", on="a"), app("q", on="a")])
+def test_pending_pod_gets_no_place_if_a_limit_keeps_pods_there() -> None:
+    snapshot = snapshot_of([node_of_ten("a"), node_of_ten("b")], [app("p", on="a"), app("q", on="a")])
     plan = planner("one", ("p", "a", "b"), ("q", "a", "b"), places=ON_A)
     found = cycle(snapshot, plan, limits=CycleLimits(per_node=1), pending=(WAITS,))
-    assert (moves(found.plan), found.plan.places) == ([("p", "a", "b")], ON_A)  # 9 of 10 are free without p
+    assert (move_triples(found.plan), found.plan.places) == ([("p", "a", "b")], ON_A)  # 9 of 10 are free without p
     found = cycle(snapshot, plan, limits=CycleLimits(per_node=0), pending=(WAITS,))
-    assert (moves(found.plan), found.plan.places) == ([], ())
+    assert (move_triples(found.plan), found.plan.places) == ([], ())
 
 
-def test_the_moves_of_all_plugins_are_one_plan_that_holds() -> None:
-    nodes = [ten("a", taints=TAINT), ten("b"), ten("c")]
-    pods = [app("p", on="a"), aged(app("q", on="b"), 200)]
-    snapshot = cluster(nodes, pods)
-    found = ask(snapshot, LIFE, TAINTS, arguments=OLD)
+def test_moves_of_all_plugins_are_one_valid_plan() -> None:
+    nodes = [node_of_ten("a", taints=TAINT), node_of_ten("b"), node_of_ten("c")]
+    pods = [app("p", on="a"), with_age(app("q", on="b"), 200)]
+    snapshot = snapshot_of(nodes, pods)
+    found = run_profile(snapshot, LIFE, TAINTS, arguments=OLD)
     assert [(move.pod, move.order, move.wave) for move in found.plan.moves] == [("q", 1, 1), ("p", 2, 2)]
-    assert replay_plan(snapshot, found.plan, request(snapshot)).valid
+    assert replay_plan(snapshot, found.plan, plan_request(snapshot)).valid
     assert found.planner_of == {"uid-p": TAINTS, "uid-q": LIFE}
 
 
-def test_a_plugin_that_breaks_is_named_and_the_others_go_on() -> None:
-    snapshot = cluster([ten("a"), ten("b")], [app("p", on="a")])
+def test_plugin_that_raises_is_named_and_the_others_go_on() -> None:
+    snapshot = snapshot_of([node_of_ten("a"), node_of_ten("b")], [app("p", on="a")])
     found = cycle(snapshot, planner("bad", breaks=True), planner("good", ("p", "a", "b")))
-    assert found.failures == {"bad": "division by zero"} and moves(found.plan) == [("p", "a", "b")]
+    assert found.failures == {"bad": "division by zero"} and move_triples(found.plan) == [("p", "a", "b")]
 
 
-def test_a_profile_without_plugins_says_so() -> None:
-    told = [one.reason for one in cycle(cluster([ten("a")], [])).plan.refusals]
+def test_profile_without_plugins_gives_the_reason() -> None:
+    told = [one.reason for one in cycle(snapshot_of([node_of_ten("a")], [])).plan.refusals]
     assert told == [
         "the profile enables no plugin: name some under plugins.deschedule.enabled or plugins.balance.enabled"
     ]
 
 
-def test_the_snapshot_is_left_as_it_was() -> None:
-    snapshot = cluster([ten("a"), ten("b")], [aged(app("p", on="a"), 200)])
+def test_cycle_leaves_the_snapshot_as_it_was() -> None:
+    snapshot = snapshot_of([node_of_ten("a"), node_of_ten("b")], [with_age(app("p", on="a"), 200)])
     before = {uid: one.node for uid, one in snapshot.pods.known.items()}
-    ask(snapshot, LIFE, arguments=OLD)
+    run_profile(snapshot, LIFE, arguments=OLD)
     assert {uid: one.node for uid, one in snapshot.pods.known.items()} == before
 
 
@@ -135,16 +135,16 @@ def test_the_snapshot_is_left_as_it_was() -> None:
         pytest.param({"maxNoOfPodsToEvictTotal": 0}, [], id="none"),
     ],
 )
-def test_no_more_pods_move_than_allowed(limits: dict[str, Any], moved: list[str]) -> None:
-    pods = [aged(app(f"p{n}", on="a" if n < 3 else "b"), 300 - n) for n in range(1, 5)]
-    found = ask(cluster([ten("a"), ten("b"), ten("c")], pods), LIFE, arguments=OLD, **limits)
+def test_cycle_moves_no_more_pods_than_allowed(limits: dict[str, Any], moved: list[str]) -> None:
+    pods = [with_age(app(f"p{n}", on="a" if n < 3 else "b"), 300 - n) for n in range(1, 5)]
+    found = run_profile(snapshot_of([node_of_ten("a"), node_of_ten("b"), node_of_ten("c")], pods), LIFE, arguments=OLD, **limits)
     assert sorted(move.pod for move in found.plan.moves) == moved
 
 
-def test_a_limit_that_is_reached_is_told() -> None:
-    pods = [aged(app(f"p{n}", on="a"), 300 - n) for n in range(1, 3)]
-    found = ask(cluster([ten("a"), ten("b")], pods), LIFE, arguments=OLD, maxNoOfPodsToEvictPerNode=1)
-    assert reasons(found.plan)["p2"] == "maxNoOfPodsToEvictPerNode allows 1 pod of node a per cycle"
+def test_cycle_reports_the_limit_that_is_reached() -> None:
+    pods = [with_age(app(f"p{n}", on="a"), 300 - n) for n in range(1, 3)]
+    found = run_profile(snapshot_of([node_of_ten("a"), node_of_ten("b")], pods), LIFE, arguments=OLD, maxNoOfPodsToEvictPerNode=1)
+    assert refusal_reasons(found.plan)["p2"] == "maxNoOfPodsToEvictPerNode allows 1 pod of node a per cycle"
 
 
 EMPTIED = {"onlyIfEmptied": True, "protectionThresholds": {"cpu": 100}}
@@ -167,30 +167,30 @@ def two_sources() -> list[Pod]:
         pytest.param({"maxNoOfPodsToEvictTotal": 1}, ["q"], "a could not be emptied: only 1 more move", id="in all"),
     ],
 )
-def test_a_source_that_limits_do_not_let_be_emptied_is_not_begun(
+def test_defragmentation_does_not_begin_a_node_that_limits_keep_from_being_emptied(
     limits: dict[str, Any], moved: list[str], told: str
 ) -> None:
-    snapshot = cluster([ten("a"), ten("b"), ten("t")], two_sources())
-    found = ask(snapshot, "Defragmentation", arguments=EMPTIED, **limits)
+    snapshot = snapshot_of([node_of_ten("a"), node_of_ten("b"), node_of_ten("t")], two_sources())
+    found = run_profile(snapshot, "Defragmentation", arguments=EMPTIED, **limits)
     assert sorted(move.pod for move in found.plan.moves) == moved
-    assert any(told in reason for reason in reasons(found.plan).values()), reasons(found.plan)
+    assert any(told in reason for reason in refusal_reasons(found.plan).values()), refusal_reasons(found.plan)
 
 
-def test_what_plugins_before_have_planned_counts_before_a_source_is_begun() -> None:
-    snapshot = cluster([ten("a"), ten("b"), ten("t")], [*two_sources(), aged(app("old", on="a"), 200)])
-    found = ask(snapshot, LIFE, "Defragmentation", arguments=OLD, maxNoOfPodsToEvictPerNode=2)
+def test_defragmentation_counts_moves_of_earlier_plugins_before_it_begins_a_node() -> None:
+    snapshot = snapshot_of([node_of_ten("a"), node_of_ten("b"), node_of_ten("t")], [*two_sources(), with_age(app("old", on="a"), 200)])
+    found = run_profile(snapshot, LIFE, "Defragmentation", arguments=OLD, maxNoOfPodsToEvictPerNode=2)
     assert sorted(move.pod for move in found.plan.moves if move.source == "a") == ["old", "p1"]
 
 
-def test_a_source_whose_pods_cannot_all_leave_in_order_is_not_begun() -> None:
+def test_defragmentation_does_not_begin_a_node_that_cannot_be_emptied_in_order() -> None:
     """What p2 draws on is used up, so that it cannot be brought anywhere."""
-    snapshot = cluster([ten("a"), ten("b"), ten("t")], two_sources())
-    asked = replace(request(snapshot, EMPTIED, max_moves=3), allow_stops=False)
+    snapshot = snapshot_of([node_of_ten("a"), node_of_ten("b"), node_of_ten("t")], two_sources())
+    asked = replace(plan_request(snapshot, EMPTIED, max_moves=3), allow_stops=False)
     none = [DisruptionLimit("the budget of p2", 0)]
     asked = replace(asked, eviction_rules=Stubborn(asked.eviction_rules, "p2", none))
     found = plan_defragmentation(snapshot, asked)
-    assert moves(found) == [], found
-    assert "a could not be emptied: no order of moves" in reasons(found)["p1"]
+    assert move_triples(found) == [], found
+    assert "a could not be emptied: no order of moves" in refusal_reasons(found)["p1"]
 
 
 @pytest.mark.parametrize(
@@ -201,25 +201,25 @@ def test_a_source_whose_pods_cannot_all_leave_in_order_is_not_begun() -> None:
     ],
     ids=["of a node", "in all"],
 )
-def test_limits_count_removals_too(limits: dict[str, Any], why: str) -> None:
-    ended = [failed(app(f"f{n}", on="a")) for n in range(3)]
-    found = ask(cluster([ten("a")], []), "RemoveFailedPods", ended=ended, **limits)
+def test_cycle_limits_count_removals(limits: dict[str, Any], why: str) -> None:
+    ended = [failed_pod(app(f"f{n}", on="a")) for n in range(3)]
+    found = run_profile(snapshot_of([node_of_ten("a")], []), "RemoveFailedPods", ended=ended, **limits)
     assert len(found.removals) == 2
-    assert why in reasons(found.plan)["f2"]
+    assert why in refusal_reasons(found.plan)["f2"]
 
 
-def test_a_failed_pod_that_may_not_go_is_told_with_the_reason() -> None:
-    found = ask(cluster([ten("a")], []), "RemoveFailedPods", ended=[failed(pod("bare", {}, on="a"))])
+def test_failed_pod_that_may_not_be_removed_gets_a_reason() -> None:
+    found = run_profile(snapshot_of([node_of_ten("a")], []), "RemoveFailedPods", ended=[failed_pod(pod("bare", {}, on="a"))])
     assert found.removals == ()
     told = "no controller would recreate it; failed pods may be evicted with evictFailedBarePods"
-    assert reasons(found.plan) == {"bare": told}
+    assert refusal_reasons(found.plan) == {"bare": told}
 
 
-def test_pods_that_are_busy_are_left_alone() -> None:
-    snapshot = cluster([ten("a"), ten("b")], [aged(app("p", on="a"), 200)])
-    found = ask(snapshot, LIFE, arguments=OLD, busy={"uid-p": "job x moves it already"})
+def test_pods_with_a_live_job_are_left_alone() -> None:
+    snapshot = snapshot_of([node_of_ten("a"), node_of_ten("b")], [with_age(app("p", on="a"), 200)])
+    found = run_profile(snapshot, LIFE, arguments=OLD, busy={"uid-p": "job x moves it already"})
     assert not found.plan.moves
-    assert "job x moves it already" in reasons(found.plan)["p"]
+    assert "job x moves it already" in refusal_reasons(found.plan)["p"]
 
 
 @pytest.mark.parametrize(
@@ -238,11 +238,11 @@ def test_pods_that_are_busy_are_left_alone() -> None:
         ),
     ],
 )
-def test_the_default_evictor_protects(arguments: dict[str, Any], why: str) -> None:
-    snapshot = cluster([ten("a", taints=TAINT), ten("b")], [app("p", on="a")])
+def test_default_evictor_protects(arguments: dict[str, Any], why: str) -> None:
+    snapshot = snapshot_of([node_of_ten("a", taints=TAINT), node_of_ten("b")], [app("p", on="a")])
     snapshot.apply_namespace(Namespace(metadata=ObjectMeta(name="default", labels={"team": "a"})))
-    found = ask(snapshot, "DefaultEvictor", TAINTS, arguments=arguments)
-    assert not found.plan.moves and why in reasons(found.plan)["p"]
+    found = run_profile(snapshot, "DefaultEvictor", TAINTS, arguments=arguments)
+    assert not found.plan.moves and why in refusal_reasons(found.plan)["p"]
 
 
 CLAIMED: dict[str, Any] = {"volumes": [Volume(name="disk", persistent_volume_claim=ClaimVolume(claim_name="data"))]}
@@ -269,15 +269,15 @@ ONLY_FAST = {"protectedStorageClasses": [{"name": "fast"}]}
         ),
     ],
 )
-def test_the_default_evictor_protects_pods_with_claims(arguments: dict[str, Any], kind: str, moved: bool) -> None:
+def test_default_evictor_protects_pods_with_claims(arguments: dict[str, Any], kind: str, moved: bool) -> None:
     disk = volume("v", of=kind, claim="data", claim_uid="uid-data", phase="Bound", csi=csi_volume("v"))
     stored: list[StorageObject] = [disk, claim("data", of=kind, to="v", phase="Bound")]
     one = app("p", on="a", **CLAIMED)
-    found = ask(
-        cluster([ten("a", taints=TAINT), ten("b")], [one], stored), "DefaultEvictor", TAINTS, arguments=arguments
+    found = run_profile(
+        snapshot_of([node_of_ten("a", taints=TAINT), node_of_ten("b")], [one], stored), "DefaultEvictor", TAINTS, arguments=arguments
     )
     assert bool(found.plan.moves) is moved, found.plan.refusals
-    assert moved or "it uses the claims data" in reasons(found.plan)["p"]
+    assert moved or "it uses the claims data" in refusal_reasons(found.plan)["p"]
 
 
 def begun(one: Pod, seconds: float) -> Pod:
@@ -291,10 +291,10 @@ def begun(one: Pod, seconds: float) -> Pod:
             {"minPodAge": "10m"}, begun(app("p", on="a"), 60), "it started 60s ago, and must be 600s old", id="young"
         ),
         pytest.param({"minPodAge": "10m"}, begun(app("p", on="a"), 601), "", id="old enough"),
-        pytest.param({}, annotated(app("p", on="a"), {RELUCTANT: ""}), "", id="reluctant"),
+        pytest.param({}, with_annotations(app("p", on="a"), {RELUCTANT: ""}), "", id="reluctant"),
         pytest.param(
             {"noEvictionPolicy": "Mandatory"},
-            annotated(app("p", on="a"), {RELUCTANT: ""}),
+            with_annotations(app("p", on="a"), {RELUCTANT: ""}),
             f"it has the annotation {RELUCTANT}",
             id="reluctant, which is to be heeded",
         ),
@@ -312,22 +312,22 @@ def begun(one: Pod, seconds: float) -> Pod:
         ),
     ],
 )
-def test_the_default_evictor_protects_pods_that_are(arguments: dict[str, Any], one: Pod, why: str) -> None:
+def test_default_evictor_protects_pods_that_are(arguments: dict[str, Any], one: Pod, why: str) -> None:
     """Where migrations would move them all."""
-    profile = read_policy(section("DefaultEvictor", TAINTS, arguments=arguments), PLUGINS).profiles[0]
-    snapshot = cluster([ten("a", taints=TAINT), ten("b")], [one])
+    profile = read_policy(profile_section("DefaultEvictor", TAINTS, arguments=arguments), PLUGINS).profiles[0]
+    snapshot = snapshot_of([node_of_ten("a", taints=TAINT), node_of_ten("b")], [one])
     everything = Protections(evict_local_storage_pods=True, evict_system_critical_pods=True)
-    asked = request(snapshot, protections=everything)
+    asked = plan_request(snapshot, protections=everything)
     assert isinstance(asked.eviction_rules, ConfiguredEvictionRules)
     found = run_cycle(
         profile, snapshot, replace(asked, eviction_rules=GuardedEvictionRules(asked.eviction_rules, profile.guards))
     )
     assert bool(found.plan.moves) is not bool(why), found.plan.refusals
-    assert not why or why in reasons(found.plan)["p"]
+    assert not why or why in refusal_reasons(found.plan)["p"]
 
 
-def test_pods_of_chosen_namespaces_may_move() -> None:
-    snapshot = cluster([ten("a", taints=TAINT), ten("b")], [app("p", on="a")])
+def test_default_evictor_lets_pods_of_selected_namespaces_move() -> None:
+    snapshot = snapshot_of([node_of_ten("a", taints=TAINT), node_of_ten("b")], [app("p", on="a")])
     snapshot.apply_namespace(Namespace(metadata=ObjectMeta(name="default", labels={"team": "a"})))
     arguments = {"namespaceLabelSelector": {"matchLabels": {"team": "a"}}}
-    assert moves(ask(snapshot, "DefaultEvictor", TAINTS, arguments=arguments).plan) == [("p", "a", "b")]
+    assert move_triples(run_profile(snapshot, "DefaultEvictor", TAINTS, arguments=arguments).plan) == [("p", "a", "b")]

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from restow.model.snapshot import Snapshot
 from restow.planning.descheduling.profile_cycle import CycleOutcome
 from restow.planning.replay import replay_plan
-from tests.planning.clusters import request
-from tests.planning.descheduling.plugin_requests import ask
+from tests.planning.clusters import plan_request
+from tests.planning.descheduling.plugin_requests import run_profile
 from tests.planning.random_clusters import carried_out, snapshots, tried
 from tests.planning.reference_checks import skews, violations
 
@@ -29,18 +29,20 @@ LIMITS = st.fixed_dictionaries(
 
 def cycle(snapshot: Snapshot, *names: str, **limits: Any) -> CycleOutcome:
     arguments = ARGUMENTS if names[0] == "Defragmentation" else None
-    return ask(snapshot, *names, arguments=arguments, **limits)
+    return run_profile(snapshot, *names, arguments=arguments, **limits)
 
 
 @tried
 @given(snapshots(), st.permutations(["Defragmentation", "NodeResourceBalance", *EVENING]), LIMITS)
-def test_cycles_keep_every_promise(snapshot: Snapshot, names: list[str], limits: dict[str, int]) -> None:
+def test_cycle_never_overcommits_or_breaks_a_limit(
+    snapshot: Snapshot, names: list[str], limits: dict[str, int]
+) -> None:
     free = snapshot.room.free.copy()
     found = cycle(snapshot, *names, **limits)
     assert found.failures == {}
     assert found.plan == cycle(snapshot, *names, **limits).plan
     assert (snapshot.room.free == free).all()
-    assert replay_plan(snapshot, found.plan, request(snapshot)).valid
+    assert replay_plan(snapshot, found.plan, plan_request(snapshot)).valid
     assert [*violations(snapshot, found.plan), *skews(snapshot, found.plan)] == []
     moved = [move.uid for move in found.plan.moves]
     assert len(moved) == len(set(moved)) <= limits.get("maxNoOfPodsToEvictTotal", 50)
@@ -51,7 +53,7 @@ def test_cycles_keep_every_promise(snapshot: Snapshot, names: list[str], limits:
 
 @tried
 @given(snapshots(), st.sampled_from(EVENING))
-def test_what_was_put_right_needs_no_second_cycle(snapshot: Snapshot, name: str) -> None:
+def test_repeated_cycles_come_to_rest(snapshot: Snapshot, name: str) -> None:
     carried_out(snapshot, cycle(snapshot, name).plan)
     for _ in range(3):
         again = cycle(snapshot, name).plan

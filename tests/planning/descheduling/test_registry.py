@@ -26,7 +26,7 @@ def found(value: str) -> list[EntryPoint]:
     return [EntryPoint(name="idle", value=value, group=ENTRY_POINTS)]
 
 
-def test_a_plugin_of_others_is_enabled_by_its_name() -> None:
+def test_plugin_of_an_entry_point_is_enabled_by_its_name() -> None:
     section = {"profiles": [{"name": "a", "plugins": {"balance": {"enabled": ["Idle"]}}}]}
     [profile] = read_policy(section, descheduler_plugins(found(f"{__name__}:IDLE"))).profiles
     assert profile.planners == (IDLE,)
@@ -40,6 +40,6 @@ def test_a_plugin_of_others_is_enabled_by_its_name() -> None:
     ],
     ids=["not a plugin", "not there"],
 )
-def test_what_cannot_be_used_is_told(value: str, told: str) -> None:
+def test_unusable_entry_point_is_reported(value: str, told: str) -> None:
     with pytest.raises(WireError, match=told):
         descheduler_plugins(found(value))

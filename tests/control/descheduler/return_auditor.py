@@ -10,7 +10,7 @@ import msgspec
 from restow.model import kinds
 from restow.model.times import parse_time
 from restow.ports import Api, NotFound, Request, Response
-from tests.control.descheduler.descheduler_fixture import Scattered
+from tests.control.descheduler.descheduler_fixture import ScatteredCluster
 
 COOL_DOWN = 60.0
 PROFILES: dict[str, Any] = {
@@ -42,10 +42,10 @@ PROFILES: dict[str, Any] = {
 }
 
 
-class Returns:
+class ReturnAuditor:
     """An Api that finds fault with whoever moves a pod within the cool-down after it was moved."""
 
-    def __init__(self, it: Scattered, api: Api, faults: list[str]) -> None:
+    def __init__(self, it: ScatteredCluster, api: Api, faults: list[str]) -> None:
         self.watch = api.watch
         self._it = it
         self._api = api

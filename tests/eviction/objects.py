@@ -44,7 +44,7 @@ def replica_set(name: str = "web-rs", of: str | None = "web", replicas: int = 3)
 
 
 def pdb(name: str = "web", *, allowed: int = 1, app: str = "web", **status: Any) -> PodDisruptionBudget:
-    """A budget for the pods of an app, whose controller has caught up."""
+    """A budget for the pods of an app; its controller has caught up."""
     told = {"disruptionsAllowed": allowed, "currentHealthy": 3, "desiredHealthy": 2, "observedGeneration": 1, **status}
     document = {
         "metadata": {"name": name, "namespace": "shop", "generation": 1},

@@ -67,11 +67,11 @@ CHARGED: dict[str, tuple[Pod, PodDisruptionBudget, bool]] = {
     "a ready pod": (pod(), pdb(), True),
     "an unready pod while enough others are healthy": (pod(ready=False), pdb(), False),
     "an unready pod that counts": (pod(ready=False), pdb(currentHealthy=1), True),
-    "a pod nobody says anything of": (pod(conditions=[]), pdb(), True),
+    "a pod without conditions": (pod(conditions=[]), pdb(), True),
     "a pending pod": (pod(phase="Pending", ready=False), pdb(currentHealthy=1), False),
     "a pod that is over": (pod(phase="Succeeded"), pdb(), False),
     "a pod that leaves": (pod(deletionTimestamp="2026-01-01T00:00:00Z"), pdb(), False),
-    "a pod whose eviction is booked": (pod(), pdb(disruptedPods={"web-1": "2026-01-01T00:00:00Z"}), False),
+    "a pod among the disrupted ones": (pod(), pdb(disruptedPods={"web-1": "2026-01-01T00:00:00Z"}), False),
 }
 
 
@@ -82,7 +82,7 @@ def test_evicting_a_serving_pod_is_charged_to_its_budget(case: tuple[Pod, PodDis
 
 
 BOOKED: dict[str, tuple[dict[str, Any], bool]] = {
-    "nobody": ({}, True),
+    "no pod": ({}, True),
     "another pod": ({"disruptedPods": {"web-2": "2026-01-01T00:00:00Z"}}, True),
     "one that is being evicted": ({"disruptedPods": {"web-1": "2026-01-01T00:00:00Z"}}, False),
     "one that is being updated": ({"unavailablePods": {"web-1": "2026-01-01T00:00:00Z"}}, False),

@@ -42,7 +42,7 @@ FORBIDDEN: dict[str, tuple[Pod, Protections, PodContext, str]] = {
         around(),
         "DaemonSet agent would put it back on the same node",
     ),
-    "a pod whose controller names its node": (
+    "a pod with a node named by its controller": (
         pod(owner="ReplicaSet web-1"),
         Protections(),
         around(node_named_by_template="n7"),
@@ -79,7 +79,7 @@ FORBIDDEN: dict[str, tuple[Pod, Protections, PodContext, str]] = {
         around(),
         "it is already terminating",
     ),
-    "a pod whose eviction costs too much": (
+    "a pod with a prohibitive eviction cost": (
         pod(annotations={"scheduling.koordinator.sh/eviction-cost": "2147483647"}),
         Protections(),
         around(),
@@ -133,7 +133,7 @@ FORBIDDEN: dict[str, tuple[Pod, Protections, PodContext, str]] = {
         around(priority_classes={"mid": 50}),
         "its priority 100 is not below the threshold 50",
     ),
-    "a threshold nobody knows": (
+    "an unknown priority threshold": (
         pod(),
         Protections(priority_threshold_name="mid"),
         around(),
@@ -169,7 +169,7 @@ FORBIDDEN: dict[str, tuple[Pod, Protections, PodContext, str]] = {
         around(),
         "it uses the claims data-0, and ignorePvcPods is set",
     ),
-    "a claim nobody knows": (
+    "an unknown claim": (
         pod(volumes=[{"name": "x", "persistentVolumeClaim": {"claimName": "x"}}]),
         Protections(),
         around(),
@@ -273,7 +273,7 @@ ALLOWED: dict[str, tuple[Pod, Protections, PodContext]] = {
         around(),
     ),
     "a bare pod, where all may go": (pod(owner=""), Protections(evict_all_bare_pods=True), around()),
-    "a running pod of which nobody knows since when": (pod(), Protections(min_age=60), around()),
+    "a running pod without a start time": (pod(), Protections(min_age=60), around()),
 }
 
 

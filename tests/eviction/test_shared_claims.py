@@ -29,7 +29,7 @@ def user(name: str, *claims: str, **more: Any) -> Pod:
         ([user("b", "data", owner="")], {"data": "b"}),
     ],
     ids=[
-        "nobody",
+        "no other pod",
         "another one",
         "several",
         "of another claim",
@@ -57,5 +57,5 @@ def test_shared_claims_follow_the_events_of_pods() -> None:
     assert sharing.shared_with(moving) == {}
     sharing.put_pod(user("c", "data"))
     sharing.drop_pod("c")
-    sharing.drop_pod("nobody")
+    sharing.drop_pod("never-seen")
     assert sharing.shared_with(moving) == {} and not sharing._users and not sharing._uses

@@ -56,7 +56,7 @@ BEHIND_THE_FIRST = "StatefulSet shop/db would not recreate it while db-0 is not 
         "all at once",
         "the first itself",
         "those after it are broken",
-        "nobody is before the start",
+        "no ordinal is below the start",
         "two of those from the start on",
         "not one of an order",
         "of another name",

@@ -91,7 +91,7 @@ OF = {"controller-revision-hash": "db-1"}
     ],
 )
 def test_template_that_a_stateful_set_would_recreate_a_pod_from(owner: StatefulSet, template: str | None) -> None:
-    """And, where that is what the pod was made from, not whose it is: that was changed when it was made."""
+    """If the pod was created from the same template, without its schedulerName: a webhook had changed that."""
     workloads = Workloads()
     workloads.put_owner(owner)
     found = workloads.pod_template(pod("db-1", owner="StatefulSet db", labels=OF))

@@ -229,7 +229,7 @@ def test_one_of_two_jobs_for_a_pod_waits_for_the_other() -> None:
 
 @pytest.mark.parametrize(
     "left_out",
-    [job(paused=True), job(pod="nobody"), job(phase="Succeed"), job(phase="Aborted"), job(phase="Running")],
+    [job(paused=True), job(pod="missing"), job(phase="Succeed"), job(phase="Aborted"), job(phase="Running")],
     ids=["paused", "without a pod", "over", "aborted", "under way"],
 )
 def test_jobs_that_do_not_wait_get_no_verdict(left_out: PodMigrationJob) -> None:
@@ -247,7 +247,7 @@ def test_a_protected_pod_is_refused_with_the_reason() -> None:
     ("mode", "default", "only", "refused"),
     [
         pytest.param("EvictDirectly", "ReservationFirst", True, True, id="the job wants none"),
-        pytest.param(None, "EvictDirectly", True, True, id="nobody wants one"),
+        pytest.param(None, "EvictDirectly", True, True, id="neither the job nor the default wants one"),
         pytest.param("ReservationFirst", "EvictDirectly", True, False, id="the job wants one"),
         pytest.param("EvictDirectly", "ReservationFirst", False, False, id="nodeFit is not set"),
     ],
@@ -323,7 +323,7 @@ def _check_workload(moving: int, size: int, allowed: int | None, limits: Migrati
 
 
 def test_every_waiting_job_is_admitted_in_the_end() -> None:
-    """Carrying out what is admitted, round by round, moves everybody."""
+    """Carrying out what is admitted, round by round, moves every pod."""
     left, rounds = moves(10), 0
     while left:
         found = judged(left, web(10))

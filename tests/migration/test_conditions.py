@@ -58,7 +58,7 @@ def test_the_transition_time_changes_with_the_condition_status_alone() -> None:
 
 def test_an_eviction_counts_from_when_it_was_sent_last() -> None:
     said = ConditionUpdate(JobConditionType.EVICTION, False, JobReason.EVICTING, "it leaves")
-    heard = with_conditions(NEW, said, now=NOW - 5)  # which may be of somebody else's doing
+    heard = with_conditions(NEW, said, now=NOW - 5)  # another client may have deleted the pod
     assert [one.last_probe_time for one in heard.conditions or ()] == [None]
     status = eviction_repeated_status(heard, now=NOW)
     assert eviction_repeated_status(status, now=NOW + REWRITE_AFTER) == status
@@ -132,7 +132,7 @@ def test_a_pause_and_its_end_are_conditions_of_the_job() -> None:
     )
     assert resumed_status(over, now=NOW + 30) == over and resumed_status(NEW, now=NOW) == NEW
     assert paused_seconds(paused_status(over, now=NOW + 100), NOW + 105) == 25 and paused_seconds(over, NOW + 999) == 20
-    assert paused_seconds(pending({"type": "Paused", "status": "True"}).status, NOW) == 0, "nobody knows since when"
+    assert paused_seconds(pending({"type": "Paused", "status": "True"}).status, NOW) == 0, "its begin is not known"
 
 
 def test_job_time_counts_from_admission_or_else_from_creation() -> None:

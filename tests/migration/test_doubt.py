@@ -1,4 +1,4 @@
-"""A failure before it puts a job in doubt: it does not wait for room that nobody will give."""
+"""An earlier failure puts a job in doubt: it does not wait for room that may never be free."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ CONFIGURED = MigrationArguments(
         pytest.param(
             {"deleteOptions": {"orphanDependents": False}},
             {"problem": "spec.deleteOptions.orphanDependents: use propagationPolicy: Background"},
-            id="whose opposite is not, either",
+            id="orphanDependents: false is not for them, either",
         ),
         pytest.param({"deleteOptions": {READ_ERRORS: False}}, {}, id="what is so anyway"),
     ],

@@ -12,7 +12,7 @@ OWNERS = [deployment(), replica_set()]
 
 
 def moved(name: str, successor: str, **more: str) -> PodMigrationJob:
-    """A job that succeeded, and who came in its pod's place."""
+    """A job that succeeded, and its successor."""
     one = job(name, pod="gone", phase="Succeed", annotations=more)
     reference = ObjectReference(namespace="shop", name=successor, uid=successor)
     return replace(one, status=replace(one.status, pod_ref=reference))
@@ -43,7 +43,7 @@ def test_workload_of_a_job_by_annotation_else_by_pod_else_by_successor() -> None
     assert known.workload_uid(job(pod="web-1", annotations={"restow.sh/workload": "other"})) == "other"
     assert known.workload_uid(job(pod="web-1")) == "web"
     assert known.workload_uid(moved("a", "web-2")) == "web"
-    assert known.workload_uid(moved("a", "nobody")) is None
+    assert known.workload_uid(moved("a", "missing")) is None
 
 
 def test_only_failed_jobs_for_the_same_pod_count() -> None:
@@ -59,7 +59,7 @@ def test_evicted_at_is_the_time_of_the_eviction_condition() -> None:
 def timed_out(
     name: str, *, pod: str = "gone", evicted: float | None = NOW - 600, phase: str = "Failed"
 ) -> PodMigrationJob:
-    """A job whose time was over before anybody was seen in its pod's place."""
+    """A job whose time was over before its successor was seen."""
     return job(name, pod=pod, phase=phase, evicted=evicted, annotations={"restow.sh/workload": "web"})
 
 

@@ -1,4 +1,4 @@
-"""What jobs under way take of the limits, before and after their pods were evicted; and pods that belong to nobody."""
+"""What jobs under way take from the limits, before and after their pods were evicted; and what bare pods take."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_an_evicted_pod_counts_as_a_past_eviction(window: str) -> None:
 
 @pytest.mark.parametrize("limit", [{"per_workload": 1}, {"workload_window": A_MINUTE}], ids=["at once", "in a window"])
 def test_an_evicted_pod_that_has_finished_still_counts(limit: dict[str, Any]) -> None:
-    """Its containers have stopped, and somebody's finalizer keeps it."""
+    """Its containers have stopped, and a finalizer keeps it."""
     around, jobs = leaving("Failed"), [under_way(evicted=NOW - 20), *moves(1)]
     assert told(jobs, around, **(FREE | limit))["move-1"] != ""
 
@@ -137,7 +137,7 @@ def test_unavailable_replicas_are_counted_again_before_each_eviction(
     names = [f"web-{number}" for number in range(1, 6)]
     pods = {name: pod(name, ready=name not in broken) for name in names}
     around = cluster_context(pods.values(), [deployment(replicas=5), replica_set()])
-    jobs = [job(name, pod=name, phase="Running") for name in names]  # who was admitted and stays is not missing
+    jobs = [job(name, pod=name, phase="Running") for name in names]  # an admitted pod that stays is available
     one = migration_candidate(jobs[0], pods["web-1"], around)
     found = unavailability_limit_reached(one, around, MigrationLimits(), lambda other: other.metadata.name in leaving)
     assert (found.numbers if found else None) == expected
@@ -154,7 +154,7 @@ def test_a_finished_pod_takes_nothing_from_the_limits_of_its_workload(limits: di
     [last] = told(
         [under_way(), job("last", pod="web-3")], around, per_workload=1, unavailable_per_workload=1, **window
     ).values()
-    assert last == "", "who is over is in nobody's way"
+    assert last == "", "a finished pod takes nothing"
 
 
 def test_a_pod_deleted_by_another_client_still_counts_as_migrating() -> None:

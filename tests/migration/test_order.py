@@ -1,4 +1,4 @@
-"""Which of the jobs that wait is judged first: who comes first is admitted while there is room."""
+"""The order in which waiting jobs are considered: the first are admitted while the limits have room."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What whoever takes a pod's place may be like."""
+"""What the successor of a pod may be like."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An API server that answers evictions in ways of its own: nobody is asked without pause, and people are told."""
+"""An API server that answers evictions in ways of its own: it is not asked without pause, and users see why."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ async def test_a_job_that_names_an_impossible_object_fails(reference: Document) 
 
 @on_virtual_time
 async def test_a_seat_on_an_impossible_node_name_is_lost() -> None:
-    """Somebody has written it into the status of a reservation."""
+    """A client has written it into the status of a reservation."""
     async with (
         unscheduled_cluster(nodes=2) as it,
         running_scheduler(FixedErrorApi(it.api, means_no_name, NO_NAME), it.clock),

@@ -58,10 +58,10 @@ def serving(port: int) -> list[Document]:
     ("mine", "theirs", "why"),
     [
         pytest.param(
-            {"containers": serving(80)}, {"containers": serving(80)}, "free ports", id="who takes its host port"
+            {"containers": serving(80)}, {"containers": serving(80)}, "free ports", id="a pod with its host port"
         ),
-        pytest.param({"affinity": apart_from("noisy")}, {}, "anti-affinity", id="whom it must not be near"),
-        pytest.param({}, {"affinity": apart_from("web")}, "anti-affinity", id="who must not be near it"),
+        pytest.param({"affinity": apart_from("noisy")}, {}, "anti-affinity", id="a pod that it must not be near"),
+        pytest.param({}, {"affinity": apart_from("web")}, "anti-affinity", id="a pod that must not be near it"),
     ],
 )
 @on_virtual_time
@@ -134,7 +134,7 @@ async def reserve(it: MigrationCluster, name: str, cpu: str = "500m", **spec: An
 
 
 async def resized(it: MigrationCluster) -> Pod:
-    """A pod that was given less while it runs; whoever is made anew asks for as much as before."""
+    """A pod that was resized to less while it runs; its successor requests as much as before."""
     [old] = await it.start(1)
     less = [{"name": "main", "resources": {"requests": {"cpu": "100m", "memory": "64Mi"}}}]
     changes: Any = {"spec": {"containers": less}}
@@ -337,7 +337,7 @@ async def test_a_finished_pod_still_counts_for_its_gang() -> None:
 
 @on_virtual_time
 async def test_a_consumed_seat_is_not_reported_as_kept_after_the_timeout() -> None:
-    """Somebody's finalizer keeps the pod that has left."""
+    """A finalizer keeps the pod that has left."""
     async with cluster_with_scheduler() as it, running_controller(it.api, it.clock, defaultJobTTL="60s"):
         old = (await it.start(2))[0]
         await it.patch(kinds.POD, old.metadata.name, {"metadata": {"finalizers": ["example.com/audit"]}})

@@ -1,4 +1,4 @@
-"""Wall clocks that are put back, at moments when somebody waits."""
+"""Wall clocks that are set back while a component waits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Queues that somebody would like to have more of than they may."""
+"""Queues of which a tenant tries to use more than its quota."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
 """An auditor between the migration controller and its API server: is everything that it does justified by what it read?
 
-2  no eviction unless the reservation was read as Available, for whoever takes the pod's place and large enough, and
+2  no eviction unless the reservation was read as Available, for the pod's successor and large enough, and
    after that its node as fit and no younger than the seat; it is of the pod that the job names, by UID, and it was
    recorded as intended before
 3  no reservation is deleted of which the pod is leaving or gone, nor one that was given to a job
 6  no eviction unless the stop switch was read as off, within a minute; the budget has room, or the server refuses
-9  no eviction of a pod that was read as never to be evicted, or as nobody's
+9  no eviction of a pod that was read as never to be evicted, or as a bare pod
 -  success only with a successor that was read, or shown by a watch, as Ready
 """
 
@@ -141,7 +141,7 @@ class Auditor:
             self._blame(request, f"the switch was read {age:.2f} s ago: {switch}")
         _, _, pod = self._read("pods", request.name, request.namespace)
         if pod is not None and (eviction_cost(pod) == NEVER_EVICT or not pod.metadata.owner_references):
-            self._blame(request, f"it must not be evicted, or nobody makes it again: {pod.metadata}")
+            self._blame(request, f"it must not be evicted, or no controller recreates it: {pod.metadata}")
         if all(job.spec.mode != "EvictDirectly" for job in meant):
             problems = [await self._seat(job, request) for job in meant]
             if all(problems):
@@ -160,7 +160,7 @@ class Auditor:
         if not seats:
             return f"no seat is free: {found.status.placements}"
         if pod is not None and not await self._may_take(pod, found):
-            return f"reservation {name} is not for whoever takes the place of {request.name}: {found.spec}"
+            return f"reservation {name} is not for the successor of {request.name}: {found.spec}"
         problems = [self._unfit(one, job, found) for one in sorted(set(seats))]
         return "; ".join(map(str, problems)) if all(problems) else None
 
@@ -176,7 +176,7 @@ class Auditor:
         return None
 
     async def _may_take(self, pod: Pod, reservation: Reservation) -> bool:
-        """Whether a pod like this one may take a seat, by owners, by the mark of who moves, and by its size."""
+        """Whether a pod like this one may take a seat, by owners, by the UID of the migrating pod, and by its size."""
         owner_chains = OwnerChains(UndoLog())
         for owner in (await self._truth.list(kinds.REPLICA_SET)).items:
             owner_chains.put(owner.metadata)
@@ -211,7 +211,7 @@ class Auditor:
             self._intended[job.spec.pod_ref.uid or ""] = job
         if said.get("BoundPodReady") != "True":
             if status.get("phase") == "Succeed" and successor and job.spec.mode != "EvictDirectly":
-                self._blame(request, "nobody was said to be Ready")
+                self._blame(request, "no successor was recorded as Ready")
             return
         if not is_condition_true(job.status, "BoundPodReady") and successor.get("uid") not in self._arrived:
             self._blame(request, f"its successor was never seen Ready: {successor}")

@@ -115,7 +115,7 @@ class Leaders:
                 self._leading.discard(made)
 
     async def configure(self, section: Document) -> None:
-        """Tell whoever leads what is in the file now, beside what always is."""
+        """Configure the current leaders with this section, beside what is always configured."""
         for one in list(self._leading):
             one.configure(MigrationConfiguration(migration_arguments(**(self._section | section))))
 
@@ -185,7 +185,7 @@ class MoveAccidents(RandomDisruptions):
         await self._change(paused=False)
 
     async def hesitate(self) -> None:
-        """One who cannot make up his mind."""
+        """A user pauses and resumes again and again."""
         name = (await self._job()).metadata.name
         for paused in (True, False, True, False):
             await self._it.patch(kinds.POD_MIGRATION_JOB, name, {"spec": {"paused": paused}})
@@ -207,7 +207,7 @@ class MoveAccidents(RandomDisruptions):
         await self._it.delete(kinds.POD, self._rng.choice(await self._it.pods()).metadata.name)
 
     async def set_clock(self) -> None:
-        """Everybody's, as somebody does who corrects it by hand."""
+        """All wall clocks, as when they are corrected by hand."""
         loop = asyncio.get_running_loop()
         assert isinstance(loop, VirtualLoop)
         loop.start += self._rng.uniform(-20, 20)
@@ -221,7 +221,7 @@ class MoveAccidents(RandomDisruptions):
         await self._it.delete(kinds.RESERVATION, self._rng.choice(found))
 
     async def hold(self) -> None:
-        """Somebody's finalizer keeps a pod for a while after it has stopped."""
+        """A finalizer keeps a pod for a while after it has stopped."""
         name = self._rng.choice(await self._it.pods()).metadata.name
         await self._it.patch(kinds.POD, name, {"metadata": {"finalizers": ["example.org/slow"]}})
         self._later.append(asyncio.create_task(self._let_go(name, self._rng.choice((3.0, 20.0, 60.0)))))
@@ -325,7 +325,7 @@ async def _begin(it: MigrationCluster) -> None:
 
 
 async def _is_at_rest(it: MigrationCluster) -> None:
-    """Every job has ended and says why, nothing is held for nobody, workloads are whole, and no node has too much."""
+    """Every job has ended and says why, no seat is held for no pod, workloads are whole, and no node has too much."""
     jobs = (await it.client.list(kinds.POD_MIGRATION_JOB)).items
     assert [job.metadata.name for job in jobs if not is_job_ended(job)] == []
     assert [job for job in jobs if not _is_explained(job.status)] == []

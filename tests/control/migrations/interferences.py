@@ -1,4 +1,4 @@
-"""Deeds: what somebody may do to a move while it is under way, by what it is called.
+"""Interferences: what users and other clients may do to a move while it is under way, by name.
 
 Each is given the cluster, with one job named `move`, and the pod that it moves.
 """
@@ -127,7 +127,7 @@ def renew_node(cpu: str) -> Interference:
 
 
 async def lead_as_well(it: MigrationCluster, old: Pod) -> None:
-    """Somebody who knows nothing of the other."""
+    """Another controller that knows nothing of the first."""
 
     async def lead() -> None:
         async with running_controller(it.api, it.clock, seed=2, **SECTION):
@@ -157,7 +157,7 @@ async def abort(it: MigrationCluster, old: Pod) -> None:
 
 
 async def forge(it: MigrationCluster, old: Pod) -> None:
-    """A reservation of somebody else, under the name that the job's own will have, and marked as its own."""
+    """A foreign reservation, under the name that the job's own will have, and annotated like it."""
     job = await it.job()
     stranger = {"controller": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "stranger"}}
     marks = {"restow.sh/migrating": old.metadata.uid, "restow.sh/moved-from": old.spec.node_name}
@@ -195,13 +195,13 @@ going_on: list[asyncio.Task[None]] = []
 
 
 async def hesitate(it: MigrationCluster, old: Pod) -> None:
-    """Paused and resumed, before anybody may have seen it."""
+    """Paused and resumed, before the controller may have seen it."""
     for paused in (True, False):
         await it.patch(kinds.POD_MIGRATION_JOB, "move", {"spec": {"paused": paused}})
 
 
 def for_a_while(kind: Any, name: Callable[[MigrationCluster, Pod], Awaitable[str | None]]) -> Interference:
-    """Deleted, and kept by somebody's finalizer for a while."""
+    """Deleted, and kept by a finalizer for a while."""
 
     async def interfere(it: MigrationCluster, old: Pod) -> None:
         found = await name(it, old)
@@ -278,7 +278,7 @@ async def taint(it: MigrationCluster, old: Pod) -> None:
 
 
 def jump(seconds: float) -> Interference:
-    """Everybody's wall clock is set, as somebody does who corrects it by hand."""
+    """All wall clocks are set, as when they are corrected by hand."""
 
     async def interfere(it: MigrationCluster, old: Pod) -> None:
         loop = asyncio.get_running_loop()
@@ -308,14 +308,14 @@ INTERFERENCES: dict[str, Interference] = {
     "the job is to use a seat that is not there": change_job(reservationOptions={"reservationRef": {"name": "none"}}),
     "the job forgets its seat": change_job(reservationOptions=None),
     "the job forgets its pod's UID": change_job(podRef={"uid": None}),
-    "the job has another name for its pod": change_job(podRef={"name": "nobody"}),
+    "the job has another name for its pod": change_job(podRef={"name": "wrong"}),
     "the job's template is nonsense": change_job(reservationOptions={"template": {"metadata": {"name": "x"}}}),
     "the workload is scaled to none": scale_to_none,
     "the workload is deleted": delete_workload,
     "there is a budget": budget,
     "there are two budgets": two_budgets,
     "the pod is never to be evicted": change_pod(annotations={EVICTION_COST: str(NEVER_EVICT)}),
-    "the pod is nobody's any more": change_pod(ownerReferences=None),
+    "the pod has no owner any more": change_pod(ownerReferences=None),
     "the pod has other labels": change_pod(labels={"app": "debugged"}),
     "the pod is deleted, and stays for a while": for_a_while(kinds.POD, name_of_pod),
     "the seat is deleted, and stays for a while": for_a_while(kinds.RESERVATION, name_of_seat),
@@ -333,7 +333,7 @@ INTERFERENCES: dict[str, Interference] = {
     "the room is taken": steal_room,
     "evictions are stopped": stop,
     "the job is aborted": abort,
-    "somebody was there before": forge,
+    "a foreign reservation has its name": forge,
     "the job is paused for a while": pause,
     "the job is paused for no time": hesitate,
     "the workload is paused": pause_workload,

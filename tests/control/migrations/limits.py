@@ -1,9 +1,9 @@
-"""An auditor inside the API server: it hears of every write as it takes effect, whoever it is by, and whether or not
+"""An auditor inside the API server: it sees every write as it takes effect, of any client, and whether or not
 the writer learns of it. Promise 6: do limits, windows, the rate of evictions and budgets hold?
 
 When a job is admitted:
 - no more jobs are under way than may be, in all, in its namespace, of its workload, and from its node: those that were
-  admitted and have not ended, by what the API server has; from a node, those whose pods are still there
+  admitted and have not ended, by what the API server has; for a node, the jobs with a pod that is still there
 - no other job under way moves the same pod
 - no more pods of its workload are unavailable than may be, those under way counted
 - its budget has room for it beside the jobs that were admitted and have not evicted their pods
@@ -15,7 +15,7 @@ When an eviction is accepted, of a pod that was not leaving yet:
 
 What a controller may not know, and is not blamed for:
 
-- Jobs are its own to admit, so it knows who is under way, even if the answer to a write was lost. Pods, budgets and
+- Jobs are its own to admit, so it knows the jobs under way, even if the answer to a write was lost. Pods, budgets and
   replicas are others'. A watch may be broken for half a minute before that is noticed, and be late after that; what
   was true at any time within the last MINUTE may be what it knows.
 - Two that lead at once know nothing of each other: limits, windows and rate are promised for one leader.
@@ -24,8 +24,8 @@ What a controller may not know, and is not blamed for:
   so the rate holds in its own life; that of those before it is known as windows are.
 - Windows count evictions from when they were written down, in whole seconds. What was written down is sent within five
   seconds, or else tried again, and after half a minute of that written down anew.
-- A budget is kept by others, who hear of a loss a moment after it. Of what was lost at the very instant of an eviction
-  nobody can have heard.
+- A budget is kept by its controller, which sees a loss a moment later. A loss at the very instant of an eviction cannot
+  have been seen.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A stage for migrations: a cluster on virtual time, the controller, and a stand-in for the scheduler that only knows
+"""A cluster for migrations: on virtual time, with the controller, and a stub of the scheduler that only knows
 seats: it places reservations where their node affinity lets them, and binds pods to the seats that are open for them.
 """
 
@@ -48,14 +48,14 @@ def migration_arguments(**section: Any) -> MigrationArguments:
 
 
 class StubScheduler:
-    """The stand-in. `refusing` says why no reservation is placed; `places` where they are placed, whatever they ask;
+    """`refusing` says why no reservation is placed; `places` where they are placed, whatever they ask;
     `looking`, whether it looks at those that were changed."""
 
     def __init__(self, api: Api, clock: Clock) -> None:
         self.refusing: str | None = None
         self.places: str | None = None
         self.binding = self.looking = True
-        self._client = Client(api, manager="stand-in")
+        self._client = Client(api, manager="stub-scheduler")
         self._clock = clock
 
     async def run(self) -> None:
@@ -159,7 +159,7 @@ class MigrationCluster(SimulatedCluster):
     seats: StubScheduler
 
     async def start(self, pods: int | None = 2, kind: Any = kinds.DEPLOYMENT, **spec: Any) -> list[Pod]:
-        """A workload named web whose pods run."""
+        """A workload named web with running pods."""
         made = template("500m", app="web", **spec)
         await self.create(kind, workload("web", pods, pods=made))
         await pass_time(5)
@@ -171,7 +171,7 @@ class MigrationCluster(SimulatedCluster):
         await self.create(kinds.POD_MIGRATION_JOB, made)
 
     async def seek(self, **spec: Any) -> Pod:
-        """A pod that is to move, for which there is no seat while the stand-in refuses one."""
+        """A pod that is to move, for which there is no seat while the stub scheduler refuses one."""
         old = (await self.start())[0]
         self.seats.refusing = "no room"
         await self.move(old, **spec)
@@ -179,7 +179,7 @@ class MigrationCluster(SimulatedCluster):
         return old
 
     async def line_up(self) -> Pod:
-        """Job a, for which there is no seat while the stand-in refuses one, and job b behind it; the pod of b."""
+        """Job a, for which there is no seat while the stub scheduler refuses one, and job b behind it; the pod of b."""
         first, second = await self.start()
         self.seats.refusing = "no room"
         await self.move(first, "a")
@@ -189,7 +189,7 @@ class MigrationCluster(SimulatedCluster):
         return second
 
     async def leave(self, **spec: Any) -> None:
-        """A pod has left for its seat, which its successor does not take until the stand-in binds."""
+        """A pod has left for its seat, which its successor does not take until the stub scheduler binds."""
         old = (await self.start())[0]
         self.seats.binding = False
         await self.move(old, **spec)
@@ -242,7 +242,7 @@ async def cluster_with_scheduler(
 async def cluster_with_stub_scheduler(
     *, nodes: int = 3, seed: int = 1, **settings: Any
 ) -> AsyncIterator[MigrationCluster]:
-    """Everything but the controller, with the stand-in."""
+    """Everything but the controller, with the stub scheduler."""
     async with unscheduled_cluster(nodes=nodes, seed=seed, **settings) as it:
         made = MigrationCluster(it.api, it.world, it.clock)
         made.seats = StubScheduler(it.api, it.clock)

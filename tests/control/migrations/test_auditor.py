@@ -1,4 +1,4 @@
-"""The auditor of limits itself: what it blames, and what it knows nobody can know."""
+"""The limit auditor itself: what it blames, and what it excuses because no controller can know it."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ async def _evict(it: MigrationCluster, pod: Pod, name: str) -> None:
 async def test_the_limit_auditor_blames_admissions_beyond_a_limit(
     section: dict[str, Any], told: str | None, alone: bool
 ) -> None:
-    """Two of three pods on one node; of the first nobody complains."""
+    """Two of three pods on one node; the first breaks no limit."""
     async with cluster_with_stub_scheduler(nodes=1) as it:
         pods = await it.start(3)
         limits = Limits(it.api, migration_arguments(**section), alone=alone)
@@ -153,7 +153,7 @@ async def test_the_limit_auditor_blames_evictions_recorded_long_before() -> None
 @pytest.mark.parametrize("by_us", [True, False])
 @on_virtual_time
 async def test_the_limit_auditor_blames_evictions_below_a_budget(by_us: bool) -> None:
-    """Whoever keeps it has miscounted. Of what others do at the same moment it cannot have heard."""
+    """Its controller has miscounted. What other clients do at the same moment it cannot have seen."""
     async with cluster_with_stub_scheduler() as it:
         pods = await it.start(3)
         limits = Limits(it.api, migration_arguments())
@@ -168,7 +168,7 @@ async def test_the_limit_auditor_blames_evictions_below_a_budget(by_us: bool) ->
         assert ["1 of web are Ready, 2 have to be" in fault for fault in limits.faults] == [True] * by_us
 
 
-@pytest.mark.parametrize(("lost", "blamed"), [(59.0, False), (61.0, True)], ids=["nobody can know", "long ago"])
+@pytest.mark.parametrize(("lost", "blamed"), [(59.0, False), (61.0, True)], ids=["too late to be seen", "long ago"])
 @on_virtual_time
 async def test_the_limit_auditor_blames_evictions_beside_lost_pods(lost: float, blamed: bool) -> None:
     async with cluster_with_stub_scheduler() as it:

@@ -1,4 +1,4 @@
-"""What watches have not shown: before a pod is evicted everything is read anew, so nobody leaves on what was true."""
+"""What watches have not shown: before an eviction everything is read again, so no pod is evicted on what was true."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Interference = Callable[[MigrationCluster, Pod], Awaitable[Any]]
 
 
 class Blind:
-    """An Api whose watches show nothing any more, once they are told so; or nothing of one kind."""
+    """An Api with watches that show nothing any more once `blind` is set; or nothing of one kind."""
 
     def __init__(self, api: Api, plural: str = "") -> None:
         self.blind = False
@@ -104,7 +104,7 @@ async def test_no_pod_is_evicted_on_outdated_caches(interfere: Interference, tol
 
 
 class SlowAndBlind(Slow):
-    """An Api that takes long to write down an intent, and whose watches show nothing of what is done meanwhile."""
+    """An Api that takes long to record an intent, with watches that show nothing of what is done meanwhile."""
 
     def __init__(self, api: Api, seconds: float, meanwhile: Callable[[], Awaitable[Any]], plural: str = "") -> None:
         blind = Blind(api, plural)

@@ -1,4 +1,4 @@
-"""What happens between two steps of a move must not be overlooked: nobody is evicted on what was true before."""
+"""What happens between two steps of a move must not be overlooked: no pod is evicted on what was true before."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ async def redirect(it: MigrationCluster, old: Pod) -> None:
     ("interfere", "why"),
     [
         pytest.param(never, "which means never", id="its annotation says never"),
-        pytest.param(orphan, "no controller would recreate it", id="nobody owns it any more"),
+        pytest.param(orphan, "no controller would recreate it", id="it has no owner any more"),
         pytest.param(another_budget, "2 PodDisruptionBudgets cover it", id="two budgets cover it"),
         pytest.param(redirect, "its target is node", id="it is to go elsewhere"),
     ],
@@ -133,7 +133,7 @@ async def test_a_given_reservation_of_another_scheduler_fails_the_job() -> None:
 
 @on_virtual_time
 async def test_an_unreadable_job_does_not_keep_others_from_being_collected() -> None:
-    """Where somebody else's definition lets anything be written."""
+    """With a foreign CRD that lets anything be written."""
     async with cluster_with_controller(finishedJobTTL="10m") as it:
         await it.allow_any_field(kinds.POD_MIGRATION_JOB, "spec")
         with suppress(WireError):  # it is made, but the answer cannot be read either

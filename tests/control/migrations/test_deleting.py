@@ -79,7 +79,7 @@ class Unlisted:
         (("web",), True, "evict Pod"),
         ((), False, "evict Pod"),
     ],
-    ids=["no budget", "of others", "its own", "nobody can tell"],
+    ids=["no budget", "of others", "its own", "budgets cannot be listed"],
 )
 @on_virtual_time
 async def test_pods_with_a_budget_are_evicted_and_others_deleted(

@@ -25,7 +25,7 @@ def test_each_job_gets_a_turn_and_keeps_it() -> None:
         ([2.0, 2.0], 18.0),
         ([-3.0], 10.0),
     ],
-    ids=["nobody", "long ago", "just now", "one after the other", "two at once", "by a clock that is ahead"],
+    ids=["none", "long ago", "just now", "one after the other", "two at once", "by a clock that is ahead"],
 )
 def test_evictions_before_a_restart_count(ages: list[float], delay: float) -> None:
     rate_limit = EvictionRateLimit(rate=0.1, burst=1)

@@ -1,4 +1,4 @@
-"""Seats that were given to a job, or meddled with: nobody is evicted for a seat that its successor will not find."""
+"""Seats that were given to a job, or tampered with: no pod is evicted for a seat that its successor will not take."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ PORT = [{"name": "main", "image": "web", "ports": [{"containerPort": 80, "hostPo
 )
 @on_virtual_time
 async def test_a_given_seat_on_a_node_that_rejects_the_successor_is_waited_for(web: Any, other: Any, why: str) -> None:
-    """The reservation asks for room alone, and somebody is there whom its pods must not meet."""
+    """The reservation asks for room alone, and a pod is there that its pods must not meet."""
     async with cluster_with_scheduler(nodes=3) as it, running_controller(it.api, it.clock):
         old, another = await it.start(2, **web)
         free = min({"n1", "n2", "n3"} - {old.spec.node_name, another.spec.node_name})
@@ -207,7 +207,7 @@ async def test_a_late_successor_is_recognised_by_the_given_seat() -> None:
 
 @on_virtual_time
 async def test_a_consumed_reservation_that_was_collected_is_not_missed() -> None:
-    """Collected before the controller looked: the pod itself says whose seat it took."""
+    """Collected before the controller looked: the pod itself says which seat it consumed."""
     async with cluster_with_stub_scheduler() as it:
         async with running_controller(it.api, it.clock):
             await it.leave()

@@ -1,4 +1,4 @@
-"""StatefulSets that make their pods in order: nobody leaves in whose place nobody would come."""
+"""StatefulSets that create their pods in order: no pod is evicted that its set would not recreate now."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Somebody interferes right after a write of the controller, whichever it is: nothing is evicted without a seat, every
-job ends, and nothing is held for nobody.
+"""Interference right after any write of the controller: no pod is evicted without a seat, every job ends, and no seat
+is held for no pod.
 
 Of the writes a sample is tried; RESTOW_INTERFERENCE=all tries every one.
 """
@@ -55,7 +55,7 @@ class Interloper:
 
 
 async def forget_rules(it: MigrationCluster) -> None:
-    """As if the definition of jobs were one of somebody else, by which everything can be changed."""
+    """As with a foreign CRD of jobs, by which everything can be changed."""
     name = kinds.POD_MIGRATION_JOB.qualified_name
     found = await it.document(kinds.CUSTOM_RESOURCE_DEFINITION, name)
     versions = found["spec"]["versions"]
@@ -115,7 +115,7 @@ async def at_rest(it: MigrationCluster) -> None:
 
 @cache
 def usual() -> int:
-    """How many writes it takes if nobody interferes."""
+    """How many writes a move takes without interference."""
     return run_virtual(story(None, None))
 
 

@@ -1,4 +1,4 @@
-"""Whoever waits for admission: how often it is judged, and how often it is told."""
+"""Jobs that wait for admission: how often they are arbitrated, and how often their status is written."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ async def test_a_failed_read_cancels_the_reads_beside_it() -> None:
 
 
 class Abrupt(FaultyApi):
-    """Whatever is under way when somebody stops fails, as calls do whose connection is closed."""
+    """Reads that are under way when the controller stops fail, as on a closed connection."""
 
     async def call(self, request: Request) -> Response:
         try:

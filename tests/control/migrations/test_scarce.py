@@ -43,7 +43,7 @@ async def _set_ready(it: MigrationCluster, pod: Pod, ready: bool) -> None:
 
 @asynccontextmanager
 async def waiting(pods: int, movers: int, **section: Any) -> AsyncIterator[tuple[MigrationCluster, list[Pod], Limits]]:
-    """Jobs a, b, … that were admitted while all pods were well, and wait for room; and who looks at the limits."""
+    """Jobs a, b, … that were admitted while all pods were Ready, and wait for room; and the auditor of the limits."""
     async with cluster_with_stub_scheduler() as it:
         limits = Limits(it.api, migration_arguments(**section))
         it.seats.refusing = "no room"

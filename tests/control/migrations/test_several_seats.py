@@ -1,4 +1,4 @@
-"""Several seats, jobs and reservations: nobody is evicted for a seat that is for another, or taken for a successor."""
+"""Several seats, jobs and reservations: no pod is evicted for a seat of another, or taken for a successor."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ async def test_a_fit_seat_behind_an_unfit_one_is_found() -> None:
 
 
 async def spoil(it: MigrationCluster, name: str) -> None:
-    """Somebody has the host port of the pods to come."""
+    """A pod has the host port of the pods to come."""
     await it.create(kinds.POD, pod("loud", "100m", app="loud", nodeName=name, containers=PORT))
 
 

@@ -1,5 +1,5 @@
-"""Whoever comes in a pod's place need not be like it: nobody leaves for a seat that its successor could not take, and
-no other pod passes for it."""
+"""A successor need not be like the pod: no pod is evicted for a seat that its successor could not take, and no other
+pod passes for the successor."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ async def test_a_pod_whose_successor_would_not_be_scheduled_stays(after: Documen
 
 @on_virtual_time
 async def test_a_pod_whose_scheduler_a_webhook_changed_moves() -> None:
-    """Its template says another scheduler, as it did then: whoever changed that will do so again."""
+    """Its template names another scheduler, as it did at the creation: the webhook that changed it will do so again."""
     async with cluster_with_scheduler(nodes=3) as it, running_controller(it.api, it.clock):
         made = workload("web", 1, pods=template("500m", app="web"))
         await it.create(kinds.DEPLOYMENT, made)
@@ -125,7 +125,7 @@ async def test_a_seat_has_room_for_a_new_sidecar_container() -> None:
         assert "Insufficient cpu" in ((await it.told())[2] or "")
 
 
-# --- who is for the seat ----------------------------------------------------------------------------------------------
+# --- owners of the seat -----------------------------------------------------------------------------------------------
 
 
 @asynccontextmanager
@@ -198,7 +198,7 @@ async def test_a_given_reservation_matching_a_label_of_this_pod_alone_fails_the_
         assert "do not include its successor" in (message or "") and await pod_stays(it, old)
 
 
-# --- who has come -----------------------------------------------------------------------------------------------------
+# --- the successor ----------------------------------------------------------------------------------------------------
 
 
 class Ahead:

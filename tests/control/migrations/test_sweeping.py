@@ -1,4 +1,4 @@
-"""What nobody needs any more is deleted, unless it turns out to be something else by then."""
+"""Orphaned reservations and old jobs are deleted, unless they have changed by then."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Overtaken:
 
 
 async def take_seat(it: MigrationCluster) -> None:
-    """As the scheduler does when whoever may take it comes."""
+    """As the scheduler does when a pod of the owner comes."""
     [made] = await it.reservations()
     pod_ref = {"namespace": "default", "name": "web", "uid": "uid-web"}
     task = (made.spec.tasks or [])[0].name

@@ -87,7 +87,7 @@ async def test_a_job_waits_for_an_unavailable_budget_where_the_crd_exists() -> N
 
 
 async def late_budget(it: MigrationCluster) -> Pod:
-    """A pod is to move, and before there is a seat for it comes a budget that lets nobody go."""
+    """A pod is to move, and before it has a seat a budget is created that allows no disruption."""
     old = await it.seek()
     await it.budget(2)
     it.seats.refusing = None
@@ -111,7 +111,7 @@ async def test_a_budget_created_after_admission_holds_the_eviction_back(policy: 
 
 @on_virtual_time
 async def test_a_recreated_node_does_not_have_the_seat_of_the_old_one() -> None:
-    """Even if nobody has told the reservation yet."""
+    """Even if the reservation does not show it yet."""
     async with cluster_with_controller() as it:
         old = await late_budget(it)
         await pass_time(10)

@@ -80,7 +80,7 @@ async def take_room(it: MigrationCluster, made: MigrationController) -> None:
 
 
 async def seat(it: MigrationCluster) -> tuple[str, str]:
-    """The reservation that nobody has used yet, and where it is."""
+    """The reservation that no pod has consumed yet, and its node."""
     [made] = [one for one in await it.reservations() if one.status.state.phase == "Available"]
     return made.metadata.name, (made.status.placements or [])[0].node_name
 
@@ -93,7 +93,7 @@ async def seat(it: MigrationCluster) -> tuple[str, str]:
         (abort, "Aborted Aborted: the job was aborted by a user"),
         (delete_job, None),
         (rehearse, "Aborted DryRun: dry run, but reservation"),
-        (switch_off, "Running Evicting"),  # nobody looks after it
+        (switch_off, "Running Evicting"),  # no controller looks after it
         (remove_seat, "Failed MissingReservation"),
         (cordon, "Failed Unschedulable"),
         (take_room, "Failed RoomTaken"),

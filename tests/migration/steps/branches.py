@@ -1,6 +1,6 @@
 """Branches: which ways a program can go, and which of them it went.
 
-Goes in: modules, whose functions tell where they go while they are watched. Comes out: the ways that were never gone,
+Goes in: modules, which tell where their functions go while they are watched. Comes out: the ways that were never gone,
 as places in the sources. A way is one outcome of one condition, wherever it is written: in `if`, `and`, `or`, a chain
 of comparisons, a pattern, or what is done about an error. What `assert` says never happens is left out, and `or ""`, by
 which something that is missing is read as empty.
@@ -142,7 +142,7 @@ class _Telling(ast.NodeTransformer):
         return node
 
     def visit_BoolOp(self, node: ast.BoolOp) -> ast.AST:
-        """One whose value is used: of the last one only that."""
+        """A BoolOp of which the value is used: the last operand is only visited."""
         *first, last = node.values
         asked = self.visit if ast.unparse(last) in ("''", "()", "{}", "None") else self._condition
         node.values = [*map(asked, first), self.visit(last)]
@@ -162,7 +162,7 @@ class _Telling(ast.NodeTransformer):
         return node
 
     def _cases(self, case: ast.match_case) -> Iterator[ast.match_case]:
-        """Each pattern by itself: if it matches that is told, and whoever comes past it tells that it did not."""
+        """Each pattern by itself: a match is told, and so is a case that was passed by."""
         body = [self.visit(one) for one in case.body]
         guard = self._condition(case.guard) if case.guard is not None else None
         for pattern in case.pattern.patterns if isinstance(case.pattern, ast.MatchOr) else [case.pattern]:

@@ -56,7 +56,7 @@ from tests.migration.steps.rows import DIRECT, EVICTING
 
 
 def over(complete: Any) -> Facts:
-    """An aborted job whose eviction may be on its way."""
+    """An aborted job with an eviction that may still take effect."""
     return facts(job(complete, EVICTING, phase="Aborted"))
 
 
@@ -188,7 +188,7 @@ def test_the_grace_period_of_the_job_overrides_that_of_the_pod() -> None:
         pytest.param(before(), 480.0, id="until it has waited too long"),
         pytest.param(facts(job(spec={"paused": True})), None, id="a pause has no end"),
         pytest.param(over(said("Complete")), 60.0, id="an eviction that may be on its way is given two minutes"),
-        pytest.param(over({"type": "Complete", "status": "False"}), 120.0, id="from now, if nobody knows since when"),
+        pytest.param(over({"type": "Complete", "status": "False"}), 120.0, id="from now, if its end has no time"),
     ],
 )
 def test_time_of_the_next_look_at_a_waiting_job(of: Facts, again: float | None) -> None:

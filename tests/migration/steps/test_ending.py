@@ -1,4 +1,4 @@
-"""After the end: what is held for nobody is let go, and nothing else."""
+"""After the end: a seat that no pod will take is released, and nothing else."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ ROWS: list[Row] = [
         "",
     ),
     ("aborted while it may be evicted, a while ago", over("Aborted", OVER_BEFORE, EVICTING), Release, None, ""),
-    ("aborted while it may be evicted, who knows when", over("Aborted", OVER_ONCE, EVICTING), Wait, None, ""),
+    ("aborted while it may be evicted, at an unknown time", over("Aborted", OVER_ONCE, EVICTING), Wait, None, ""),
     ("another hand deletes the pod", over(pod=pod(leaving=True)), Wait, None, ""),
     ("deleted, and no seat was ready", over(pod=None, reservation=reservation(phase="Pending")), Release, None, ""),
     (
@@ -73,8 +73,8 @@ ROWS: list[Row] = [
         "",
     ),
     ("failed and paused", facts(job(COMPLETE, phase="Failed", spec={"paused": True})), Release, None, ""),
-    ("ended by somebody else", facts(job(phase="Failed")), Abort, "", "ended by a user"),
-    ("ended by somebody else, with a reason", facts(job(phase="Failed", reason="Mood")), Abort, "Mood", "by a user"),
+    ("ended by a user", facts(job(phase="Failed")), Abort, "", "ended by a user"),
+    ("ended by a user, with a reason", facts(job(phase="Failed", reason="Mood")), Abort, "Mood", "by a user"),
     (
         "its lock was given up",
         facts(job(phase="Aborted", reason="LockReleased", message="queue q wants it no more")),

@@ -161,10 +161,10 @@ ROWS: list[Row] = [
     ),
     (
         "its pod was given another name",
-        facts(job(pod_ref={"name": "nobody"})),
+        facts(job(pod_ref={"name": "wrong"})),
         Fail,
         "InvalidPodRef",
-        "the pod with UID old is shop/web-1, not shop/nobody",
+        "the pod with UID old is shop/web-1, not shop/wrong",
     ),
     (
         "directly, the UID was removed",

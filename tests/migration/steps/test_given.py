@@ -1,4 +1,4 @@
-"""A reservation that was given to a job: used as it is, unless whoever comes after the pod could not."""
+"""A reservation that was given to a job: used as it is, unless the successor could not take a seat of it."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ ROWS: list[Row] = [
         "insufficient cpu (requested 2, available 1)",
     ),
     (
-        "a given one is too small for whoever is made anew",
+        "a given one is too small for the successor",
         facts(
             **given(spec={"matchPolicy": "Fits", "tasks": [SMALL]}),
             successor_template=msgspec.convert({"spec": LARGE}, PodTemplate),
@@ -162,21 +162,21 @@ ROWS: list[Row] = [
         "its seat is on node n2",
     ),
     (
-        "its node would not take whoever comes now, and nobody has said so",
+        "its node would reject the successor now, and no condition says so",
         facts(**given(), rejected_seats={("pod", 0): PORTS}),
         Wait,
         "Waiting",
         f"its seat cannot be relied on: node n2 does not fit its successor: {PORTS}",
     ),
     (
-        "the node of the first seat would not take whoever comes now, and that of the second would",
+        "the node of the first seat would reject the successor now, and that of the second would not",
         facts(**given(seat(), seat("n3", index=1)), nodes=NODES, rejected_seats={("pod", 0): PORTS}),
         Evict,
         "Evicting",
         "its seat is on node n3",
     ),
     (
-        "the node of the first seat would not take whoever comes now, and the second is for another job",
+        "the node of the first seat would reject the successor now, and the second is for another job",
         facts(**given(seat(), seat("n3", index=1)), nodes=NODES, rejected_seats={("pod", 0): PORTS}, jobs_ahead=("a",)),
         Wait,
         "Waiting",
@@ -268,7 +268,7 @@ ROWS: list[Row] = [
         "its successor may take the seat on node n1, where it already is",
     ),
     (
-        "a seat where the pod is is too small for whoever comes",
+        "a seat on the own node is too small for the successor",
         facts(**given(seat(), {**seat("n1"), "task": "small"}, spec=TWO_SIZES), pod=pod(spec=LARGE)),
         Evict,
         "Evicting",

@@ -1,4 +1,4 @@
-"""The pod leaves or has left, and nobody has taken its seat yet."""
+"""The pod leaves or has left, and no pod has taken its seat yet."""
 
 from __future__ import annotations
 
@@ -154,21 +154,21 @@ ROWS: list[Row] = [
         "before a seat was reserved",
     ),
     (
-        "cleared away, and somebody has no seat",
+        "reservation collected, and the consumer names no seat",
         left(reservation=None, consumers=(successor(),)),
         Fail,
         "MissingReservation",
         "has left",
     ),
     (
-        "cleared away, and somebody has another's seat",
+        "reservation collected, and the consumer names another seat",
         left(reservation=None, consumers=(successor(annotations={"restow.sh/reservation": "shop/other/pod/0"}),)),
         Fail,
         "MissingReservation",
         "has left",
     ),
     (
-        "cleared away, and somebody claims the seat and is not on a node",
+        "reservation collected, and the consumer is not on a node",
         left(reservation=None, consumers=(pod("web-2", "new", node=None, annotations=SEATED),)),
         Fail,
         "MissingReservation",

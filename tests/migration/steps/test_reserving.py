@@ -1,4 +1,4 @@
-"""A seat for the pod that is to move: made, found, lost, or useless to whoever comes after it."""
+"""A seat for a pod that is to move: created, placed, lost, or of no use to the successor."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ ROWS: list[Row] = [
     ),
     ("created, not written down", facts(job(ref=None)), RecordReservation, None, ""),
     (
-        "somebody else's under its name",
+        "a foreign reservation under its name",
         facts(job(ref=None), reservation=reservation(metadata={"labels": {}})),
         Fail,
         "FailedCreateReservation",
@@ -118,14 +118,14 @@ ROWS: list[Row] = [
         "requests reservation mine by",
     ),
     (
-        "nobody knows whether it may be moved",
+        "it is not known whether it may be moved",
         facts(missing_information="its PersistentVolumeClaims are not known: data"),
         Wait,
         "News",
         "waits for information: its PersistentVolumeClaims are not known: data",
     ),
     (
-        "nobody knows whether it may be evicted",
+        "it is not known whether it may be evicted",
         facts(
             options=EffectiveOptions(mode="EvictDirectly", ttl=300.0),
             missing_information="its PersistentVolumeClaims are not known: data",
@@ -142,14 +142,14 @@ ROWS: list[Row] = [
         "pod group g is gone",
     ),
     (
-        "nobody would be made in its place",
+        "its StatefulSet would not recreate it now",
         facts(waits_for_order="db-0 is not Ready"),
         Wait,
         "Order",
         "db-0 is not Ready",
     ),
     (
-        "nobody would be made in its place, without a seat",
+        "its StatefulSet would not recreate it now, without a seat",
         facts(
             job(ref=None),
             options=EffectiveOptions(mode="EvictDirectly", ttl=300.0),
@@ -262,8 +262,8 @@ ROWS: list[Row] = [
         "Evicting",
         "",
     ),
-    ("nobody knows since when the seat is kept", facts(node=node(age=59.0)), Evict, "Evicting", ""),
-    ("nobody knows how old its target is", facts(reservation=KEPT_FOR_A_MINUTE), Evict, "Evicting", ""),
+    ("it is not known since when the seat is kept", facts(node=node(age=59.0)), Evict, "Evicting", ""),
+    ("the age of its target node is not known", facts(reservation=KEPT_FOR_A_MINUTE), Evict, "Evicting", ""),
     (
         "it is to go elsewhere since its seat was found",
         facts(job(annotations={"restow.sh/target-node": "n3"})),

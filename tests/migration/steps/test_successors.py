@@ -1,4 +1,4 @@
-"""The pod has left: who took the seat in its place, and what becomes of whoever did."""
+"""The pod has left: which pod consumed the seat in its place, and what becomes of that successor."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ ROWS: list[Row] = [
         "has not taken",
     ),
     (
-        "somebody else's under its name was taken before the seat was kept",
+        "a foreign reservation under its name was consumed before the seat was kept",
         left(
             EVICTING,
             KEPT,
@@ -76,7 +76,7 @@ ROWS: list[Row] = [
         "has not taken",
     ),
     (
-        "its reservation is kept by a finalizer, and nobody marks who took it",
+        "its reservation is kept by a finalizer, and its consumption is not recorded",
         left(
             reservation=reservation(metadata={"deletionTimestamp": "2027-01-01T00:00:00Z"}),
             consumers=(successor(annotations=SEATED),),
@@ -86,7 +86,7 @@ ROWS: list[Row] = [
         "moved to node n2",
     ),
     (
-        "a given one is gone, and who took it came before the seat was kept",
+        "a given one is gone, and its consumer came before the seat was kept",
         left(
             of=job(EVICTING, KEPT, ref=USERS),
             reservation=None,
@@ -283,7 +283,7 @@ ROWS: list[Row] = [
         "pod web-new on node n2 is not Ready yet",
     ),
     (
-        "used up, by nobody known",
+        "all seats consumed, by no known pod",
         facts(pod=None, reservation=reservation(phase="Succeeded")),
         Wait,
         "WaitForPodBindReservation",
@@ -320,7 +320,7 @@ ROWS: list[Row] = [
         "has not taken",
     ),
     (
-        "a given one, taken by somebody who is gone",
+        "a given one, consumed by a pod that is gone",
         left(**(given(seat(by="new"), seat(index=1)) | {"of": job(KEPT, ref=USERS)})),
         Wait,
         "WaitForPodBindReservation",

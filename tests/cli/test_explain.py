@@ -85,7 +85,9 @@ def test_explain_says_whether_a_pod_may_move_and_why_not(
         pytest.param(None, ["pod group a/ring does not exist: its successor would not be scheduled"], id="not known"),
     ],
 )
-def test_explain_pod_of_a_gang_is_movable_if_the_gang_is(tmp_path: Path, least: int | None, obstacles: list[str]) -> None:
+def test_explain_pod_of_a_gang_is_movable_if_the_gang_is(
+    tmp_path: Path, least: int | None, obstacles: list[str]
+) -> None:
     group = {
         "apiVersion": "scheduling.volcano.sh/v1beta1",
         "kind": "PodGroup",
@@ -111,12 +113,12 @@ def test_explain_follows_the_migration_section(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", ["ReplicationController", "ReplicaSet"])
 def test_explain_counts_replicas_as_their_owner_says(tmp_path: Path, kind: str) -> None:
     version = "v1" if kind == "ReplicationController" else "apps/v1"
-    owner = {"apiVersion": version, "kind": kind, "name": "old", "uid": "old", "controller": True}
-    said = {"apiVersion": version, "kind": kind, "metadata": {"name": "old", "namespace": "a", "uid": "old"}}
+    reference = {"apiVersion": version, "kind": kind, "name": "old", "uid": "old", "controller": True}
+    owner = {"apiVersion": version, "kind": kind, "metadata": {"name": "old", "namespace": "a", "uid": "old"}}
     items = [
         *ITEMS,
-        labelled(running_replica("one", "1", "n1"), ownerReferences=[owner]),
-        {**said, "spec": {"replicas": 2}},
+        labelled(running_replica("one", "1", "n1"), ownerReferences=[reference]),
+        {**owner, "spec": {"replicas": 2}},
     ]
     path, config = tmp_path / "cluster.json", tmp_path / "restow.yaml"
     path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
@@ -163,7 +165,7 @@ def group(name: str, least: int) -> dict[str, Any]:
             "1 of the 2 pods that pod group a/g needs fit; 0/1 nodes are available: 1 Insufficient cpu.",
             id="a gang that does not fit",
         ),
-        pytest.param({}, [pod("a-first", "3")], "", id="somebody who comes first"),
+        pytest.param({}, [pod("a-first", "3")], "", id="a pod that comes first"),
     ],
 )
 def test_explain_says_why_a_pod_waits_that_a_node_could_take(
@@ -173,8 +175,8 @@ def test_explain_says_why_a_pod_waits_that_a_node_could_take(
     path = tmp_path / "cluster.json"
     path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": [node("n1", "4"), waiting, *others]}))
     told = _asked("explain", "--snapshot", str(path), "-o", "json", "pod", "a/waiting")["message"]
-    said = _asked("schedule", "--snapshot", str(path), "-o", "json")["unschedulable"]
-    [same] = [one["message"] for one in said if one["pod"] == "waiting"]
+    refusals = _asked("schedule", "--snapshot", str(path), "-o", "json")["unschedulable"]
+    [same] = [one["message"] for one in refusals if one["pod"] == "waiting"]
     assert told == f"is pending; {same}; alone, 1 node could take it"
     assert message in told
 

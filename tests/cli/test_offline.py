@@ -135,7 +135,7 @@ def test_explain_says_where_else_a_running_pod_could_go(run: Run, snapshot: str)
         pytest.param(["schedule", "--snapshot", "missing.json"], "File 'missing.json' does not exist.", id="no file"),
         pytest.param(["plan", "--snapshot", "-"], "stdin: there is nothing in it", id="an empty file"),
         pytest.param(
-            ["explain", "--snapshot", "{snapshot}", "pod", "a/nobody"], "pod a/nobody not found", id="no such pod"
+            ["explain", "--snapshot", "{snapshot}", "pod", "a/missing"], "pod a/missing not found", id="no such pod"
         ),
     ],
 )

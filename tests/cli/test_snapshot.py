@@ -80,7 +80,7 @@ async def test_plan_of_a_live_cluster_uses_the_installed_configuration(tmp_path:
     async with served_cluster(tmp_path) as (api, kubeconfig):
         await load_documents(Client(api), generate_documents(SCENARIO))
         await Client(api).create(NAMESPACE, {"metadata": {"name": "restow-system"}})
-        written = {"restow.yaml": "scheduler: {schedulerNames: [somebody]}"}
+        written = {"restow.yaml": "scheduler: {schedulerNames: [another]}"}
         installed = {"metadata": {"name": "restow", "namespace": "restow-system"}, "data": written}
         await Client(api).create(CONFIG_MAP, installed)
         done = await invoke_restow("plan", "--kubeconfig", kubeconfig, "--work-limit", "500")
@@ -170,7 +170,7 @@ async def test_snapshot_names_the_kind_that_cannot_be_listed(resource: str, code
         pytest.param(
             "podunavailablebudgets.policy.kruise.io", 403, "Forbidden", id="we may not look whether it exists"
         ),
-        pytest.param("nodes.metrics.k8s.io", 503, "ServiceUnavailable", id="those who measure are ill"),
+        pytest.param("nodes.metrics.k8s.io", 503, "ServiceUnavailable", id="metrics.k8s.io is not available"),
     ],
 )
 async def test_snapshot_warns_of_an_optional_kind_that_cannot_be_listed(resource: str, code: int, reason: str) -> None:
@@ -208,7 +208,9 @@ def test_snapshot_reports_progress_of_a_slow_list(
     assert capsys.readouterr().err == "restow: reading pods, 1200 so far\nrestow: reading pods, 2300 so far\n"
 
 
-async def test_snapshot_of_a_server_that_fails_in_the_end_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_snapshot_of_a_server_that_fails_in_the_end_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def ails(*_: Any) -> None:
         raise error(500, "InternalError")
 

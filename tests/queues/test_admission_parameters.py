@@ -1,4 +1,5 @@
-"""What the API server is shown to refuse by: the limits of conditions, worked out for whoever may come."""
+"""The parameters by which the API server refuses guarantees: the limits of conditions, for every queue that may
+come."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ def accepted_guarantee(name: str, cpu: str, priority: int = 0) -> AcceptedGuaran
 @pytest.mark.parametrize(
     ("ceilings", "cluster", "shown"),
     [
-        pytest.param(GuaranteeCeilings(), None, {"share_": "50"}, id="a cluster that nobody has looked at"),
+        pytest.param(GuaranteeCeilings(), None, {"share_": "50"}, id="a cluster whose nodes were not counted"),
         pytest.param(
             GuaranteeCeilings({"cpu": 60}, 70, {"ml": {"cpu": 20}}),
             None,
@@ -52,7 +53,10 @@ def accepted_guarantee(name: str, cpu: str, priority: int = 0) -> AcceptedGuaran
             GuaranteeCeilings(by_queue={"ml": 20}), CPU, {"nodes_ml": "2", "amount_ml_cpu": "16"}, id="one of its own"
         ),
         pytest.param(
-            GuaranteeCeilings(all_queues=0), CPU, {"room_": "0", "room__cpu": "0"}, id="nobody may have anything"
+            GuaranteeCeilings(all_queues=0),
+            CPU,
+            {"room_": "0", "room__cpu": "0"},
+            id="a ceiling of zero leaves nothing",
         ),
     ],
 )
@@ -66,11 +70,11 @@ def test_admission_parameters_contain_ceilings(
 @pytest.mark.parametrize(
     ("accepted_guarantees", "shown"),
     [
-        pytest.param([], {}, id="nobody was promised anything"),
+        pytest.param([], {}, id="no guarantee is accepted"),
         pytest.param(
             [accepted_guarantee("a", "24")],
             {"priorities": "0", "room_0": "2", "room_0_cpu": "16", "left_a": "5", "left_a_cpu": "40"},
-            id="a newcomer gets what is left, who has it all that was left to it",
+            id="a newcomer gets what is left, an accepted queue its own amounts, too",
         ),
         pytest.param(
             [accepted_guarantee("a", "24"), accepted_guarantee("b", "10")],
@@ -80,7 +84,7 @@ def test_admission_parameters_contain_ceilings(
         pytest.param(
             [accepted_guarantee("a", "24"), accepted_guarantee("b", "10", 7)],
             {"priorities": "0,7", "room_0_cpu": "6", "room_7_cpu": "30", "left_a_cpu": "30", "left_b_cpu": "40"},
-            id="whoever comes first by priority is not asked about those behind",
+            id="a queue of higher priority is not limited by those of lower priority",
         ),
         pytest.param([accepted_guarantee("a", "60")], {"room_0": "0", "room_0_cpu": "0"}, id="more than the ceiling"),
         pytest.param([accepted_guarantee(LONG, "24")], {"room_0_cpu": "16"}, id="a name too long for keys of its own"),

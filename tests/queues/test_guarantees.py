@@ -112,7 +112,7 @@ def test_guarantee_policy_is_best_effort_by_default(policy: str | None, read: st
             {"guarantee": {"resource": {"cpu": "4"}}, "deserved": {"cpu": "-1"}},
             "InvalidGuarantee",
             "spec.deserved.cpu: quantity '-1': must not be negative",
-            id="limits that nobody understands: nobody would be let in",
+            id="unreadable limits: no pod would be let in",
         ),
     ],
 )
@@ -189,7 +189,7 @@ BOTH = {"percentage": {"value": 0.5, "dimensions": ["cpu"]}, "resource": {"cpu":
         pytest.param({"resource": {"cpu": "16"}}, FIFTH, False, id="for the same, and for memory"),
         pytest.param({"resource": {"cpu": "9"}}, {"resource": {"cpu": "8500m"}}, True, id="for less"),
         pytest.param(BOTH, {"resource": BOTH["resource"]}, False, id="for what was not looked at before"),
-        pytest.param(FIFTH, {"resource": {"cpu": "odd"}}, False, id="for what nobody understands"),
+        pytest.param(FIFTH, {"resource": {"cpu": "odd"}}, False, id="for an unreadable amount"),
         pytest.param({"resource": {"cpu": "odd"}}, FIFTH, False, id="and so it did"),
     ],
 )

@@ -1,4 +1,4 @@
-"""All queues at once: who gets which nodes, who loses them, and what is said about it."""
+"""The locks of all queues: which queue gets which nodes, which loses them, and the messages."""
 
 from __future__ import annotations
 

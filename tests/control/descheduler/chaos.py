@@ -5,8 +5,8 @@ lock nodes, schedulers, thieves; each of them dies, is replaced and misreads.
 
 carries out runs until so many seeds have passed; FILE holds how far it got, so that it can be ended and gone on with.
 Both auditors look on: that of reservations behind every write of schedulers and appliers, that of migrations behind
-theirs; no profile moves a pod within the cool-down after it was moved. In the end nothing is claimed for nobody, every
-job is over and everything that is free can be had.
+theirs; no profile moves a pod within the cool-down after it was moved. In the end no place is reserved for a pod that
+is gone, every job is over and everything that is free can be had.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from restow.ports import AlreadyExists, Api, ApiError
 from restow.sim.faults import FaultPlan, FaultyApi, run_until_crash
 from tests.control.descheduler.descheduler_fixture import MeteringApi, ScatteredCluster, descheduler, plan_runner
 from tests.control.descheduler.return_auditor import PROFILES, ReturnAuditor
-from tests.control.migrations.auditor import Auditor as MigrationAuditor
+from tests.control.migrations.migration_auditor import MigrationAuditor as MigrationAuditor
 from tests.control.migrations.migration_cluster import SYSTEM, running_controller
 from tests.control.queues.queue_controller_fixture import queue_controller
 from tests.control.random_disruptions import RandomDisruptions, run_seeds
@@ -165,7 +165,7 @@ class PlanAccidents(RandomDisruptions):
 
     async def calm(self) -> None:
         for one in await self._it.pods():
-            if one.metadata.name.startswith(("thief", "crowd")):
+            if one.metadata.name.startswith(("competitor", "crowd")):
                 await self._it.delete(kinds.POD, one.metadata.name, grace_seconds=0)
         with suppress(ApiError):
             await self._it.go()
@@ -304,7 +304,7 @@ def _maker(job: PodMigrationJob) -> str:
 
 
 async def _is_at_rest(it: ScatteredCluster, auditor: WriteAuditor) -> None:
-    """Everything has ended, nothing is claimed for nobody, and no node has more on it than it offers."""
+    """Everything has ended, no place is reserved for a pod that is gone, and no node is overcommitted."""
     assert [job.metadata.name for job in await it.jobs() if not is_job_ended(job)] == []
     live = [one for one in (await it.client.list(kinds.RESERVATION)).items if not is_over(one)]
     assert live == [], live

@@ -1,4 +1,4 @@
-"""A cluster whose pods are scattered over its nodes, on virtual time, with scheduler and migration controller; and
+"""A cluster with pods scattered over its nodes, on virtual time, with scheduler and migration controller; and
 deschedulers and plan runners for it."""
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ async def running_event_handlers(it: SimulatedCluster) -> AsyncIterator[Deschedu
 
 
 class MeteringApi:
-    """An Api in whose cluster somebody measures: pods use as many cores as their app does, nodes what their pods
+    """An Api with metrics.k8s.io: pods use as many cores as is set for their app, nodes what their pods
     use."""
 
     def __init__(self, it: ScatteredCluster, cores: float = 2.0, *, api: Api | None = None, **by_app: float) -> None:

@@ -1,4 +1,4 @@
-"""Clusters in which room is gathered and claimed, and somebody who would steal it."""
+"""Clusters in which a plan makes room for a gang and reserves it, and competing pods that would take it."""
 
 from __future__ import annotations
 
@@ -64,4 +64,4 @@ async def place_reservations(it: ScatteredCluster) -> list[Reservation]:
 async def create_competing_pods(it: ScatteredCluster, after: float) -> None:
     await pass_time(after)
     for number in range(3):
-        await it.create(kinds.POD, pod(f"thief-{number}", COMPETING_POD_CPU))
+        await it.create(kinds.POD, pod(f"competitor-{number}", COMPETING_POD_CPU))

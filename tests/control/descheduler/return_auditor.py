@@ -1,4 +1,4 @@
-"""Profiles that pull in different directions, and somebody who sees to it that no pod goes to and fro between them."""
+"""Profiles with different aims, and an auditor that no pod goes to and fro between them."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ PROFILES: dict[str, Any] = {
 
 
 class ReturnAuditor:
-    """An Api that finds fault with whoever moves a pod within the cool-down after it was moved."""
+    """An Api that records a fault when a pod is moved within the cool-down after its last move."""
 
     def __init__(self, it: ScatteredCluster, api: Api, faults: list[str]) -> None:
         self.watch = api.watch

@@ -51,7 +51,7 @@ def command(it: ScatteredCluster, seed: int, **more: Any) -> Descheduler:
 
 
 class Severed:
-    """An Api that answers nobody while it is cut off, or nobody who asks for some kind; its watches say nothing of jobs
+    """An Api that does not answer while it is cut off, or not for one kind; its watches say nothing of jobs
     if they are to be late, and it takes so many seconds to create one."""
 
     def __init__(self, api: Api, *, kind: str = "", late: bool = False, slow: float = 0.0) -> None:
@@ -169,7 +169,7 @@ async def test_planner_that_may_lose_the_lease_creates_nothing() -> None:
 
 @on_virtual_time
 async def test_unreadable_job_does_not_block_the_lease() -> None:
-    """Where somebody else's definition lets anything be written."""
+    """With a CRD of another project, which accepts any content."""
     async with scattered_cluster(migrating=False) as it:
         await it.allow_any_field(kinds.POD_MIGRATION_JOB, "spec")
         with suppress(WireError):  # it is made, but the answer cannot be read either
@@ -250,7 +250,7 @@ async def test_apply_that_is_cut_off_continues_later() -> None:
         assert (await applied).succeeded == 4
 
 
-@pytest.mark.parametrize("kind", ["podmigrationjobs", ""], ids=["only jobs cannot be made", "nobody answers"])
+@pytest.mark.parametrize("kind", ["podmigrationjobs", ""], ids=["jobs cannot be created", "no request is answered"])
 @on_virtual_time
 async def test_apply_that_cannot_begin_a_wave_waits_and_reports_why(kind: str) -> None:
     async with scattered_cluster() as it:
@@ -317,7 +317,7 @@ async def test_apply_that_may_lose_the_lease_continues_later() -> None:
 
 
 class Thread:
-    """Something is computed beside the loop for half a minute: whoever is cancelled meanwhile does not stop it."""
+    """An executor that takes half a minute, and goes on although its caller is cancelled."""
 
     def __init__(self) -> None:
         self.begun: list[asyncio.Task[Any]] = []

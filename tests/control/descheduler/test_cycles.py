@@ -87,7 +87,7 @@ async def test_cron_profile_runs_when_the_expression_says() -> None:
 
 
 class Jumping:
-    """A clock that somebody sets."""
+    """A clock that can be set."""
 
     def __init__(self, clock: Clock) -> None:
         self.ahead = 0.0
@@ -284,7 +284,7 @@ async def test_nodes_rest_after_a_migration_for_the_cool_down() -> None:
 
 
 class Breaking:
-    """An Api that answers the n-th creation of a job with a crash of whoever asked."""
+    """An Api at which the client crashes with the n-th creation of a job."""
 
     def __init__(self, it: ScatteredCluster, number: int) -> None:
         self.watch = it.api.watch

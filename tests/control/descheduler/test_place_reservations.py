@@ -1,4 +1,4 @@
-"""The room that a plan gathers is for the pods it is gathered for, whoever comes meanwhile and whatever breaks."""
+"""The room that a plan makes is kept for its pending pods, although other pods come meanwhile and requests fail."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ async def test_room_gathered_for_a_gang_is_not_taken_by_other_pods(after: float)
         where = await nodes_by_pod(it)
         assert (done.succeeded, done.filled_places) == (2, 2)
         assert (where["gang-0"], where["gang-1"]) == ("n2", "n3")
-        assert not any(node for name, node in where.items() if name.startswith("thief"))
+        assert not any(node for name, node in where.items() if name.startswith("competitor"))
         await assert_nothing_overcommitted(it)
 
 
@@ -68,7 +68,7 @@ async def test_without_place_reservations_other_pods_take_the_room() -> None:
         await thieves
         await pass_time(5)
         where = await nodes_by_pod(it)
-        assert any(node for name, node in where.items() if name.startswith("thief"))
+        assert any(node for name, node in where.items() if name.startswith("competitor"))
         assert where["gang-0"] is None and where["gang-1"] is None
 
 
@@ -223,7 +223,8 @@ async def test_repaired_place_moves_its_reservation_and_dropped_place_leaves_non
 
 @on_virtual_time
 async def test_gang_recreated_under_its_name_gets_the_reserved_places() -> None:
-    """A claim is for the very ones who waited when it was made; whoever comes instead must not wait for it to end."""
+    """A place reservation is for the pods that were pending when it was created. Pods that come instead of them must
+    not have to wait until it expires."""
     async with crowded_cluster() as it:
         begun = asyncio.create_task(plan_runner(it).apply(await plan_with_places(it)))
         await pass_time(1)
@@ -354,7 +355,7 @@ async def test_profile_that_makes_room_reserves_it() -> None:
 
 
 async def _grow(it: ScatteredCluster) -> None:
-    """The gang wants a third member, which nobody creates."""
+    """The gang needs a third member, which is never created."""
     await it.patch(kinds.POD_GROUP, "gang", {"spec": {"minMember": 3}})
 
 
@@ -369,7 +370,7 @@ async def _fill(it: ScatteredCluster) -> None:
 @pytest.mark.parametrize(
     ("happens", "left"),
     [
-        pytest.param(_grow, ["Available"], id="room that is there stays theirs who do not come"),
+        pytest.param(_grow, ["Available"], id="available places stay reserved for pods that do not come"),
         pytest.param(_fill, [], id="what others have taken is let go"),
         pytest.param(_cordon, [], id="what cannot be had is let go"),
     ],
@@ -413,7 +414,7 @@ async def test_apply_waits_for_places_once_although_the_cluster_did_not_answer()
 
 
 class _Blind:
-    """An Api whose watch does not show that the gang was given its nodes."""
+    """An Api with a watch that does not show that the gang was bound."""
 
     def __init__(self, api: Api) -> None:
         self.call = api.call

@@ -1,4 +1,4 @@
-"""Claims of plans that are carried out while the API server misbehaves, or whoever carries them out dies."""
+"""Place reservations of plans that are carried out while the API server fails, or by a process that dies."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ BEHIND = (16, 51)
 
 
 async def _dying(plan: FaultPlan) -> FaultyApi:
-    """Somebody applies the plan and dies; thieves come; somebody else continues."""
+    """One process applies the plan and dies; competing pods come; another process continues."""
     async with crowded_cluster() as it:
         made = await plan_with_places(it)
         mortal = FaultyApi(it.api, Random(1), plan)

@@ -24,7 +24,7 @@ from restow.ports import Request, Response
 from tests.control.descheduler.descheduler_fixture import MeteringApi, descheduler, scattered_cluster
 from tests.control.scheduler_cluster import events_with_reason
 from tests.kubernetes.server import StillClock, serving
-from tests.planning.clusters import NOW, app, snapshot_of, move_triples, plan_request, node_of_ten
+from tests.planning.clusters import NOW, app, move_triples, node_of_ten, plan_request, snapshot_of
 from tests.prometheus.server import Line, Scripted
 from tests.prometheus.server import cluster as measured_cluster
 from tests.sim.simulated_cluster import on_virtual_time, pass_time, running_component
@@ -112,7 +112,9 @@ async def test_stale_usage_samples_are_ignored_with_a_warning(caplog: pytest.Log
     ("trouble", "result", "told"),
     [
         pytest.param({"age": 400.0}, "stale", "5 nodes and 5 pods were measured more than 300s ago", id="stale"),
-        pytest.param({"silent": True}, "none", "the server is currently unable to answer", id="nobody answers"),
+        pytest.param(
+            {"silent": True}, "none", "the server is currently unable to answer", id="metrics.k8s.io does not answer"
+        ),
     ],
 )
 @on_virtual_time

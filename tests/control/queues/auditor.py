@@ -2,12 +2,12 @@
 
 - a node is shown as locked for one queue, and never the last that takes pods, or pods of everybody
 - what is accepted stays within the ceilings
-- nobody is bound to a node that was locked for another queue before, unless a seat was held there or the node is its
+- no pod is bound to a node that was locked for another queue before, unless a seat was held there or the node is its
   own
 - the queue controller writes status of queues and the ceilings, creates jobs and aborts them, and nothing else; jobs
   are for Guaranteed queues, one at a time for a pod, and none is aborted that may have evicted
 
-What changed a moment ago nobody can know yet: nodes and queues that did are left out for so long.
+What changed a moment ago the controllers cannot know yet: such nodes and queues are left out for so long.
 """
 
 from __future__ import annotations
@@ -169,7 +169,7 @@ class Scheduling:
 
     async def call(self, request: Request) -> Response:
         if request.subresource == "binding":
-            with suppress(ApiError):  # the pod is gone: nobody will be bound
+            with suppress(ApiError):  # the pod is gone: nothing will be bound
                 await self._auditor.binds(request)
         return await self._api.call(request)
 

@@ -127,7 +127,11 @@ class QueueAccidents(RandomDisruptions):
         self._auditor.nodes_changed = self._it.clock.now()
         name, cpu = self._rng.choice(NODES), self._rng.choice(("4", "6"))
         used = sum(pod_requests(one)["cpu"] for one in await self._it.pods_on(name))
-        room = {"cpu": cpu if used <= 3000 else "6", "memory": "16Gi", "pods": "110"}  # also for who is on the way
+        room = {
+            "cpu": cpu if used <= 3000 else "6",
+            "memory": "16Gi",
+            "pods": "110",
+        }  # also for pods that are on their way
         status = {"capacity": room, "allocatable": room}
         await self._it.client.patch(kinds.NODE, name, {"status": status}, subresource="status")
 
@@ -224,8 +228,8 @@ async def _clears(it: QueueCluster) -> None:
             and (each.metadata.labels or {}).get("app") != "agent"
             and is_pod_ready(each)
         ]
-        said = (await it.condition_of(one.metadata.name))[2] or ""
-        assert not others or "waits for" in said, (said, [each.metadata.name for each in others])
+        message = (await it.condition_of(one.metadata.name))[2] or ""
+        assert not others or "waits for" in message, (message, [each.metadata.name for each in others])
 
 
 async def _admission_parameters_agree(it: QueueCluster) -> None:

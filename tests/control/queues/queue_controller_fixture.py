@@ -44,7 +44,7 @@ def queue_annotation(queue: str) -> dict[str, str]:
 
 
 class StatusConflictApi:
-    """An API server that nobody can tell anything about a queue."""
+    """An API server that answers every write to the status of one queue with a conflict."""
 
     def __init__(self, api: Api, name: str) -> None:
         self.name: str | None = name
@@ -58,7 +58,7 @@ class StatusConflictApi:
 
 
 class LostAnswerApi:
-    """An API server whose answers to some writes are lost, and whose watches do not show what they wrote."""
+    """An API server that loses its answers to some writes, and leaves their results out of its watches."""
 
     def __init__(self, api: Api, verb: str, plural: str, mark: bytes) -> None:
         self._api = api

@@ -91,7 +91,7 @@ async def _meddle(it: QueueCluster, made: Any) -> None:
         ),
         pytest.param(_take_back, {"share_": "50", "amount__cpu": "8", "room__cpu": "8"}, id="and gone again"),
         pytest.param(
-            _meddle, {"share_": "50", "amount__cpu": "8", "room__cpu": "8"}, id="somebody else wrote something else"
+            _meddle, {"share_": "50", "amount__cpu": "8", "room__cpu": "8"}, id="another client wrote other values"
         ),
     ],
 )

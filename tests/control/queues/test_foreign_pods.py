@@ -1,4 +1,4 @@
-"""Pods of other queues on locked nodes: who leaves them, how, and what is said about those who do not."""
+"""Pods of other queues on locked nodes: which of them leave, how, and the reasons of those that stay."""
 
 from __future__ import annotations
 

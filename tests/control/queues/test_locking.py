@@ -201,7 +201,7 @@ async def _filled(it: Any) -> None:
         pytest.param(_removed, "n2", id="the node is removed"),
         pytest.param(_cordoned, "n2", id="the node is cordoned"),
         pytest.param(_resized, "n2", id="the node became too small"),
-        pytest.param(_filled, "n2", id="somebody else took the room"),
+        pytest.param(_filled, "n2", id="another pod took the room"),
     ],
 )
 @on_virtual_time

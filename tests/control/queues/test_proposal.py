@@ -1,6 +1,6 @@
 """The proposal for guarantees, sentence by sentence, on a running system; what is computed is in tests/queues.
 
-What nodes are like, who is on them, which queues ask for what; and what their status shows then.
+Each row has the nodes, the pods on them, the guarantees of the queues, and the status that they should show.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def asks(policy: str | None = None, value: float | None = None, **resource: str)
 
 
 def occupied(**cores: str) -> list[dict[str, Any]]:
-    """Pods of nobody in particular, by node."""
+    """Pods of the default queue, by node."""
     return [pod(f"on-{name}", cpu, nodeName=name) for name, cpu in cores.items()]
 
 
@@ -115,7 +115,7 @@ CASES = [
         occupied(n1="1", n2="1", n3="1", n4="1"),
         {"q1": asks("Best-Effort", cpu="12")},
         {"q1": "n1 n2 n3"},
-        id="without evicting anybody: what others leave will be its own",
+        id="without evictions: what other pods leave becomes its own",
     ),
     pytest.param(FOUR, [], {"q1": EXAMPLE}, {"q1": "n1"}, id="the example, as YAML allows it"),
 ]
@@ -173,7 +173,7 @@ async def test_accepted_queue_loses_no_node_to_a_newcomer_of_its_priority() -> N
         await it.create_guarantee("old", resource={"cpu": "4"})
         await it.create_guarantee("b", resource={"cpu": "4"})
         await it.create(kinds.QUEUE, queue_document("a", weight=9, **asks(cpu="4")))
-        await it.change_queue("b", guarantee={"resource": {"cpu": "5"}})  # whoever asks for more is a newcomer
+        await it.change_queue("b", guarantee={"resource": {"cpu": "5"}})  # a queue that asks for more is a newcomer
         assert [await _shown(it, name) for name in ("old", "b", "a")] == ["n1", "AboveClusterCeiling", "n2"]
         await it.create(kinds.QUEUE, queue_document("z", priority=1, **asks(cpu="4")))
         await pass_time(6)
@@ -204,7 +204,7 @@ async def test_edit_that_asks_for_no_more_costs_no_lock(edit: dict[str, Any]) ->
 @on_virtual_time
 async def test_queue_status_has_the_shape_of_the_proposal() -> None:
     async with queue_controller_alone(nodes=5) as it:
-        await it.create(kinds.POD, pod("somebody", "1", nodeName="n1"))
+        await it.create(kinds.POD, pod("other", "1", nodeName="n1"))
         await pass_time(1)
         await it.create_guarantee(percentage={"dimensions": ["cpu"], "value": 0.4})
         status = (await it.document(kinds.QUEUE, "q1"))["status"]
@@ -216,7 +216,7 @@ async def test_queue_status_has_the_shape_of_the_proposal() -> None:
 async def test_locks_and_idle_amounts_are_updated_every_few_seconds() -> None:
     async with queue_controller_alone(nodes=3, relockPeriod="10s") as it:
         await it.create_guarantee(resource={"cpu": "2"})
-        await it.create(kinds.POD, pod("somebody", "1", nodeName="n1"))
+        await it.create(kinds.POD, pod("other", "1", nodeName="n1"))
         await pass_time(1)
         before = msgspec.to_builtins((await it.read_queue()).status.reservation)
         await pass_time(10)

@@ -16,7 +16,7 @@ from restow.planning.descheduling.profile_cycle import CycleOutcome, GuardedEvic
 from restow.planning.eviction_rules import ConfiguredEvictionRules
 from restow.running.plugins import descheduling_plugins
 from tests import example_plugins
-from tests.planning.clusters import app, snapshot_of, move_triples, refusal_reasons, plan_request, node_of_ten
+from tests.planning.clusters import app, move_triples, node_of_ten, plan_request, refusal_reasons, snapshot_of
 
 EXAMPLE = example_plugins.EXAMPLES / "descheduler-plugin"
 RETIRES = {"example.com/retires": "soon"}
@@ -60,7 +60,9 @@ def test_retiring_nodes_plugin_moves_pods_to_nodes_that_stay() -> None:
 def test_retiring_nodes_plugin_gives_the_reason_for_a_pod_that_stays() -> None:
     found = retired(node_of_ten("a", labels=RETIRES), node_of_ten("b", labels=RETIRES))
     assert not found.plan.moves
-    assert refusal_reasons(found.plan)["p"].startswith("it is on a, which has the label example.com/retires, but 1 other node ")
+    assert refusal_reasons(found.plan)["p"].startswith(
+        "it is on a, which has the label example.com/retires, but 1 other node "
+    )
 
 
 @pytest.mark.usefixtures("example")

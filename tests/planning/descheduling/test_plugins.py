@@ -23,7 +23,7 @@ from restow.model.objects import (
     TopologySpreadConstraint,
 )
 from restow.planning.move_simulation import MoveSimulation
-from tests.planning.clusters import app, snapshot_of, move_triples, refusal_reasons, node_of_ten
+from tests.planning.clusters import app, move_triples, node_of_ten, refusal_reasons, snapshot_of
 from tests.planning.descheduling.plugin_requests import failed_pod, run_profile, with_age, with_restarts
 
 HOST = "kubernetes.io/hostname"
@@ -109,7 +109,9 @@ def test_node_taints_plugin_moves_pods_that_do_not_tolerate_a_taint(
 ) -> None:
     tainted = node_of_ten("a", taints=[Taint(key="team", value="a", effect=effect)])
     tolerant = app("q", on="a", tolerations=[Toleration(key="team", operator="Exists")])
-    found = run_profile(snapshot_of([tainted, node_of_ten("b")], [app("p", on="a"), tolerant]), TAINTS, arguments=arguments)
+    found = run_profile(
+        snapshot_of([tainted, node_of_ten("b")], [app("p", on="a"), tolerant]), TAINTS, arguments=arguments
+    )
     assert move_triples(found.plan) == ([("p", "a", "b")] if leaves else [])
 
 
@@ -159,7 +161,11 @@ def web(name: str, on: str, **fields: Any) -> Pod:
     return app(name, on=on, labels={"app": "web"}, topology_spread_constraints=constraints, **fields)
 
 
-ZONES = [node_of_ten("a", labels={"zone": "x"}), node_of_ten("b", labels={"zone": "y"}), node_of_ten("c", labels={"zone": "z"})]
+ZONES = [
+    node_of_ten("a", labels={"zone": "x"}),
+    node_of_ten("b", labels={"zone": "y"}),
+    node_of_ten("c", labels={"zone": "z"}),
+]
 
 
 def test_topology_spread_plugin_moves_pods_from_the_fullest_zone_to_the_emptiest() -> None:
@@ -196,7 +202,10 @@ def test_topology_spread_plugin_ignores_zones_that_pods_may_not_use() -> None:
 
 
 def test_duplicates_plugin_moves_replicas_until_each_node_has_its_share() -> None:
-    found = run_profile(snapshot_of([node_of_ten("a"), node_of_ten("b"), node_of_ten("c")], [app(f"p{n}", on="a") for n in range(3)]), DUPLICATES)
+    found = run_profile(
+        snapshot_of([node_of_ten("a"), node_of_ten("b"), node_of_ten("c")], [app(f"p{n}", on="a") for n in range(3)]),
+        DUPLICATES,
+    )
     assert sorted(move.target for move in found.plan.moves) == ["b", "c"]
 
 
@@ -205,7 +214,9 @@ def test_duplicates_plugin_moves_replicas_until_each_node_has_its_share() -> Non
     [
         pytest.param([node_of_ten("a")], None, id="there is no other node"),
         pytest.param([node_of_ten("a"), node_of_ten("b", unschedulable=True)], None, id="the other one is closed"),
-        pytest.param([node_of_ten("a"), node_of_ten("b")], {"excludeOwnerKinds": ["ReplicaSet"]}, id="their kind is left out"),
+        pytest.param(
+            [node_of_ten("a"), node_of_ten("b")], {"excludeOwnerKinds": ["ReplicaSet"]}, id="their kind is left out"
+        ),
     ],
 )
 def test_duplicates_plugin_leaves_replicas_together_if(nodes: Any, arguments: Any) -> None:
@@ -219,7 +230,9 @@ def test_duplicates_plugin_leaves_replicas_together_if(nodes: Any, arguments: An
 
 def test_life_time_plugin_moves_the_oldest_pods_first() -> None:
     pods = [with_age(app("young", on="a"), 99), with_age(app("old", on="a"), 200), with_age(app("older", on="a"), 300)]
-    found = run_profile(snapshot_of([node_of_ten("a"), node_of_ten("b")], pods), LIFE, arguments={"maxPodLifeTimeSeconds": 100})
+    found = run_profile(
+        snapshot_of([node_of_ten("a"), node_of_ten("b")], pods), LIFE, arguments={"maxPodLifeTimeSeconds": 100}
+    )
     assert [move.pod for move in found.plan.moves] == ["older", "old"]
 
 
@@ -247,7 +260,9 @@ def test_restarts_plugin_moves_pods_that_restart_too_often(arguments: dict[str, 
         with_restarts(app("init", on="a"), 5, init=8),
     ]
     found = run_profile(
-        snapshot_of([node_of_ten("a"), node_of_ten("b")], pods), RESTARTS, arguments={"podRestartThreshold": 10, **arguments}
+        snapshot_of([node_of_ten("a"), node_of_ten("b")], pods),
+        RESTARTS,
+        arguments={"podRestartThreshold": 10, **arguments},
     )
     assert sorted(move.pod for move in found.plan.moves) == expected
 

@@ -24,7 +24,16 @@ from restow.planning.plan import Move, Place, Plan
 from restow.planning.plan_request import DisruptionLimit, EvictionRules, PlanRequest
 from restow.planning.replay import replay_plan
 from tests.model.cluster.builders import pod
-from tests.planning.clusters import NOW, with_annotations, app, snapshot_of, move_triples, refusal_reasons, plan_request, node_of_ten
+from tests.planning.clusters import (
+    NOW,
+    app,
+    move_triples,
+    node_of_ten,
+    plan_request,
+    refusal_reasons,
+    snapshot_of,
+    with_annotations,
+)
 from tests.planning.descheduling.plugin_requests import PLUGINS, failed_pod, profile_section, run_profile, with_age
 from tests.scheduling.plugins.volume_builders import claim, csi_volume, volume
 
@@ -68,7 +77,8 @@ def cycle(snapshot: Snapshot, *planners: Planner, limits: CycleLimits | None = N
 
 def test_second_plugin_does_not_use_room_that_the_first_has_taken() -> None:
     snapshot = snapshot_of(
-        [node_of_ten("a"), node_of_ten("b"), node_of_ten("t")], [app("p", "4", on="a"), app("q", "4", on="b"), app("r", "5", on="t")]
+        [node_of_ten("a"), node_of_ten("b"), node_of_ten("t")],
+        [app("p", "4", on="a"), app("q", "4", on="b"), app("r", "5", on="t")],
     )
     found = cycle(snapshot, planner("one", ("p", "a", "t")), planner("two", ("q", "b", "t")))
     assert move_triples(found.plan) == [("p", "a", "t")]
@@ -80,7 +90,9 @@ ON_A = (Place(namespace="default", pod="waits", node="a"),)
 
 
 def test_second_plugin_does_not_use_places_of_the_first() -> None:
-    snapshot = snapshot_of([node_of_ten("a"), node_of_ten("b"), node_of_ten("c")], [app("p", "4", on="a"), app("q", "4", on="c")])
+    snapshot = snapshot_of(
+        [node_of_ten("a"), node_of_ten("b"), node_of_ten("c")], [app("p", "4", on="a"), app("q", "4", on="c")]
+    )
     first, second = planner("one", ("p", "a", "b"), places=ON_A), planner("two", ("q", "c", "a"))
     found = cycle(snapshot, first, second, pending=(WAITS,))
     assert (move_triples(found.plan), found.plan.places) == ([("p", "a", "b")], ON_A)
@@ -137,13 +149,17 @@ def test_cycle_leaves_the_snapshot_as_it_was() -> None:
 )
 def test_cycle_moves_no_more_pods_than_allowed(limits: dict[str, Any], moved: list[str]) -> None:
     pods = [with_age(app(f"p{n}", on="a" if n < 3 else "b"), 300 - n) for n in range(1, 5)]
-    found = run_profile(snapshot_of([node_of_ten("a"), node_of_ten("b"), node_of_ten("c")], pods), LIFE, arguments=OLD, **limits)
+    found = run_profile(
+        snapshot_of([node_of_ten("a"), node_of_ten("b"), node_of_ten("c")], pods), LIFE, arguments=OLD, **limits
+    )
     assert sorted(move.pod for move in found.plan.moves) == moved
 
 
 def test_cycle_reports_the_limit_that_is_reached() -> None:
     pods = [with_age(app(f"p{n}", on="a"), 300 - n) for n in range(1, 3)]
-    found = run_profile(snapshot_of([node_of_ten("a"), node_of_ten("b")], pods), LIFE, arguments=OLD, maxNoOfPodsToEvictPerNode=1)
+    found = run_profile(
+        snapshot_of([node_of_ten("a"), node_of_ten("b")], pods), LIFE, arguments=OLD, maxNoOfPodsToEvictPerNode=1
+    )
     assert refusal_reasons(found.plan)["p2"] == "maxNoOfPodsToEvictPerNode allows 1 pod of node a per cycle"
 
 
@@ -177,7 +193,9 @@ def test_defragmentation_does_not_begin_a_node_that_limits_keep_from_being_empti
 
 
 def test_defragmentation_counts_moves_of_earlier_plugins_before_it_begins_a_node() -> None:
-    snapshot = snapshot_of([node_of_ten("a"), node_of_ten("b"), node_of_ten("t")], [*two_sources(), with_age(app("old", on="a"), 200)])
+    snapshot = snapshot_of(
+        [node_of_ten("a"), node_of_ten("b"), node_of_ten("t")], [*two_sources(), with_age(app("old", on="a"), 200)]
+    )
     found = run_profile(snapshot, LIFE, "Defragmentation", arguments=OLD, maxNoOfPodsToEvictPerNode=2)
     assert sorted(move.pod for move in found.plan.moves if move.source == "a") == ["old", "p1"]
 
@@ -209,7 +227,9 @@ def test_cycle_limits_count_removals(limits: dict[str, Any], why: str) -> None:
 
 
 def test_failed_pod_that_may_not_be_removed_gets_a_reason() -> None:
-    found = run_profile(snapshot_of([node_of_ten("a")], []), "RemoveFailedPods", ended=[failed_pod(pod("bare", {}, on="a"))])
+    found = run_profile(
+        snapshot_of([node_of_ten("a")], []), "RemoveFailedPods", ended=[failed_pod(pod("bare", {}, on="a"))]
+    )
     assert found.removals == ()
     told = "no controller would recreate it; failed pods may be evicted with evictFailedBarePods"
     assert refusal_reasons(found.plan) == {"bare": told}
@@ -274,7 +294,10 @@ def test_default_evictor_protects_pods_with_claims(arguments: dict[str, Any], ki
     stored: list[StorageObject] = [disk, claim("data", of=kind, to="v", phase="Bound")]
     one = app("p", on="a", **CLAIMED)
     found = run_profile(
-        snapshot_of([node_of_ten("a", taints=TAINT), node_of_ten("b")], [one], stored), "DefaultEvictor", TAINTS, arguments=arguments
+        snapshot_of([node_of_ten("a", taints=TAINT), node_of_ten("b")], [one], stored),
+        "DefaultEvictor",
+        TAINTS,
+        arguments=arguments,
     )
     assert bool(found.plan.moves) is moved, found.plan.refusals
     assert moved or "it uses the claims data" in refusal_reasons(found.plan)["p"]

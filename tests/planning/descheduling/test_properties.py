@@ -12,8 +12,8 @@ from restow.planning.descheduling.profile_cycle import CycleOutcome
 from restow.planning.replay import replay_plan
 from tests.planning.clusters import plan_request
 from tests.planning.descheduling.plugin_requests import run_profile
-from tests.planning.random_clusters import carried_out, snapshots, tried
-from tests.planning.reference_checks import skews, violations
+from tests.planning.random_clusters import apply_moves, property_settings, random_snapshots
+from tests.planning.reference_checks import placement_violations, spread_violations
 
 ARGUMENTS: dict[str, Any] = {"lowThresholds": {"cpu": 50}, "defragmentThresholds": {"cpu": 50}}
 EVENING = ("RemovePodsViolatingInterPodAntiAffinity", "RemovePodsViolatingTopologySpreadConstraint", "RemoveDuplicates")
@@ -32,8 +32,8 @@ def cycle(snapshot: Snapshot, *names: str, **limits: Any) -> CycleOutcome:
     return run_profile(snapshot, *names, arguments=arguments, **limits)
 
 
-@tried
-@given(snapshots(), st.permutations(["Defragmentation", "NodeResourceBalance", *EVENING]), LIMITS)
+@property_settings
+@given(random_snapshots(), st.permutations(["Defragmentation", "NodeResourceBalance", *EVENING]), LIMITS)
 def test_cycle_never_overcommits_or_breaks_a_limit(
     snapshot: Snapshot, names: list[str], limits: dict[str, int]
 ) -> None:
@@ -43,7 +43,7 @@ def test_cycle_never_overcommits_or_breaks_a_limit(
     assert found.plan == cycle(snapshot, *names, **limits).plan
     assert (snapshot.room.free == free).all()
     assert replay_plan(snapshot, found.plan, plan_request(snapshot)).valid
-    assert [*violations(snapshot, found.plan), *skews(snapshot, found.plan)] == []
+    assert [*placement_violations(snapshot, found.plan), *spread_violations(snapshot, found.plan)] == []
     moved = [move.uid for move in found.plan.moves]
     assert len(moved) == len(set(moved)) <= limits.get("maxNoOfPodsToEvictTotal", 50)
     assert len(moved) <= limits.get("maxNoOfPodsToEvictPerNamespace", 50)
@@ -51,11 +51,11 @@ def test_cycle_never_overcommits_or_breaks_a_limit(
     assert max(by_node, default=0) <= limits.get("maxNoOfPodsToEvictPerNode", 50)
 
 
-@tried
-@given(snapshots(), st.sampled_from(EVENING))
+@property_settings
+@given(random_snapshots(), st.sampled_from(EVENING))
 def test_repeated_cycles_come_to_rest(snapshot: Snapshot, name: str) -> None:
-    carried_out(snapshot, cycle(snapshot, name).plan)
+    apply_moves(snapshot, cycle(snapshot, name).plan)
     for _ in range(3):
         again = cycle(snapshot, name).plan
-        carried_out(snapshot, again)
+        apply_moves(snapshot, again)
     assert cycle(snapshot, name).plan.moves == ()

@@ -1,4 +1,4 @@
-"""Assumptions that no event confirms."""
+"""Assumed pods and seats that no event confirms."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ async def test_unconfirmed_assumed_pod_is_read_after_the_clock_was_set_back() ->
 )
 @on_virtual_time
 async def test_assumed_seats_without_a_status_write_expire(by: float, seconds: float, left: int) -> None:
-    """Because nobody was told of them."""
+    """No event reports seats that were assumed without a write."""
     async with unscheduled_cluster(nodes=1) as it:
         clock = SetBackClock(it.clock)
         async with running_scheduler(it.api, clock, settings=SchedulerSettings(assumed_pod_max_age=30.0)) as made:

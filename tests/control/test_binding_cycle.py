@@ -1,4 +1,4 @@
-"""The binding cycle when something comes in between: answers that leave open what happened, and places that change."""
+"""The binding cycle under interference: responses that are lost, and nodes that change."""
 
 from __future__ import annotations
 

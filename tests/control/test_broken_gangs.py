@@ -1,4 +1,4 @@
-"""A gang that is bound in part is completed before anything else, whatever happens meanwhile."""
+"""A gang that is bound in part is completed before other pods are scheduled."""
 
 from __future__ import annotations
 
@@ -250,7 +250,7 @@ def test_member_displaced_while_another_is_bound_goes_elsewhere_at_once(
 
 
 class Losing:
-    """An Api whose answers to the first bindings of a pod are lost before they take effect; notes when it was asked."""
+    """An Api that loses the first Bindings of a pod, before they take effect; notes when each was requested."""
 
     def __init__(self, api: Api, name: str, times: int) -> None:
         self.asked: list[float] = []

@@ -1,5 +1,5 @@
-"""Plugins that break, or answer nonsense, about some pods: these are told so by the name of the plugin, and all others
-are scheduled as if nothing had happened."""
+"""Plugins that raise or return nonsense for some pods: the status of these pods names the plugin, and all other pods are
+scheduled."""
 
 from __future__ import annotations
 

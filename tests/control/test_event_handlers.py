@@ -1,4 +1,4 @@
-"""What the scheduler learns, and what it does about objects that it cannot make anything of."""
+"""What the event handlers of the scheduler take in, and how they treat unreadable objects."""
 
 from __future__ import annotations
 

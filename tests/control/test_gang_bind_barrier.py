@@ -1,4 +1,4 @@
-"""Gangs before the first of their pods is bound: who waits for whom, and what stops them all."""
+"""Gangs before the first of their pods is bound: which members wait for which, and what stops the whole gang."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from tests.sim.simulated_cluster import SimulatedCluster, is_pod_ready, on_virtu
 
 
 class Doubts(ReservePlugin, PermitPlugin, PreBindPlugin):
-    """Answers as told about one pod, agrees to every other, and notes who reserves and gives back."""
+    """Answers as set for one pod, agrees to all others, and records every Reserve (+) and Unreserve (-)."""
 
     name: ClassVar[str] = "Doubts"
 
@@ -79,7 +79,7 @@ REFUSED = [
 def test_gang_does_not_start_when_a_member_fails_and_is_tried_again_as_a_whole(
     answers: dict[str, list[Verdict]], why: str
 ) -> None:
-    """Nobody of it is bound, everything is given back, and all are tried again together."""
+    """No member is bound, all that was reserved is given back, and all members are tried again together."""
 
     @on_virtual_time
     async def story() -> None:

@@ -1,4 +1,5 @@
-"""Resources that somebody else accounts for: pods that ask for them are bound, whatever our own books say of them."""
+"""Resources that another scheduler extender accounts for: pods that request them are bound, whatever the snapshot
+says."""
 
 from __future__ import annotations
 

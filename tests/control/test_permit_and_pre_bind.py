@@ -1,4 +1,4 @@
-"""What may still wait, or go wrong, between a node and its Bind: Permit and PreBind."""
+"""What may wait or fail between the assignment of a node and Bind: Permit and PreBind."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ async def test_pre_bind_that_never_settles_fails_the_pod() -> None:
 
 
 class Slow(PreBindPlugin):
-    """Never done with pods whose name says so."""
+    """Never settles for pods with a name that begins with "slow"."""
 
     name: ClassVar[str] = "Slow"
 

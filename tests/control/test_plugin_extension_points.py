@@ -1,5 +1,4 @@
-"""Plugins that do in their own way what the scheduler does otherwise: who is first, who makes room, who binds; and one
-that breaks."""
+"""Plugins at QueueSort, PreEnqueue, PostFilter and Bind, and one that raises."""
 
 from __future__ import annotations
 
@@ -35,7 +34,7 @@ class Preempting(PostFilterPlugin):
     def post_filter(self, cycle: Cycle, refused: Mapping[str, Sequence[Refusal]]) -> tuple[Verdict, str]:
         pods = cycle.snapshot.pods.known.values()
         less = [one.node for one in pods if (one.pod.spec.priority or 0) < (cycle.pod.spec.priority or 0)]
-        return (SUCCESS, less[0]) if less else (unschedulable("nobody is less important"), "")
+        return (SUCCESS, less[0]) if less else (unschedulable("no pod is less important"), "")
 
 
 @on_virtual_time
@@ -50,7 +49,7 @@ async def test_pod_nominated_by_post_filter_has_its_room_kept() -> None:
         await pass_time(5)
         vip = await it.document(kinds.POD, "vip")
         assert (await condition_of_pod(it, "vip"))[1] == "Unschedulable"
-        assert "nobody is less important" in ((await condition_of_pod(it, "rival"))[2] or "")
+        assert "no pod is less important" in ((await condition_of_pod(it, "rival"))[2] or "")
         on = {where: name for name, where in (await nodes_by_pod(it)).items()}
         nominated = vip["status"]["nominatedNodeName"]
         await it.delete(kinds.POD, on[nominated])
@@ -61,7 +60,7 @@ async def test_pod_nominated_by_post_filter_has_its_room_kept() -> None:
 
 
 class ByLetter(BindPlugin):
-    """Asks somebody else, by a label on the node, to bind the pods whose name says so."""
+    """Asks another component, by a label on the node, to bind the pods that the name marks."""
 
     name: ClassVar[str] = "ByLetter"
 
@@ -101,7 +100,7 @@ async def test_bind_plugin_that_times_out_gives_back_the_room() -> None:
 
 
 class Curfew(PreEnqueuePlugin):
-    """Lets nobody in whose name says so."""
+    """Gates the pods that the name marks."""
 
     name: ClassVar[str] = "Curfew"
 
@@ -141,7 +140,7 @@ async def test_queue_sort_plugin_decides_the_order() -> None:
 
 
 class Explosive(FilterPlugin):
-    """Breaks on pods whose name says so."""
+    """Raises for the pods that the name marks."""
 
     name: ClassVar[str] = "Explosive"
 

@@ -1,4 +1,4 @@
-"""What a gang's status says in the end, however late it could be written."""
+"""What the status of a PodGroup says in the end, however late it could be written."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.sim.simulated_cluster import SimulatedCluster, on_virtual_time, pass_
 
 
 class _Busy:
-    """Somebody else writes the gang all the time, until that ends."""
+    """Another client writes the PodGroup all the time, until this ends."""
 
     def __init__(self, api: Api) -> None:
         self._api = api

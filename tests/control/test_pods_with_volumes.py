@@ -98,7 +98,7 @@ async def test_node_gets_no_more_volumes_than_its_csi_driver_attaches() -> None:
 
 
 class Withholding:
-    """An Api whose watch of claims runs late."""
+    """An Api with a watch of volume claims that runs late."""
 
     def __init__(self, api: Api, late: float) -> None:
         self.conflicts = 0
@@ -144,7 +144,7 @@ async def test_pre_bind_writes_are_known_before_the_watch_shows_them() -> None:
 
 
 class Garbling:
-    """An Api whose watch of volumes shows a size that nobody can read."""
+    """An Api with a watch of volumes that shows an unreadable size."""
 
     def __init__(self, api: Api) -> None:
         self.call = api.call

@@ -1,4 +1,4 @@
-"""Nodes locked for a queue in a running cluster: kept from others, found again when they are free, never moved onto."""
+"""Nodes locked for a queue in a running cluster: pods of other queues stay off, and are requeued when they are free."""
 
 from __future__ import annotations
 

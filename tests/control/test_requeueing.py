@@ -1,4 +1,4 @@
-"""Pods that wait are tried again by whatever may help them, long before they are tried again anyway."""
+"""Cluster events requeue the pods that they may help, long before these are tried again anyway."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def test_ended_nomination_requeues_pods_that_wait_for_room(gang: bool) -> None:
 
 
 class Late:
-    """An Api whose watches show some kinds so many seconds later than anything else."""
+    """An Api with watches that show some kinds so many seconds later than the others."""
 
     def __init__(self, api: Api, seconds: dict[str, float]) -> None:
         self._api = api

@@ -1,4 +1,4 @@
-"""The scheduler in a cluster: from pending to Ready, and what it says where that cannot be."""
+"""The scheduler in a cluster: from pending to Ready, and what the status says where that cannot be."""
 
 from __future__ import annotations
 

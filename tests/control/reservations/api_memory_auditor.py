@@ -249,9 +249,7 @@ class ApiMemoryAuditor:
             if any(
                 awaits_its_migrating_pod(one, self._pods) for one in self._reservations if one.metadata.uid == seat[1]
             ):
-                self._blame(
-                    when, f"a new leader would bind {pod.metadata.name} into {seat[0]}, which is for nobody yet"
-                )
+                self._blame(when, f"a new leader would bind {pod.metadata.name} into {seat[0]}, which is still closed")
             if seat[0] and seat in taken:
                 self._blame(when, f"a new leader would bind {pod.metadata.name} into {seat[0]}, which was taken")
             taken.add(seat)

@@ -170,7 +170,7 @@ async def test_auditor_reports_what_a_new_leader_must_not_do(
     ("spec", "annotations", "blamed"),
     [
         pytest.param({"ttl": "1s"}, {}, "has expired", id="expired and not ended"),
-        pytest.param({}, {"restow.sh/migrating": "p"}, "for nobody yet", id="migrating pod has not left"),
+        pytest.param({}, {"restow.sh/migrating": "p"}, "still closed", id="migrating pod has not left"),
         pytest.param({}, {}, "is gone", id="node is gone"),
     ],
 )
@@ -296,7 +296,7 @@ async def test_auditor_reports_what_only_the_leader_knows(wrong: Callable[[Sched
 @pytest.mark.parametrize("late", [False, True], ids=["in time", "too late"])
 @on_virtual_time
 async def test_auditor_reports_a_status_that_is_written_too_late(late: bool) -> None:
-    """A reservation expires, and nobody may write that down."""
+    """A reservation expires, and no write of its status is accepted."""
     async with unscheduled_cluster(nodes=1) as it:
         memory = audited(it)
         strict = FixedErrorApi(it.api, lambda request: request.subresource == "status", None)

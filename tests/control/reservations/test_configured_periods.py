@@ -1,4 +1,4 @@
-"""When it is noticed that the time of a reservation is over, and when it is deleted: each as the configuration says."""
+"""When the expiry of a reservation is noticed, and when it is deleted: each as the configuration says."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pods take seats, which are then marked and stay taken for good; whoever only says that it has one has none."""
+"""Pods consume seats: the consumption is recorded and is final; a forged annotation consumes none."""
 
 from __future__ import annotations
 

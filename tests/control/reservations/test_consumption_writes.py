@@ -17,7 +17,7 @@ OTHERS = [("default", name) for name in "abc"]
 
 @asynccontextmanager
 async def running_writes(writers: int) -> AsyncIterator[tuple[ConsumptionWrites, list[Key]]]:
-    """Consumption writes, and the reservations whose turn has come so far."""
+    """Consumption writes, and the reservations that have had their turn so far."""
     writes, turns = ConsumptionWrites(SchedulerSettings(consumption_writers=writers), asyncio.Semaphore()), list[Key]()
     running = asyncio.create_task(writes.run(turns.append))
     yield writes, turns

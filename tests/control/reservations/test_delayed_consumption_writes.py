@@ -1,4 +1,4 @@
-"""Marks are put off while pods wait to be bound; not for ever, and not where anything depends on them."""
+"""Consumption writes are delayed while pods wait to be bound; not for ever, and not where anything depends on them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ WAITING = {"x": 20.0, "y": 20.0}
 
 @asynccontextmanager
 async def pressed(patience: float = 300.0, cpu: str = "1", **annotations: str) -> AsyncIterator[SimulatedCluster]:
-    """Pod a took one of two seats, all of it or less, and others wait to be bound: there is one who binds."""
+    """Pod a has consumed one of two seats, all of it or less, and other pods wait for the only binding writer."""
     settings = SchedulerSettings(namespace_share=100, binding_writers=1, consumption_patience=patience)
     async with scheduled_cluster(nodes=1, around=Slow(WAITING).around, settings=settings) as it:
         made = new_reservation()

@@ -1,4 +1,4 @@
-"""Reservations that are changed or deleted: what of their seats they keep, give back or still need."""
+"""Reservations that are edited or deleted: which of their seats they keep, give back or still need."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Templates that are changed while seats are held: a node that takes the pod as it was need not take it as it is."""
+"""Templates that are edited while seats are held: a node that accepts the old pod need not accept the new one."""
 
 from __future__ import annotations
 

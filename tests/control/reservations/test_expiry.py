@@ -1,4 +1,4 @@
-"""The time of a reservation: what it lets go when it is over, and that nothing else ends it before."""
+"""The expiry of a reservation: what it frees, and that nothing else ends the reservation before."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ async def test_failed_reservation_records_a_warning_event() -> None:
 
 @on_virtual_time
 async def test_reservation_without_an_owner_stays_until_it_expires() -> None:
-    """Whoever is deleted may come back, as in a rolling update or a restored backup."""
+    """A deleted owner may come back, as in a rolling update or a restored backup."""
     async with scheduled_cluster(nodes=1) as it:
         deployment = await it.create(kinds.DEPLOYMENT, workload("web", 0))
         owner = {"controller": {"kind": "Deployment", "name": "web", "uid": deployment.metadata.uid}}

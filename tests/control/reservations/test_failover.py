@@ -1,4 +1,5 @@
-"""A change of leaders while seats are being taken: the new one knows some things as they are, others as they were."""
+"""A change of leader while seats are being consumed: the new leader has fresh caches of some kinds and stale ones of
+others."""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ BOUND, MARKED = "bind Pod default/a", "patch Reservation/status default/r (2)"
 
 
 class Views:
-    """An Api that shows some kinds as they were when somebody asked first, until it has caught up; and the others only
+    """An Api that shows some kinds as they were at the first request, until it has caught up; and the others only
     once it is opened."""
 
     def __init__(self, api: Api, old: set[str]) -> None:
@@ -52,7 +53,7 @@ class Views:
 
 
 async def _lead(it: SimulatedCluster, api: Api) -> None:
-    """Until it dies: a reservation is placed, beside which somebody else finds no room, and a pod takes its seat."""
+    """Until it dies: a reservation is placed, another one finds no room beside it, and a pod consumes its seat."""
     async with running_scheduler(api, it.clock, settings=ALL):
         await it.create(kinds.RESERVATION, new_reservation(replicas=1, cpu="3"))
         await pass_time(3)

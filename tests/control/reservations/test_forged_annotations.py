@@ -1,4 +1,4 @@
-"""Annotations that somebody wrote by hand: they take no seat, although the pod is the owner's, on the seat's node."""
+"""Annotations written by hand consume no seat, although the pod has the right owner and is on the node of the seat."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reservations that ended are deleted after their time, and nothing else is."""
+"""Reservations that ended are deleted after the configured time, and no others."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ async def test_reservation_of_another_scheduler_is_not_deleted() -> None:
 
 @on_virtual_time
 async def test_ended_reservation_with_an_unreadable_time_counts_from_its_creation() -> None:
-    """Where somebody else's definition lets anything be written."""
+    """Under a CRD of another project, any value may be written."""
     async with unscheduled_cluster(nodes=1) as it, running_garbage_collector(it, gcDuration="30s"):
         await it.allow_any_field(kinds.RESERVATION, "status")
         for name in ("a", "b"):

@@ -1,4 +1,5 @@
-"""Whatever is done to a reservation or its node, at whatever moment: the outcome is defined and told, nothing leaks."""
+"""Interference with a reservation or its node at any moment: the outcome is defined and explained, and no room
+leaks."""
 
 from __future__ import annotations
 
@@ -56,7 +57,7 @@ async def make_anew(it: SimulatedCluster) -> None:
 
 
 async def hand_over(it: SimulatedCluster) -> None:
-    """And take it back, since whoever it is handed to would look after it."""
+    """To another scheduler and back, since the other one would be responsible otherwise."""
     await edit(schedulerName="other")(it)
     await pass_time(5)
     await edit(schedulerName=None)(it)
@@ -87,57 +88,57 @@ async def steal(it: SimulatedCluster) -> None:
 
 async def forge(it: SimulatedCluster) -> None:
     notes = {"restow.sh/reservation": "default/r/web/1"}
-    await it.create(kinds.POD, pod("forger", "1", app="other", annotations=notes))
+    await it.create(kinds.POD, pod("forged", "1", app="other", annotations=notes))
 
 
 async def flip(it: SimulatedCluster) -> None:
-    """Fewer, and at once as many again."""
+    """Fewer replicas, and at once as many again."""
     await retask(replicas=1)(it)
     await retask(replicas=2)(it)
 
 
 INTERFERENCES = {
-    "more seats than there is room for": (retask(replicas=4, cpu="1500m"), "Unschedulable"),
+    "more seats than fit": (retask(replicas=4, cpu="1500m"), "Unschedulable"),
     "more seats": (retask(replicas=3), "Reserved"),
     "fewer seats": (retask(replicas=1), "Reserved"),
-    "fewer seats, and then as many again": (flip, "Reserved"),
+    "fewer seats and as many again": (flip, "Reserved"),
     "no seats": (retask(replicas=0), "Invalid"),
     "seats of another task": (retask("db"), "Reserved"),
     "larger seats": (retask(cpu="2"), "Reserved"),
-    "seats that are too large": (retask(cpu="3"), "RoomTaken"),
+    "seats larger than the node": (retask(cpu="3"), "RoomTaken"),
     "smaller seats": (retask(cpu="100m"), "Reserved"),
-    "it asks for more at once": (retask(replicas=9, minAvailable=9), "Unschedulable"),
-    "it is nobody's": (edit(owners=None), "Reserved"),
-    "it is somebody else's": (edit(owners=[{"labelSelector": {"matchLabels": {"app": "db"}}}]), "Reserved"),
-    "its time is cut": (edit(ttl="1s"), "Expired"),
-    "its time was over long ago": (edit(expires=PAST), "Expired"),
-    "its time is no time": (edit(ttl="-1s"), "Invalid"),
-    "it is compared from now on": (edit(matchPolicy="Template"), "Reserved"),
-    "it is another scheduler's for a while": (hand_over, "Reserved"),
-    "it is deleted": (delete, None),
-    "it is deleted and made again": (make_anew, "Reserved"),
-    "its node is cordoned": (change_node(unschedulable=True), "NodeUnfit"),
-    "its node is tainted": (change_node(taints=[{"key": "a", "effect": "NoExecute"}]), "NodeUnfit"),
-    "its node shrinks": (shrink, "RoomTaken"),
-    "its node is gone": (lose, "NodeGone"),
-    "its node is replaced by one of the same name": (replace_node, "Reserved"),
-    "its node is gone and comes back": (lose_and_regain, "NodeGone"),
-    "others take its room": (steal, "RoomTaken"),
-    "somebody forges a claim": (forge, "Reserved"),
+    "larger minAvailable": (retask(replicas=9, minAvailable=9), "Unschedulable"),
+    "owners removed": (edit(owners=None), "Reserved"),
+    "other owners": (edit(owners=[{"labelSelector": {"matchLabels": {"app": "db"}}}]), "Reserved"),
+    "ttl shortened": (edit(ttl="1s"), "Expired"),
+    "expires in the past": (edit(expires=PAST), "Expired"),
+    "invalid ttl": (edit(ttl="-1s"), "Invalid"),
+    "matchPolicy Template": (edit(matchPolicy="Template"), "Reserved"),
+    "handed to another scheduler and back": (hand_over, "Reserved"),
+    "reservation deleted": (delete, None),
+    "reservation recreated": (make_anew, "Reserved"),
+    "node cordoned": (change_node(unschedulable=True), "NodeUnfit"),
+    "node tainted": (change_node(taints=[{"key": "a", "effect": "NoExecute"}]), "NodeUnfit"),
+    "node shrinks": (shrink, "RoomTaken"),
+    "node deleted": (lose, "NodeGone"),
+    "node replaced": (replace_node, "Reserved"),
+    "node deleted and recreated later": (lose_and_regain, "NodeGone"),
+    "foreign pod takes the room": (steal, "RoomTaken"),
+    "forged annotation": (forge, "Reserved"),
 }
-MOMENTS = ("placed", "on the way", "bound", "marked")
+MOMENTS = ("placed", "assumed", "bound", "recorded")
 
 
-async def _come_to(it: SimulatedCluster, moment: str) -> None:
-    """Of two seats one has been placed, is being taken, was taken, or is marked."""
+async def _go_to_moment(it: SimulatedCluster, moment: str) -> None:
+    """One of two seats is placed, has an assumed pod, has a bound pod, or has a recorded consumer."""
     await it.create(kinds.RESERVATION, new_reservation())
     await pass_time(3)
     if moment == "placed":
         return
     await it.create(kinds.POD, pod("a", "1"))
-    await pass_time({"on the way": 1.0, "bound": 0.1, "marked": 3.0}[moment])
-    assert (await nodes_by_pod(it))["a"] == (None if moment == "on the way" else "n1")
-    assert ("a" in {name for _, name in (await seats_by_index(it)).values()}) is (moment == "marked")
+    await pass_time({"assumed": 1.0, "bound": 0.1, "recorded": 3.0}[moment])
+    assert (await nodes_by_pod(it))["a"] == (None if moment == "assumed" else "n1")
+    assert ("a" in {name for _, name in (await seats_by_index(it)).values()}) is (moment == "recorded")
 
 
 @pytest.mark.parametrize("moment", MOMENTS)
@@ -147,11 +148,11 @@ async def test_outcome_is_defined_whenever_it_happens(
     interference: Interference, reason: str | None, moment: str
 ) -> None:
     barrier = PermitBarrier()
-    barrier.is_lifted = moment != "on the way"
+    barrier.is_lifted = moment != "assumed"
     async with unscheduled_cluster(nodes=1) as it:
         auditor = WriteAuditor(it.api, it.clock)
         async with running_scheduler(auditor, it.clock, barrier, settings=ALL):
-            await _come_to(it, moment)
+            await _go_to_moment(it, moment)
             auditor.room_taken_by_others("n1")
             await interference(it)
             await pass_time(3)
@@ -159,21 +160,21 @@ async def test_outcome_is_defined_whenever_it_happens(
             await pass_time(12)
             assert auditor.faults == []
             if reason is not None:
-                await _is_told(it, reason, moment)
-            await _leaves_nothing(it)
+                await _has_reason(it, reason, moment)
+            await _all_room_is_free_at_the_end(it)
         assert auditor.faults == []
 
 
-async def _is_told(it: SimulatedCluster, reason: str, moment: str) -> None:
-    """There is a reason, in a sentence; if nobody had come by then, this one."""
+async def _has_reason(it: SimulatedCluster, reason: str, moment: str) -> None:
+    """The state has a message, and this reason if no pod had come by then."""
     state = (await read_reservation(it)).status.state
     assert state.message, state
     if moment == "placed":
         assert await phase_and_reason(it) == (state.phase, reason)
 
 
-async def _leaves_nothing(it: SimulatedCluster) -> None:
-    """Once everybody is gone, all room is there again."""
+async def _all_room_is_free_at_the_end(it: SimulatedCluster) -> None:
+    """Once all objects are gone, all room is free."""
     for one in (await it.client.list(kinds.RESERVATION)).items:
         await it.delete(kinds.RESERVATION, one.metadata.name)
     for each in await it.pods():

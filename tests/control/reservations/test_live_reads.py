@@ -1,4 +1,5 @@
-"""Before a seat is given up, its node is read afresh: a cache that is behind costs nobody a seat, nor anybody room."""
+"""Before a seat is given up, its node is read live: a cache that is behind costs no reservation a seat and no pod
+room."""
 
 from __future__ import annotations
 
@@ -29,8 +30,8 @@ SMALL = {QUEUE_ANNOTATION: "small"}
 
 
 class Behind:
-    """An Api whose watches show nothing after an event of this type about this object, until they have caught up; or
-    then end, because what they have not shown is not to be had any more."""
+    """An Api with watches that show nothing after an event of this type about this object, until they have caught up;
+    or then end, because what they have not shown is not to be had any more."""
 
     def __init__(self, plural: str, type: str, name: str, *, ends: bool = False) -> None:
         self.caught_up = asyncio.Event()
@@ -100,7 +101,7 @@ async def test_reservation_found_deleted_after_a_live_read_holds_nothing() -> No
 
 
 class SlowLists:
-    """An Api that answers late who is on a node, as of when that was asked."""
+    """An Api that answers lists of the pods on a node late, with the state at the time of the request."""
 
     def around(self, api: Api) -> Api:
         self._api, self.watch = api, api.watch

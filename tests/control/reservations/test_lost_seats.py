@@ -1,4 +1,4 @@
-"""What reservations lose by their nodes: to foreign pods, or because a node goes, shrinks or is unfit."""
+"""Seats that are lost to foreign pods, or because a node is deleted, shrinks or is unfit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Filters are asked again about reservations that wait: about few seats every second, about many less often."""
+"""Filters are asked again about waiting reservations: about few seats every second, about many less often."""
 
 from __future__ import annotations
 

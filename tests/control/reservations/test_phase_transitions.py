@@ -1,4 +1,4 @@
-"""Every phase transition of a reservation, as somebody who watches it sees them follow each other."""
+"""Every phase transition of a reservation, as a client that watches it sees them."""
 
 from __future__ import annotations
 
@@ -90,22 +90,22 @@ async def last_for_ever(it: SimulatedCluster) -> None:
 
 
 STORIES: dict[str, tuple[list[Step], str]] = {
-    "there is room": ([reserve()], "Available"),
-    "there is none, and then there is": ([fill, reserve(), leave(0)], "Pending Available"),
-    "there is none, and somebody begins to leave": ([fill, reserve(), leave(5)], "Pending Waiting Available"),
-    "somebody is leaving": ([fill, reserve_while_pod_leaves], "Waiting Available"),
-    "nobody could hold it": ([reserve(minAvailable=9)], "Failed"),
-    "every seat is taken": ([reserve(1), take], "Available Succeeded"),
-    "its node is unfit for a while": ([reserve(), cordon, uncordon], "Available Waiting Available"),
-    "it asks for more than there is": ([reserve(), seats(3), add_node], "Available Pending Available"),
-    "it asks for more on a node that is unfit": ([reserve(), cordon, seats(3)], "Available Waiting Pending"),
-    "its time is over": ([reserve(), end], "Available Failed"),
-    "its time is over before there is room": ([fill, reserve(), end], "Pending Failed"),
-    "its time is over while its node is unfit": ([reserve(), cordon, end], "Available Waiting Failed"),
-    "it asks for no more than was taken": ([reserve(), take, seats(3), seats(1)], "Available Pending Succeeded"),
-    "it waits for a seat that it gives up": ([reserve(), take, cordon, seats(1)], "Available Waiting Succeeded"),
-    "what failed has failed": ([reserve(), end, last_for_ever], "Available Failed"),
-    "what succeeded has succeeded": ([reserve(1), take, seats(2), end], "Available Succeeded"),
+    "room is free": ([reserve()], "Available"),
+    "room becomes free": ([fill, reserve(), leave(0)], "Pending Available"),
+    "a pod begins to leave": ([fill, reserve(), leave(5)], "Pending Waiting Available"),
+    "a pod is leaving": ([fill, reserve_while_pod_leaves], "Waiting Available"),
+    "invalid minAvailable": ([reserve(minAvailable=9)], "Failed"),
+    "every seat is consumed": ([reserve(1), take], "Available Succeeded"),
+    "the node is unfit for a while": ([reserve(), cordon, uncordon], "Available Waiting Available"),
+    "edited to more than fits": ([reserve(), seats(3), add_node], "Available Pending Available"),
+    "edited to more on an unfit node": ([reserve(), cordon, seats(3)], "Available Waiting Pending"),
+    "expired": ([reserve(), end], "Available Failed"),
+    "expired before it was placed": ([fill, reserve(), end], "Pending Failed"),
+    "expired on an unfit node": ([reserve(), cordon, end], "Available Waiting Failed"),
+    "edited to no more than was consumed": ([reserve(), take, seats(3), seats(1)], "Available Pending Succeeded"),
+    "edited to give up a seat on an unfit node": ([reserve(), take, cordon, seats(1)], "Available Waiting Succeeded"),
+    "Failed is final": ([reserve(), end, last_for_ever], "Available Failed"),
+    "Succeeded is final": ([reserve(1), take, seats(2), end], "Available Succeeded"),
 }
 
 
@@ -122,7 +122,7 @@ async def test_phases_follow_each_other_in_order(steps: list[Step], phases: str)
 
 
 def test_every_phase_transition_is_tested() -> None:
-    """From any that is no end to any other; only nothing is taken before it is held."""
+    """From every phase that is not final to every other; except that no seat is consumed before it is held."""
     ends = {ReservationPhase.SUCCEEDED, ReservationPhase.FAILED}
     lives = [None, *(one for one in ReservationPhase if one not in ends)]
     every = {(one, other) for one in lives for other in ReservationPhase if one is not other}

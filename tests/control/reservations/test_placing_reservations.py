@@ -1,4 +1,4 @@
-"""Reservations are placed: their seats are held and nobody else's, or it is told why not."""
+"""Reservations are placed and their seats held for their owners only, or the status says why not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pods on their way to a seat while something happens to it: they are bound as what they are by then."""
+"""Pods that are assumed in a seat while something happens to it: they are bound into it only if they still may."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pods that do not get the seat they could have: they are told why, and scheduled like any other."""
+"""Pods that do not get a seat that they could have: an Event says why, and they are scheduled like any other pod."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def mount(name: str) -> list[Document]:
 @pytest.mark.parametrize("elsewhere", [True, False], ids=["another node has a volume", "no other node has one"])
 @on_virtual_time
 async def test_second_of_two_seats_that_count_on_one_volume_is_skipped(elsewhere: bool) -> None:
-    """A seat holds room, not volumes. Whoever comes second finds the volume taken: it goes where there is another, or
+    """A seat holds room, not volumes. The second pod finds the volume taken: it goes where there is another, or
     waits and says what is missing; it is never bound without its volume."""
     async with scheduled_cluster(nodes=2) as it:
         local = {"provisioner": "kubernetes.io/no-provisioner", "volumeBindingMode": "WaitForFirstConsumer"}

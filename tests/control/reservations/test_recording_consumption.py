@@ -1,4 +1,5 @@
-"""Writing down who took which seat: once for all who come together, and whatever happens in between."""
+"""Recording which pod consumed which seat: by one write for all pods that come together, and whatever happens
+between."""
 
 from __future__ import annotations
 
@@ -37,7 +38,7 @@ class Slow:
         self, before: dict[str, float], after: dict[str, float] | None = None, refused: Iterable[str] = ()
     ) -> None:
         self.marked = 0
-        """How often somebody wrote the status of a reservation."""
+        """How often the status of a reservation was written."""
         self._before = before
         self._after = after or {}
         self._refused = set(refused)
@@ -152,7 +153,7 @@ class Unclear:
         response = await self._api.call(request)
         if request.subresource == "binding" and request.name == "a":
             await Client(self._api).delete(kinds.POD, "a", "default", grace_seconds=0)
-            raise OutcomeUnknown.because(504, "Timeout", "who knows")
+            raise OutcomeUnknown.because(504, "Timeout", "unknown")
         return response
 
 

@@ -1,4 +1,4 @@
-"""A server that does not let the status of reservations be written: nothing is held in secret, or forgotten."""
+"""A server that refuses the status of reservations: no seat is held without a status, and no consumption forgotten."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.sim.simulated_cluster import on_virtual_time, pass_time, pod
 
 
 class Strict:
-    """An Api that lets nobody write the status of reservations for a while."""
+    """An Api that refuses writes of the status of reservations for a while."""
 
     def __init__(self, error: ApiError | None = None) -> None:
         self.refuses = True
@@ -76,7 +76,7 @@ async def test_consumption_by_a_gone_pod_is_recorded_once_writes_are_allowed() -
 
 @on_virtual_time
 async def test_assumed_seat_lost_before_its_write_is_placed_elsewhere() -> None:
-    busy = Strict(Conflict.because(409, "Conflict", "somebody else was quicker"))
+    busy = Strict(Conflict.because(409, "Conflict", "another write was first"))
     async with scheduled_cluster(nodes=2, around=busy.around) as it:
         made = new_reservation(replicas=1, cpu="2")
         made["spec"]["tasks"][0]["reservationNodeNames"] = ["n1"]
@@ -90,7 +90,7 @@ async def test_assumed_seat_lost_before_its_write_is_placed_elsewhere() -> None:
 
 
 class Overtaken:
-    """An Api on which somebody changes a reservation just before its status is written for the first time."""
+    """An Api that changes a reservation just before its status is written for the first time."""
 
     def __init__(self, change: Document) -> None:
         self.conflicts = 0

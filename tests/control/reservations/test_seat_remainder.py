@@ -1,5 +1,5 @@
-"""What a pod leaves of its seat, or of the share of its seat's queue: kept until it is written down that it took the
-seat, and then told to those who wait."""
+"""The seat remainder, what a pod leaves of its seat or of the share of its queue: kept until the consumption is
+recorded, and then reported to the pods that wait."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ async def test_pods_waiting_for_the_share_of_their_queue_are_requeued(comer: Doc
 
 @on_virtual_time
 async def test_seat_remainder_costs_no_seat_and_no_turn() -> None:
-    """Somebody else's pod takes what is kept: all that was promised is still there."""
+    """A foreign pod takes what is kept: all that was promised is still there."""
     owners = [{"labelSelector": {"matchLabels": {"app": "db"}}}]
     async with unscheduled_cluster(nodes=1) as it:
         slow = Slow(0.0)

@@ -1,4 +1,4 @@
-"""Seats whose room somebody is still leaving: they are held, and the reservation waits until it has left."""
+"""Seats in room that pods are still leaving are held, and the reservation is Waiting until the pods have left."""
 
 from __future__ import annotations
 

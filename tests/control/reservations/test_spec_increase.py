@@ -1,5 +1,4 @@
-"""Changes of which nobody has heard yet, of several reservations on one node, or beyond a limit: who asks for more
-gives way."""
+"""Edits that ask for more: of several reservations on one node before any status has seen them, and beyond a limit."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""A template that only says what its pods are limited to holds what they will request: the API server makes no
-difference."""
+"""A template with limits only holds what its pods will request, because the API server defaults requests to limits."""
 
 from __future__ import annotations
 

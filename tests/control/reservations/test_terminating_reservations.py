@@ -1,4 +1,4 @@
-"""A reservation that is deleted while somebody's finalizer keeps the object: its room is free at once."""
+"""A reservation that is deleted while a finalizer keeps the object: its room is free at once."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""A reservation that was changed: nobody is given a seat of it that may yet be refused, whoever decides about it, and
-however long that takes."""
+"""A reservation that was edited: no pod is assigned a seat that may yet be refused, however long the decision takes."""
 
 from __future__ import annotations
 
@@ -47,8 +46,8 @@ def tasks(replicas: int, cpu: str) -> Document:
 async def changed(
     made: Document, changes: Document, seconds: float | None, *comers: Document, capability: str = "100"
 ) -> AsyncIterator[SimulatedCluster]:
-    """A reservation is changed and pods come, a second before that is written down; or, for None, before anybody looks.
-    The world goes on for a while."""
+    """A reservation is changed and pods come, a second before the status is written; or, for None, before any scheduler
+    runs. The world goes on for a while."""
     async with unscheduled_cluster(nodes=1, cpu="8") as it, AsyncExitStack() as first:
         await it.create(kinds.QUEUE, {"metadata": {"name": "q"}, "spec": {"capability": {"cpu": capability}}})
         slow = Slow(0.0)

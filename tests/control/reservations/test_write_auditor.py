@@ -1,4 +1,4 @@
-"""The auditor itself: what it lets a claim count on, and what not; and what it thinks of changes."""
+"""The write auditor itself: on which room it lets seats count, and how it judges edits."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ async def test_auditor_counts_seats_that_wait_after_all_others() -> None:
 
 @on_virtual_time
 async def test_auditor_no_longer_counts_a_lost_seat_on_room_being_left() -> None:
-    """A claim of 2 waits on a node of 4 cores for a pod of 3 to leave, and somebody else takes 3."""
+    """A claim of 2 waits on a node of 4 cores for a pod of 3 to leave, and a foreign pod takes 3."""
     async with unscheduled_cluster(nodes=1) as it:
         auditor = WriteAuditor(it.api, it.clock)
         there = await it.create(kinds.POD, pod("there", "3", nodeName="n1"))

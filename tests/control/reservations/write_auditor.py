@@ -326,7 +326,7 @@ class WriteAuditor:
         if any(awaits_its_migrating_pod(one, pods) for one in of if one.metadata.uid == seat[1]):
             self._note(request, f"{uid} was bound into {seat[0]} before the pod leaves that it was made to move")
         if where in await self._nodes_exceeded_by_pods() and self._taken_by_others.get(where) != _time():
-            self._note(request, f"{uid} was bound to {where}, whose pods are more than it offers")
+            self._note(request, f"{uid} was bound to {where}, where pods exceed what the node offers")
         if seat[0]:
             self._bound[seat], self._bound_in[seat], self._seat_of[uid] = uid, self.leader_number, seat
 

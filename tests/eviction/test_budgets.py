@@ -16,7 +16,7 @@ from restow.eviction.budgets import (
 from restow.model.objects import OwnerReference, Pod, PodDisruptionBudget, PodUnavailableBudget
 from restow.model.selectors import label_selector
 from restow.model.wire import convert_document
-from tests.eviction.objects import pdb, pod
+from tests.eviction.eviction_objects import pdb, pod
 
 RS = OwnerReference(kind="ReplicaSet", name="web-rs", uid="web-rs", controller=True)
 WEB = OwnerReference(kind="Deployment", name="web", uid="web", controller=True)

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from restow.eviction.workloads import Workloads
 from restow.model.objects import Job, Pod
 from restow.model.wire import convert_document
-from tests.eviction.objects import pod
+from tests.eviction.eviction_objects import pod
 
 
 def job(failed: int = 0, noted: tuple[str, ...] = (), **spec: Any) -> Job:

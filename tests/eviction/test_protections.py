@@ -9,7 +9,7 @@ from restow.eviction.protections import PodContext, Protections, eviction_refusa
 from restow.model.objects import PersistentVolumeClaim, Pod
 from restow.model.selectors import parse_label_selector
 from restow.model.wire import convert_document
-from tests.eviction.objects import pdb, pod
+from tests.eviction.eviction_objects import pdb, pod
 
 NOW = 1_800_000_000.0
 CRITICAL = 2_000_000_000

@@ -10,7 +10,7 @@ from restow.eviction.qos_and_priority import (
     koordinator_qos,
 )
 from restow.model.objects import Pod
-from tests.eviction.objects import pod
+from tests.eviction.eviction_objects import pod
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 
 from restow.eviction.shared_claims import SharedClaims
 from restow.model.objects import Pod
-from tests.eviction.objects import pod
+from tests.eviction.eviction_objects import pod
 
 
 def user(name: str, *claims: str, **more: Any) -> Pod:

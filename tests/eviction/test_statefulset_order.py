@@ -9,7 +9,7 @@ from restow.eviction.statefulset_order import waits_for_order
 from restow.eviction.workloads import Workloads
 from restow.model.objects import Pod, StatefulSet
 from restow.model.wire import convert_document
-from tests.eviction.objects import pod
+from tests.eviction.eviction_objects import pod
 
 
 def stateful_set(**spec: Any) -> StatefulSet:

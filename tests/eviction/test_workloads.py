@@ -7,7 +7,7 @@ import pytest
 from restow.eviction.workloads import Workloads, expected_replicas
 from restow.model.objects import Deployment, Job, StatefulSet
 from restow.model.wire import convert_document
-from tests.eviction.objects import deployment, pod, replica_set
+from tests.eviction.eviction_objects import deployment, pod, replica_set
 
 
 def job(**fields: Any) -> Job:

@@ -16,8 +16,8 @@ from restow.migration.cluster_context import ClusterContext
 from restow.migration.limits import EvictionWindow, MigrationLimits, max_unavailable
 from restow.model.objects import PersistentVolumeClaim, Pod, PodMigrationJob
 from restow.model.selectors import parse_label_selector
-from tests.eviction.objects import deployment, pdb, pod, replica_set
-from tests.migration.jobs import NOW, cluster_context, job
+from tests.eviction.eviction_objects import deployment, pdb, pod, replica_set
+from tests.migration.job_fixture import NOW, cluster_context, job
 from tests.narrowing import present
 
 

@@ -27,7 +27,7 @@ from restow.migration.conditions import (
 )
 from restow.model.objects import JobConditionType, JobPhase, JobReason, PodMigrationJobStatus
 from restow.model.times import format_time
-from tests.migration.moves import NOW, job, pending, said
+from tests.migration.move_facts import NOW, job, pending, said
 from tests.narrowing import present
 
 READY = JobConditionType.BOUND_POD_READY

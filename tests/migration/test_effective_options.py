@@ -10,7 +10,7 @@ from restow.migration.arguments import MigrationArguments
 from restow.migration.effective_options import EffectiveOptions, effective_options
 from restow.migration.stop_switch import RESUME_HINT, stop_reason
 from restow.model.objects import ConfigMap
-from tests.migration.moves import job
+from tests.migration.move_facts import job
 
 READ_ERRORS = "ignoreStoreReadErrorWithClusterBreakingPotential"
 CONFIGURED = MigrationArguments(

@@ -4,8 +4,8 @@ from msgspec.structs import replace
 
 from restow.migration.history import MigrationHistory, evicted_at
 from restow.model.objects import ObjectReference, Pod, PodMigrationJob
-from tests.eviction.objects import deployment, pod, replica_set
-from tests.migration.jobs import NOW, cluster_context, job
+from tests.eviction.eviction_objects import deployment, pod, replica_set
+from tests.migration.job_fixture import NOW, cluster_context, job
 
 MOVED = {"restow.sh/moved-at": "2027-01-15T08:00:00Z"}
 OWNERS = [deployment(), replica_set()]

@@ -14,8 +14,8 @@ from restow.migration.limit_usage import unavailability_limit_reached
 from restow.migration.limits import EvictionWindow, MigrationLimits
 from restow.model.objects import PodMigrationJob
 from restow.model.times import format_time
-from tests.eviction.objects import deployment, pdb, pod, replica_set
-from tests.migration.jobs import NOW, cluster_context, job
+from tests.eviction.eviction_objects import deployment, pdb, pod, replica_set
+from tests.migration.job_fixture import NOW, cluster_context, job
 from tests.migration.test_arbitration import judged, moves, told, web
 
 A_MINUTE = EvictionWindow(60.0, 1)

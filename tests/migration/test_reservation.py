@@ -18,7 +18,7 @@ from restow.model.affinity import node_constraint
 from restow.model.objects import Pod, PodTemplate, Reservation
 from restow.model.reservations.validation import spec_problems
 from restow.model.resources import template_requests
-from tests.migration.moves import OWNERS, job, pod, reservation
+from tests.migration.move_facts import OWNERS, job, pod, reservation
 
 ZONE = {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}
 

@@ -9,8 +9,8 @@ import pytest
 
 from restow.migration.reservation_order import earlier_reservation
 from restow.model.objects import Placement, Reservation
-from tests.migration.moves import facts, reservation, seat, seat_facts
-from tests.migration.steps.rows import given
+from tests.migration.move_facts import facts, reservation, seat, seat_facts
+from tests.migration.steps.step_rows import given
 
 NOT_ITS = {"owners": [{"controller": {"uid": "other"}}]}
 NOT_LIKE_IT = {"tasks": [{"name": "pod", "template": {"spec": {"containers": [{"name": "main", "image": "other"}]}}}]}

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from restow.migration.successor_spec import possible_successors, successor_with_certain_labels
 from restow.model.objects import ObjectMeta, PodSpec, PodTemplate
 from restow.model.resources import pod_requests
-from tests.migration.moves import pod
+from tests.migration.move_facts import pod
 
 
 def container(name: str = "main", image: str = "app:1", **requests: str) -> dict[str, Any]:

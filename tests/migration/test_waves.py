@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from restow.migration.waves import PlanWaves
-from tests.migration.jobs import job
+from tests.migration.job_fixture import job
 
 ENDED = job("a", phase="Succeed", plan="p", wave=1)
 FAILED = job("b", phase="Failed", plan="p", wave=1)

@@ -24,15 +24,15 @@ from restow.model.pods import is_available
 from restow.ports import Api, ApiError
 from restow.sim.faults import FaultPlan, FaultyApi, run_until_crash
 from restow.sim.loop import VirtualLoop
-from tests.control.migrations.auditor import Auditor
-from tests.control.migrations.limits import Limits
+from tests.control.migrations.limit_auditor import LimitAuditor
+from tests.control.migrations.migration_auditor import MigrationAuditor
 from tests.control.migrations.migration_cluster import (
     MigrationCluster,
     cluster_with_scheduler,
     migration_arguments,
     running_controller,
 )
-from tests.control.migrations.test_scarce import mend, spoil
+from tests.control.migrations.test_unavailable_replicas import mend, spoil
 from tests.control.random_disruptions import RandomDisruptions, run_seeds
 from tests.control.reservations.write_auditor import WriteAuditor as SeatAuditor
 from tests.control.scheduler_cluster import assert_nothing_overcommitted, random_faults
@@ -71,7 +71,7 @@ class Books:
     def __init__(self, it: SimulatedCluster, section: Document, *, alone: bool) -> None:
         self.faults: list[str] = []
         self.seats = SeatAuditor(it.api, it.clock)
-        self.limits = Limits(it.api, migration_arguments(**section), alone=alone)
+        self.limits = LimitAuditor(it.api, migration_arguments(**section), alone=alone)
 
     def check(self) -> None:
         found = [*self.faults, *self.seats.faults, *self.limits.faults]
@@ -102,7 +102,7 @@ class Leaders:
         self._books.limits.life = self.lives
         seed = self._rng.getrandbits(32)
         mortal = FaultyApi(self._books.seats, random.Random(seed), replace(self._plan, crash_after=last))
-        auditor = Auditor(mortal, self._it.api, self._it.clock, self._books.faults)
+        auditor = MigrationAuditor(mortal, self._it.api, self._it.clock, self._books.faults)
         await run_until_crash(mortal, self._live(auditor, seconds))
         self.evictions += auditor.evictions
 

@@ -20,8 +20,8 @@ from restow.model.reservations.reservation_annotations import migrating_pod
 from restow.ports import Api, ApiError, Request, Response
 from restow.sim.loop import run_virtual
 from restow.sim.write_log import is_write
-from tests.control.migrations.auditor import Auditor
 from tests.control.migrations.interferences import INTERFERENCES, SECTION, SHORT, Interference
+from tests.control.migrations.migration_auditor import MigrationAuditor
 from tests.control.migrations.migration_cluster import MigrationCluster, cluster_with_scheduler, running_controller
 from tests.control.scheduler_cluster import assert_nothing_overcommitted
 from tests.sim.simulated_cluster import is_pod_ready, pass_time
@@ -79,7 +79,7 @@ async def story(interference: Interference | None, after: int | None) -> int:
                 await interference(it, old)
 
         api = Interloper(it.api, after, interfere)
-        auditor = Auditor(api, it.api, it.clock, faults)
+        auditor = MigrationAuditor(api, it.api, it.clock, faults)
         async with running_controller(auditor, it.clock, **SECTION):
             await it.move(old)
             await pass_time(600)

@@ -19,8 +19,8 @@ from tests.control.migrations.migration_cluster import (
     cluster_with_stub_scheduler,
     migration_arguments,
 )
-from tests.control.migrations.test_answers import BUDGET, really_evicts
-from tests.control.migrations.test_moving import Hasty
+from tests.control.migrations.test_api_refusals import BUDGET, really_evicts
+from tests.control.migrations.test_moves import Hasty
 from tests.control.scheduler_cluster import FixedErrorApi
 from tests.sim.simulated_cluster import on_virtual_time, pass_time, running_component
 

@@ -11,8 +11,8 @@ from restow.migration.state_machine import next_step
 from restow.migration.steps import Abort, AwaitAdmission, Fail, PinPod, ReadLive, Wait
 from restow.model.objects import PodTemplate
 from restow.model.times import MAX_DURATION_SECONDS
-from tests.migration.moves import before, job, pending, pod
-from tests.migration.steps.rows import DIRECT, Row, check, table
+from tests.migration.move_facts import before, job, pending, pod
+from tests.migration.steps.step_rows import DIRECT, Row, check, table
 
 LEAVING = {"deletionTimestamp": "2027-01-01T00:00:00Z"}
 PLANNED = {"restow.sh/target-node": "n1"}

@@ -21,7 +21,6 @@ from tests.migration.steps import (
     test_admission,
     test_ending,
     test_evicting,
-    test_given,
     test_leaving,
     test_reserving,
     test_successors,
@@ -42,7 +41,15 @@ MODULES = (
     facts_after,
     successor_seats,
 )
-TABLES = (test_admission, test_reserving, test_given, test_evicting, test_leaving, test_successors, test_ending)
+TABLES = (
+    test_admission,
+    test_reserving,
+    test_given_reservation,
+    test_evicting,
+    test_leaving,
+    test_successors,
+    test_ending,
+)
 
 
 def test_every_branch_is_taken_by_a_row() -> None:

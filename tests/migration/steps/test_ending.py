@@ -6,8 +6,8 @@ from typing import Any
 
 from restow.migration.facts import Facts
 from restow.migration.steps import Abort, ReadLive, Release, Wait
-from tests.migration.moves import facts, job, pod, reservation, said, seat
-from tests.migration.steps.rows import EVICTING, GONE, REFUSED, USERS, Row, check, left, table
+from tests.migration.move_facts import facts, job, pod, reservation, said, seat
+from tests.migration.steps.step_rows import EVICTING, GONE, REFUSED, USERS, Row, check, left, table
 
 COMPLETE = said("Complete", "False", "Timeout")
 LEAVING = {"deletionTimestamp": "2027-01-01T00:00:00Z"}

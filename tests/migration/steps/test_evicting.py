@@ -7,8 +7,8 @@ from typing import Any
 from restow.migration.effective_options import EffectiveOptions
 from restow.migration.facts import Permission
 from restow.migration.steps import Abort, Evict, Fail, ReadLive, Wait
-from tests.migration.moves import NO, YES, facts, job, reservation, said
-from tests.migration.steps.rows import DIRECT, DRY, EVICTING, REFUSED, Row, check, given, table
+from tests.migration.move_facts import NO, YES, facts, job, reservation, said
+from tests.migration.steps.step_rows import DIRECT, DRY, EVICTING, REFUSED, Row, check, given, table
 
 SEATED = said("ReservationScheduled", message="a seat is kept on node n2")
 JUST_SENT = job(SEATED, said("Eviction", "False", "Evicting", age=1.0), nodeName="n2")

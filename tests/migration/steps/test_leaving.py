@@ -6,8 +6,8 @@ from msgspec.structs import replace
 
 from restow.migration.effective_options import EffectiveOptions
 from restow.migration.steps import Done, Fail, ReadLive, Wait
-from tests.migration.moves import OURS, facts, job, node, pod, reservation, said, seat, successor
-from tests.migration.steps.rows import DIRECT, EVICTING, GONE, Row, check, left, table
+from tests.migration.move_facts import OURS, facts, job, node, pod, reservation, said, seat, successor
+from tests.migration.steps.step_rows import DIRECT, EVICTING, GONE, Row, check, left, table
 
 SEATED = {"restow.sh/reservation": f"shop/{OURS}/pod/0"}
 

@@ -9,8 +9,8 @@ from restow.migration.facts import Permission, PredictedSeat
 from restow.migration.steps import Abort, Evict, Extend, Fail, ReadLive, RecordReservation, Reserve, Wait
 from restow.model.objects import Reservation
 from restow.model.times import format_time
-from tests.migration.moves import NO, NOW, OURS, YES, before, facts, job, node, pod, reservation, seat
-from tests.migration.steps.rows import DRY, EVICTING, Row, check, table
+from tests.migration.move_facts import NO, NOW, OURS, YES, before, facts, job, node, pod, reservation, seat
+from tests.migration.steps.step_rows import DRY, EVICTING, Row, check, table
 
 TWO_SEATS = {"template": {"spec": {"tasks": [{"name": "a", "replicas": 2}]}}}
 EMPTY = replace(reservation(), status=replace(reservation().status, placements=[]))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from restow.migration.steps import Done, Fail, Wait
 from restow.model.times import format_time
-from tests.migration.moves import NOW, OURS, facts, job, pod, reservation, said, seat, successor
-from tests.migration.steps.rows import EVICTING, GONE, USERS, Row, check, given, left, table
+from tests.migration.move_facts import NOW, OURS, facts, job, pod, reservation, said, seat, successor
+from tests.migration.steps.step_rows import EVICTING, GONE, USERS, Row, check, given, left, table
 
 GONE_SINCE = said("Eviction", "True", "EvictComplete", age=10.0)
 KEPT = said("ReservationScheduled")

@@ -10,8 +10,8 @@ from restow.migration.effective_options import EffectiveOptions
 from restow.migration.steps import Evict, Fail, ReadLive, Wait
 from restow.model.objects import ObjectMeta, OwnerReference, PodGroup, PodTemplate
 from restow.model.times import format_time
-from tests.migration.moves import NOW, facts, job, node, pod, reservation, seat
-from tests.migration.steps.rows import USERS, Row, check, given, table
+from tests.migration.move_facts import NOW, facts, job, node, pod, reservation, seat
+from tests.migration.steps.step_rows import USERS, Row, check, given, table
 
 NO_OWNER = {"owners": [{"controller": {"uid": "other"}}]}
 LARGE = {"containers": [{"name": "main", "resources": {"requests": {"cpu": "2"}}}]}

@@ -55,7 +55,7 @@ class _Shown(msgspec.Struct):
     object: Pod
 
 
-class Auditor:
+class MigrationAuditor:
     """ports.Api over another one; `truth` is the server itself."""
 
     def __init__(self, api: Api, truth: Api, clock: Clock, faults: list[str]) -> None:

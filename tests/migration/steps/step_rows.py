@@ -11,7 +11,7 @@ from restow.migration.effective_options import EffectiveOptions
 from restow.migration.facts import Facts
 from restow.migration.state_machine import next_step
 from restow.migration.steps import Act, Done, Fail, ReadLive, Wait
-from tests.migration.moves import NO, facts, job, reservation, said
+from tests.migration.move_facts import NO, facts, job, reservation, said
 
 Row = tuple[str, Facts, type, str | None, str]
 """Its name, the facts, the step, and, unless it is of no interest, the reason and something of what is told."""

@@ -106,7 +106,7 @@ class _Past(msgspec.Struct):
         return [self.now, *(number for _, number in self.until)]
 
 
-class Limits:
+class LimitAuditor:
     """`life` says which controller leads; `alone`, whether one does at a time."""
 
     def __init__(self, api: MemoryApi, arguments: MigrationArguments, *, alone: bool = True) -> None:

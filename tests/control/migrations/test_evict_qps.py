@@ -17,7 +17,7 @@ from restow.ports import (
     Response,
 )
 from restow.sim.faults import FaultyApi
-from tests.control.migrations.limits import Limits
+from tests.control.migrations.limit_auditor import LimitAuditor
 from tests.control.migrations.migration_cluster import (
     cluster_with_scheduler,
     cluster_with_stub_scheduler,
@@ -25,7 +25,7 @@ from tests.control.migrations.migration_cluster import (
     pod_stays,
     running_controller,
 )
-from tests.control.migrations.test_answers import evicts
+from tests.control.migrations.test_api_refusals import evicts
 from tests.control.scheduler_cluster import FixedErrorApi
 from tests.sim.simulated_cluster import on_virtual_time, pass_time
 
@@ -69,7 +69,7 @@ async def test_stopped_jobs_do_not_all_evict_at_once_when_resumed() -> None:
     async with cluster_with_stub_scheduler(nodes=4) as it:
         pods = await it.start(4)
         section: dict[str, Any] = {"evictQPS": 0.1, "evictBurst": 1, "maxConcurrentReconciles": 4}
-        limits = Limits(it.api, migration_arguments(**section))
+        limits = LimitAuditor(it.api, migration_arguments(**section))
         async with running_controller(it.api, it.clock, **section):
             for pod in pods:
                 await it.move(pod, pod.metadata.name)
@@ -92,7 +92,7 @@ async def test_an_eviction_refused_for_long_counts_from_its_acceptance() -> None
     }
     async with cluster_with_stub_scheduler(nodes=4) as it:
         first, second, *_ = await it.start(4)
-        limits = Limits(it.api, migration_arguments(**section))
+        limits = LimitAuditor(it.api, migration_arguments(**section))
         broken = OutcomeUnknown.because(500, "InternalError", "no idea")
         api = FixedErrorApi(it.api, lambda request: evicts(request) and "dryRun" not in request.query, broken)
         async with running_controller(api, it.clock, **section):

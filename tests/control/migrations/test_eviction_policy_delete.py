@@ -11,7 +11,7 @@ from restow.model.pods import is_available
 from restow.ports import Api, Forbidden, Request, Response, Status
 from restow.sim.faults import FaultyApi
 from tests.control.migrations.migration_cluster import MigrationCluster, cluster_with_stub_scheduler, running_controller
-from tests.control.migrations.test_scarce import spoil
+from tests.control.migrations.test_unavailable_replicas import spoil
 from tests.sim.simulated_cluster import on_virtual_time, pass_time
 
 

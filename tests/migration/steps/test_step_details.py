@@ -34,7 +34,7 @@ from restow.model.pods import is_terminating
 from restow.model.reservations.spec import expires_at
 from restow.model.resources import template_requests
 from restow.model.times import format_time
-from tests.migration.moves import (
+from tests.migration.move_facts import (
     NO,
     NOW,
     OURS,
@@ -52,7 +52,7 @@ from tests.migration.moves import (
     seat_facts,
     successor,
 )
-from tests.migration.steps.rows import DIRECT, EVICTING
+from tests.migration.steps.step_rows import DIRECT, EVICTING
 
 
 def over(complete: Any) -> Facts:

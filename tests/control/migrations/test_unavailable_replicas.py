@@ -12,7 +12,7 @@ from restow.model import kinds
 from restow.model.objects import Pod
 from restow.model.pods import is_available
 from restow.sim.world.settings import NEVER_READY
-from tests.control.migrations.limits import Limits
+from tests.control.migrations.limit_auditor import LimitAuditor
 from tests.control.migrations.migration_cluster import (
     MigrationCluster,
     cluster_with_stub_scheduler,
@@ -42,10 +42,12 @@ async def _set_ready(it: MigrationCluster, pod: Pod, ready: bool) -> None:
 
 
 @asynccontextmanager
-async def waiting(pods: int, movers: int, **section: Any) -> AsyncIterator[tuple[MigrationCluster, list[Pod], Limits]]:
+async def waiting(
+    pods: int, movers: int, **section: Any
+) -> AsyncIterator[tuple[MigrationCluster, list[Pod], LimitAuditor]]:
     """Jobs a, b, … that were admitted while all pods were Ready, and wait for room; and the auditor of the limits."""
     async with cluster_with_stub_scheduler() as it:
-        limits = Limits(it.api, migration_arguments(**section))
+        limits = LimitAuditor(it.api, migration_arguments(**section))
         it.seats.refusing = "no room"
         found = await it.start(pods)
         async with running_controller(it.api, it.clock, **section):

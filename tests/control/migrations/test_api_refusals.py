@@ -20,14 +20,14 @@ from restow.ports import (
     StatusDetails,
     TooManyRequests,
 )
-from tests.control.migrations.limits import Limits
+from tests.control.migrations.limit_auditor import LimitAuditor
 from tests.control.migrations.migration_cluster import (
     cluster_with_stub_scheduler,
     migration_arguments,
     pod_stays,
     running_controller,
 )
-from tests.control.migrations.test_breaking import about_to_leave
+from tests.control.migrations.test_changes_during_eviction import about_to_leave
 from tests.control.scheduler_cluster import FixedErrorApi
 from tests.sim.simulated_cluster import on_virtual_time, pass_time
 
@@ -150,7 +150,7 @@ async def test_an_admission_without_an_answer_counts_against_the_limits() -> Non
     section = {"maxMigratingPerWorkload": 1, "maxMigratingGlobally": 1}
     async with cluster_with_stub_scheduler() as it:
         first, second = await it.start(2)
-        limits = Limits(it.api, migration_arguments(**section))
+        limits = LimitAuditor(it.api, migration_arguments(**section))
         api = Silent(it.api)
         async with running_controller(api, it.clock, **section):
             it.seats.refusing = "no room"

@@ -11,7 +11,7 @@ from tests.control.migrations.migration_cluster import (
     pod_stays,
     running_controller,
 )
-from tests.control.migrations.test_scarce import mend, spoil
+from tests.control.migrations.test_unavailable_replicas import mend, spoil
 from tests.sim.simulated_cluster import on_virtual_time, pass_time, template, workload
 
 FIRST = "waits for its order: StatefulSet default/web would not recreate it while web-0 is not Ready"

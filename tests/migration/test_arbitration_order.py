@@ -10,8 +10,8 @@ from restow.migration.arbitration import arbitrate
 from restow.migration.arguments import MigrationArguments
 from restow.model.objects import Pod, PodMigrationJob
 from restow.model.times import format_time
-from tests.eviction.objects import pod
-from tests.migration.jobs import NOW, cluster_context, job
+from tests.eviction.eviction_objects import pod
+from tests.migration.job_fixture import NOW, cluster_context, job
 from tests.migration.test_arbitration import NO_LADDER, told, web
 
 QOS = "koordinator.sh/qosClass"

@@ -11,13 +11,13 @@ from restow.model import kinds
 from restow.model.objects import Document, Pod
 from restow.model.times import format_time
 from restow.sim.loop import VirtualLoop
-from tests.control.migrations.limits import Limits
+from tests.control.migrations.limit_auditor import LimitAuditor
 from tests.control.migrations.migration_cluster import (
     MigrationCluster,
     cluster_with_stub_scheduler,
     migration_arguments,
 )
-from tests.control.migrations.test_scarce import spoil
+from tests.control.migrations.test_unavailable_replicas import spoil
 from tests.sim.simulated_cluster import on_virtual_time, pass_time
 
 SLOWLY: Document = {"evictQPS": 0.1, "evictBurst": 1}
@@ -57,7 +57,7 @@ async def test_the_limit_auditor_blames_admissions_beyond_a_limit(
     """Two of three pods on one node; the first breaks no limit."""
     async with cluster_with_stub_scheduler(nodes=1) as it:
         pods = await it.start(3)
-        limits = Limits(it.api, migration_arguments(**section), alone=alone)
+        limits = LimitAuditor(it.api, migration_arguments(**section), alone=alone)
         await _admit(it, pods[0], "a")
         assert limits.faults == []
         await _admit(it, pods[1], "b")
@@ -68,7 +68,7 @@ async def test_the_limit_auditor_blames_admissions_beyond_a_limit(
 async def test_the_limit_auditor_blames_two_jobs_for_one_pod() -> None:
     async with cluster_with_stub_scheduler(nodes=1) as it:
         pods = await it.start(3)
-        limits = Limits(it.api, migration_arguments())
+        limits = LimitAuditor(it.api, migration_arguments())
         await _admit(it, pods[0], "a")
         await _admit(it, pods[0], "b")
         [fault] = limits.faults
@@ -80,7 +80,7 @@ async def test_the_limit_auditor_blames_two_jobs_for_one_pod() -> None:
 async def test_the_limit_auditor_charges_admitted_jobs_to_budgets(least: int, faults: int) -> None:
     async with cluster_with_stub_scheduler() as it:
         pods = await it.start(3)
-        limits = Limits(it.api, migration_arguments())
+        limits = LimitAuditor(it.api, migration_arguments())
         await it.budget(least)
         await pass_time(100)  # before there was a budget it allowed nothing
         for number, pod in enumerate(pods[:2]):
@@ -104,7 +104,7 @@ async def test_the_limit_auditor_blames_evictions_too_close_to_each_other(
 ) -> None:
     async with cluster_with_stub_scheduler() as it:
         pods = await it.start(3)
-        limits = Limits(it.api, migration_arguments(**section))
+        limits = LimitAuditor(it.api, migration_arguments(**section))
         for number, pod in enumerate(pods[:2]):
             await it.move(pod, f"move-{number}")
             await _evict(it, pod, f"move-{number}")
@@ -118,7 +118,7 @@ async def test_the_limit_auditor_excuses_evictions_that_no_job_remembers(what: s
     """Windows go by jobs and clocks; a rate by what a leader did itself, else by the same."""
     async with cluster_with_stub_scheduler() as it:
         pods = await it.start(3)
-        limits = Limits(it.api, migration_arguments(**SLOWLY, **A_MINUTE))
+        limits = LimitAuditor(it.api, migration_arguments(**SLOWLY, **A_MINUTE))
         await it.move(pods[0], "first")
         await _evict(it, pods[0], "first")
         if what == "deleted":
@@ -139,7 +139,7 @@ async def test_the_limit_auditor_excuses_evictions_that_no_job_remembers(what: s
 async def test_the_limit_auditor_blames_evictions_recorded_long_before() -> None:
     async with cluster_with_stub_scheduler() as it:
         [pod, _] = await it.start(2)
-        limits = Limits(it.api, migration_arguments())
+        limits = LimitAuditor(it.api, migration_arguments())
         await it.move(pod)
         asked = {"type": "Eviction", "status": "False", "reason": "Evicting"}
         told = asked | {"lastProbeTime": format_time(it.clock.now())}
@@ -156,7 +156,7 @@ async def test_the_limit_auditor_blames_evictions_below_a_budget(by_us: bool) ->
     """Its controller has miscounted. What other clients do at the same moment it cannot have seen."""
     async with cluster_with_stub_scheduler() as it:
         pods = await it.start(3)
-        limits = Limits(it.api, migration_arguments())
+        limits = LimitAuditor(it.api, migration_arguments())
         await it.budget(2)
         forged = {"status": {"disruptionsAllowed": 2}}
         await it.client.patch(kinds.POD_DISRUPTION_BUDGET, "web", forged, "default", subresource="status")
@@ -172,7 +172,7 @@ async def test_the_limit_auditor_blames_evictions_below_a_budget(by_us: bool) ->
 @on_virtual_time
 async def test_the_limit_auditor_blames_evictions_beside_lost_pods(lost: float, blamed: bool) -> None:
     async with cluster_with_stub_scheduler() as it:
-        limits = Limits(it.api, migration_arguments(maxUnavailablePerWorkload=1))
+        limits = LimitAuditor(it.api, migration_arguments(maxUnavailablePerWorkload=1))
         pods = await it.start(3)
         await _admit(it, pods[0], "a")
         await spoil(it, pods[1])

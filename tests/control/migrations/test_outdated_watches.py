@@ -17,8 +17,8 @@ from tests.control.migrations.migration_cluster import (
     pod_stays,
     running_controller,
 )
-from tests.control.migrations.test_breaking import Slow, about_to_leave
-from tests.control.migrations.test_changes import cordon, delete_node, remove_seat, take_room
+from tests.control.migrations.test_changes_before_eviction import cordon, delete_node, remove_seat, take_room
+from tests.control.migrations.test_changes_during_eviction import Slow, about_to_leave
 from tests.sim.simulated_cluster import on_virtual_time, pass_time
 
 Interference = Callable[[MigrationCluster, Pod], Awaitable[Any]]

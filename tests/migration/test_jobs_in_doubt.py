@@ -9,7 +9,7 @@ from restow.migration.conditions import admitted_status, is_in_doubt, is_job_run
 from restow.migration.state_machine import next_step
 from restow.migration.steps import Fail, Wait
 from restow.model.objects import PodMigrationJob
-from tests.migration.moves import NOW, facts, job, reservation
+from tests.migration.move_facts import NOW, facts, job, reservation
 
 NO_ROOM = "0/3 nodes are available: 3 Insufficient cpu."
 

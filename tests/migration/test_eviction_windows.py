@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from restow.migration.arbitration import JobAdmitted, arbitrate
 from restow.migration.arguments import MigrationArguments
 from restow.migration.limits import EvictionWindow, MigrationLimits
-from tests.eviction.objects import deployment, pod, replica_set
-from tests.migration.jobs import NOW, cluster_context, job
+from tests.eviction.eviction_objects import deployment, pod, replica_set
+from tests.migration.job_fixture import NOW, cluster_context, job
 
 SECONDS = 30.0
 NOTES = {"restow.sh/workload": "web"}

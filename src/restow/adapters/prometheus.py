@@ -97,7 +97,7 @@ class PrometheusServer:
         provider = self._provider
         if not provider.url.startswith("https:"):
             return True
-        if provider.insecure:
+        if provider.skip_tls_verify:
             return False
         context = ssl.create_default_context(cafile=provider.ca_file)
         # Clusters use private CAs whose certificates often lack extensions that strict verification asks for.

@@ -141,6 +141,7 @@ def _parse(text: str) -> Quantity:
     suffix, exponent_text = match["suffix"], match["exponent"]
     if suffix in _BINARY:
         nano = _scale(digits << _BINARY[suffix], NANO_DIGITS - len(fraction))
+        # As upstream: amounts with a binary suffix end at int64, and less than one is printed with a decimal suffix.
         nano = min(nano, INT64_MAX * NANO)
         form: Format = "BinarySI" if nano >= NANO or not nano else "DecimalSI"
     else:
@@ -154,6 +155,7 @@ def _parse(text: str) -> Quantity:
 
 def _scale(digits: int, exponent: int) -> int:
     """digits * 10^exponent, rounded up to an integer."""
+    # The text has at most MAX_LENGTH digits, so this is less than one nano; 10^exponent could be a huge number.
     if exponent < -MAX_LENGTH:
         return 1 if digits else 0
     power: int = 10 ** abs(exponent)

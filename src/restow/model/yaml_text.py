@@ -88,6 +88,8 @@ class _Document:
     def alias(self, event: yaml.AliasEvent) -> Any:
         if event.anchor not in self.anchors:
             raise _at(event, f"unknown alias {event.anchor!r}")
+        # The value is shared, not copied, but encoding writes it out each time: aliases of aliases could make
+        # a short text grow without limit.
         value, size = self.anchors[event.anchor]
         self.built += size
         self.aliased += size
@@ -172,6 +174,7 @@ def _integer(event: yaml.Event, text: str) -> int:
         if digits[1:2] in ("x", "b", "o"):
             number = int(digits, 0)
         else:
+            # YAML 1.1, as in kubectl: a leading zero means octal.
             number = int(digits, 8 if len(digits) > 1 and digits.startswith("0") else 10)
     except ValueError as error:
         raise _at(event, str(error)) from None

@@ -99,6 +99,7 @@ class FileCredentials:
         self._read_at = 0.0
 
     async def current(self, now: float) -> Identity:
+        # Below 0: the wall clock was set back, and the age of what was read is unknown.
         if self._identity is None or not 0 <= now - self._read_at < REREAD:
             self._read(now)
         assert self._identity is not None
@@ -112,6 +113,7 @@ class FileCredentials:
         try:
             self._identity = self.read()
         except ConfigError as error:
+            # A file may be read in the middle of its rotation; the previous token is usually still valid.
             if self._identity is None:
                 raise
             log.warning("credentials not re-read, using the previous ones", extra={"err": str(error)})

@@ -117,6 +117,7 @@ class HttpResponseParser:
     def _set_body_end(self, code: int, headers: Mapping[str, str]) -> bool:
         """Set the length of the body or the list of its chunks; True if the body ends only with the connection."""
         encoding, length = headers.get("transfer-encoding"), headers.get("content-length")
+        # The order of RFC 9112, 6.3: these codes never have a body, and a transfer encoding overrides a length.
         if code in (204, 304):
             self._length = 0
         elif encoding is not None:
@@ -139,6 +140,7 @@ class HttpResponseParser:
             size = _size_of(line)
             if size == 0:
                 return self._feed_trailer(chunks, rest)
+            # Until the whole chunk is here, its size line stays in the buffer and is read again.
             if len(rest) < size + 2:
                 return None
             if rest[size : size + 2] != b"\r\n":

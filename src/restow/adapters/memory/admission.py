@@ -72,10 +72,12 @@ def keep_on_update(state: State, served: ResourceType, old: Document, new: Docum
         for name in ("priority", "preemptionPolicy"):
             if name in old["spec"]:
                 new["spec"].setdefault(name, old["spec"][name])
+        # The DefaultTolerationSeconds plugin runs on updates as well: tolerations that an update drops come back.
         _tolerate_lost_nodes(new["spec"])
     elif served.collection == _PRIORITY_CLASSES:
         _check_one_default(state, new)
     elif served.collection == "namespaces" and subresource is None:
+        # spec.finalizers is written by the subresource `finalize` only.
         if "spec" in old:
             new["spec"] = old["spec"]
     elif served.collection == custom_resource_definitions.COLLECTION:
@@ -183,6 +185,7 @@ def _check_equal(pod: Document, field: str, given: object, computed: object) -> 
 
 
 def _is_global(stored: Stored) -> bool:
+    # The search in the encoded bytes saves decoding nearly all classes.
     return b'"globalDefault":true' in stored.data and stored.document().get("globalDefault") is True
 
 

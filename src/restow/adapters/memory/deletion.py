@@ -127,23 +127,26 @@ def delete_collection(state: State, served: ResourceType, request: Request) -> R
 
 def delete_stored_object(state: State, served: ResourceType, stored: Stored, wanted: DeleteOptions) -> DeletionOutcome:
     """Mark one object for deletion, and remove it if neither grace period nor finalizers block that."""
+    # 1. Whether it may be deleted.
     check_preconditions(served, stored, wanted)
     _check_namespace(served, stored)
+    # 2. How it is marked: grace period, finalizers of the propagation policy, timestamp.
     document = stored.document()
     before = dict(document["metadata"])
     grace = _remaining_grace(served, document, wanted)
     if grace and stored.deleting and grace == before["deletionGracePeriodSeconds"]:
-        return DeletionOutcome(served.render(stored), False)  # already terminating, and not shortened: nothing changes
+        # Already terminating, and the grace period is not shortened: no write, so that watches see no event.
+        return DeletionOutcome(served.render(stored), False)
     _set_finalizers(served, document["metadata"], wanted.policy, first=not stored.deleting)
     _mark_terminating(state, served, document, grace)
     gone = not is_blocked(document)
     if wanted.is_dry_run:
         return DeletionOutcome(encode_json(served.outward(document)), gone)
+    # 3. Write the marks. An object removed at once needs none; a pod shows its timestamp in a last MODIFIED.
     collection = state.collection(served)
-    if document["metadata"] != before and (
-        not gone or _has_grace(served)
-    ):  # pods get the timestamp even if they are removed at once
+    if document["metadata"] != before and (not gone or _has_grace(served)):
         stored = state.store.put(collection, document)
+    # 4. Remove it.
     if gone:
         stored = state.store.remove(collection, stored)
     return DeletionOutcome(served.render(stored), gone)
@@ -202,12 +205,13 @@ def _remaining_grace(served: ResourceType, document: Document, wanted: DeleteOpt
     metadata = document["metadata"]
     asked = wanted.grace_period_seconds
     if asked is not None and asked < 0:
-        asked = 1
+        asked = 1  # as kube-apiserver does: 0 means to force the deletion, and a negative number does not ask for that
     if "deletionTimestamp" in metadata:
         running = metadata.get("deletionGracePeriodSeconds") or 0
         return running if asked is None or asked >= running else asked
     if not _has_grace(served):
         return 0
+    # No kubelet has to stop the containers of a pod that is on no node or has ended.
     spec = document["spec"]
     if not spec.get("nodeName") or document.get("status", {}).get("phase") in ("Succeeded", "Failed"):
         return 0
@@ -239,6 +243,7 @@ def _shorten_grace(state: State, metadata: Document, grace: int) -> None:
     running = metadata.get("deletionGracePeriodSeconds") or 0
     if grace >= running:
         return
+    # The shorter period counts from the first deletion, which was `running` seconds before the timestamp.
     end = parse_time(metadata["deletionTimestamp"])
     moment = end - running + grace if end < LATEST else state.clock.now() + grace
     metadata["deletionTimestamp"] = format_time(min(max(moment, state.clock.now()), LATEST))
@@ -248,6 +253,7 @@ def _shorten_grace(state: State, metadata: Document, grace: int) -> None:
 def _set_finalizers(served: ResourceType, metadata: Document, policy: str | None, *, first: bool) -> None:
     """Set the finalizer of the propagation policy, and remove those of other policies; definitions get their own."""
     finalizers = list(metadata.get("finalizers") or ())
+    # ReplicationControllers are older than garbage collection: without a policy their pods stay, as they always did.
     if policy is None and served.collection == "replicationcontrollers" and not {ORPHAN, FOREGROUND} & {*finalizers}:
         policy = "Orphan"
     if policy is not None:

@@ -91,7 +91,8 @@ class GarbageCollector:
                     self._process_object(place, stored)
         finally:
             self._scheduled = bool(self._queue)
-            if self._scheduled:  # one object that cannot be processed must not hold up the others
+            # Only an exception leaves objects in the queue: one that cannot be processed must not hold up the others.
+            if self._scheduled:
                 asyncio.get_running_loop().call_soon(self._work)
 
     def _at(self, place: Place) -> Stored | None:
@@ -114,8 +115,10 @@ class GarbageCollector:
             self._drop_finalizer(place, stored, document, ORPHAN)
         elif FOREGROUND in finalizers:
             if any(self._blocks(dependent, stored.uid) for dependent in self._dependents.get(stored.uid, ())):
+                # A dependent that itself waits for its dependents is left out: in a cycle of owners the two would
+                # enqueue each other for ever.
                 for dependent in sorted(self._dependents[stored.uid]):
-                    if not self._awaits_dependents(dependent):  # it would only ask about us again
+                    if not self._awaits_dependents(dependent):
                         self._enqueue(self._uid(dependent))
             else:
                 self._drop_finalizer(place, stored, document, FOREGROUND)
@@ -145,7 +148,8 @@ class GarbageCollector:
             if gone or waiting:
                 self._disown(place, {*gone, *waiting})
         elif waiting and self._dependents.get(stored.uid):
-            if any(map(self._awaits_dependents, self._dependents[stored.uid])):  # perhaps a cycle of owners
+            # A dependent that waits as well: perhaps a cycle of owners, in which each would wait for the other.
+            if any(map(self._awaits_dependents, self._dependents[stored.uid])):
                 stored = self._unblock(place, stored, document)
             self._delete(place, stored, "Foreground")
         elif gone or waiting:
@@ -163,6 +167,7 @@ class GarbageCollector:
             group = reference.get("apiVersion", "").rpartition("/")[0]
             owner = self._owner(place, uid)
             if owner is None:
+                # An owner of an unknown kind may exist on another API server: the dependent stays.
                 served = self._state.catalog.of_kind(group, reference.get("kind", ""))
                 (solid if served is None else gone).append(uid)
             elif owner.deleting and FOREGROUND in (owner.document()["metadata"].get("finalizers") or ()):

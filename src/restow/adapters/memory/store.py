@@ -152,7 +152,8 @@ class Log:
 
 
 class Slice:
-    """Some objects of a collection in order. The keys are fixed, what they name is read when iterated; `then` wins."""
+    """Some objects of a collection in order. The keys are fixed; their objects are read when iterated: an older version
+    if `then` has one, else the present one."""
 
     def __init__(self, keys: list[str], objects: Mapping[str, Stored], then: Mapping[str, Stored | None]) -> None:
         self._keys = keys
@@ -208,6 +209,7 @@ class Collection:
 
     def within_at(self, version: int, namespace: str | None, after: str = "") -> Slice:
         """The same as of an older version, which the log must still reach."""
+        # Newest change first: the oldest one after `version` is written last, and its `old` is the state at `version`.
         then: dict[str, Stored | None] = {}
         for change in reversed(self.log.after(version)):
             then[change.new.key] = change.old
@@ -233,6 +235,7 @@ class Collection:
                 insort(self._keys, key)
             self._objects[key] = change.new
         self._reindex(key, change)
+        # Watches read from the log when they wake, so the change must be in it before.
         self.log.append(change)
         self.wake()
 
@@ -242,6 +245,7 @@ class Collection:
         self.wake()
 
     def wake(self) -> None:
+        # A dict, not a set: watches wake in the order in which they began to wait, so that runs can be repeated.
         waiting, self._waiting = self._waiting, {}
         for future in waiting:
             if not future.done():
@@ -306,6 +310,7 @@ class Store:
 
     def remove(self, collection: Collection, stored: Stored) -> Stored:
         """Delete; the result is the last state under the version of the deletion."""
+        # A deletion has a version of its own, as in etcd: a watch that resumes from the last write must still see it.
         self.version += 1
         last = _restamped(stored, self.version)
         self._change(collection, Change(stored, last, removed=True))

@@ -99,6 +99,8 @@ def _selector(budget: RawObject) -> LabelSelector | None:
 
 
 def _still_disrupted(budget: RawObject, pods: list[Pod], view: View) -> tuple[Document, float | None]:
+    # A pod in `disruptedPods` was evicted by the API but does not show it yet. It counts as unhealthy until it is seen
+    # leaving, so that a second eviction cannot spend the same disruption.
     noted: Document = budget.status.get("disruptedPods") or {}
     staying = {pod.metadata.name for pod in pods if not view.is_leaving(pod)}
     waits = {name: parse_time(since) + FORGET_AFTER - view.now for name, since in noted.items() if name in staying}
@@ -136,6 +138,7 @@ def _scale(pod: Pod, kind: str, name: str, uid: str, view: View) -> dict[str, in
         raise _NoScale(f"found no controllers for pod {pod.metadata.name!r}: {kind} {name!r} has no scale")
     above = controller_of(owner)
     deployment = view.get(DEPLOYMENT, (key[0], above.name)) if above and above.kind == "Deployment" else None
+    # The Deployment counts, not its ReplicaSets: during a rollout several of them share its replicas.
     if deployment is not None:
         return {uid: 0, deployment.metadata.uid: int(deployment.spec.get("replicas", 1))}
     return {uid: int(owner.spec.get("replicas", 1))}
@@ -168,6 +171,7 @@ def _write(budget: RawObject, wanted: Document, again: float | None) -> Step:
     changes = {key: value for key, value in wanted.items() if budget.status.get(key) != value}
     if not changes:
         return Step(again=again)
+    # A merge patch keeps members that it does not name: pods that are no longer disrupted are removed by null.
     noted = budget.status.get("disruptedPods") or {}
     if changes.get("disruptedPods"):
         changes["disruptedPods"] |= {name: None for name in noted if name not in changes["disruptedPods"]}

@@ -32,21 +32,23 @@ def strategic_merge(
         return {}
     if directive not in (None, "merge"):
         raise StrategicError(f"{path or '<root>'}: unknown patch type: {directive}")
+    # Upstream's order: members first, then deletions from primitive lists, then the order of lists, which is about the
+    # lists that result.
     merged = _retain_keys(original, patch, path)
     for name, value in patch.items():
         if not name.startswith("$"):
-            _merge_member(merged, name, value, types.child(name), _join_patches(path, name))
+            _merge_member(merged, name, value, types.child(name), _join_path(path, name))
     for name, value in patch.items():
         if name.startswith(DELETE_LIST):
             _delete_from(merged, name.removeprefix(DELETE_LIST), value, path)
     for name, value in patch.items():
         if name.startswith(ORDER_LIST):
             listed = name.removeprefix(ORDER_LIST)
-            _order(merged, original, patch, listed, value, types.child(listed), _join_patches(path, listed))
+            _order(merged, original, patch, listed, value, types.child(listed), _join_path(path, listed))
     return merged
 
 
-def _join_patches(path: str, name: str) -> str:
+def _join_path(path: str, name: str) -> str:
     return f"{path}.{name}" if path else name
 
 
@@ -113,6 +115,7 @@ def _merge_items(current: list[Any], patch: list[Any], types: MergeTypes, path: 
             plain.append(item)
         else:
             raise StrategicError(f"{path}[{position}]: unknown patch type: {directive}")
+    # One `$patch: replace` anywhere in the list replaces all of it, by the items that have no directive.
     if replace:
         return [without_directives(item) for item in plain]
     before = list(merged)
@@ -136,7 +139,7 @@ def _key_of(item: dict[str, Any], key: str, path: str) -> Any:
 def _delete_from(merged: dict[str, Any], name: str, values: Any, path: str) -> None:
     current = merged.get(name)
     if not isinstance(values, list):
-        raise StrategicError(f"{_join_patches(path, name)}: invalid patch format of primitive list")
+        raise StrategicError(f"{_join_path(path, name)}: invalid patch format of primitive list")
     if isinstance(current, list):
         merged[name] = [value for value in current if value not in values]
 

@@ -410,7 +410,7 @@ class NoWakeupIsLost(RuleBasedStateMachine):
         self.queue.flush_unschedulable(self.now)
 
     @invariant()
-    def nobody_sleeps_through_news(self) -> None:
+    def no_pod_misses_an_event(self) -> None:
         for one in self.queue.pods(QueueState.UNSCHEDULABLE):
             uid = one.metadata.uid
             assert not any(
@@ -419,7 +419,7 @@ class NoWakeupIsLost(RuleBasedStateMachine):
 
     @precondition(lambda self: len(self.queue) > 0)
     @invariant()
-    def nobody_is_forgotten(self) -> None:
+    def no_pod_is_forgotten(self) -> None:
         places = [one for where in QueueState for one in self.queue.pods(where)]
         flying = self.queue.pods(QueueState.IN_FLIGHT)
         assert len(places) == len(self.queue)

@@ -41,7 +41,7 @@ def owner(name: str, kind: str = "ReplicaSet") -> OwnerReference:
     return OwnerReference(api_version="apps/v1", kind=kind, name=name, uid=f"{kind}-{name}", controller=True)
 
 
-def ten(name: str, **fields: Any) -> Node:
+def node_of_ten(name: str, **fields: Any) -> Node:
     """A node with ten of everything."""
     return node(name, TEN, **fields)
 
@@ -53,15 +53,15 @@ def app(
     return pod(name, {"cpu": cpu, "memory": memory}, owner=owner(of, kind), **{"phase": "Running", **fields})
 
 
-def annotated(one: Pod, annotations: dict[str, str]) -> Pod:
+def with_annotations(one: Pod, annotations: dict[str, str]) -> Pod:
     return replace(one, metadata=replace(one.metadata, annotations=annotations))
 
 
-def not_ready(one: Node) -> Node:
+def not_ready_node(one: Node) -> Node:
     return replace(one, status=replace(one.status, conditions=[Condition(type="Ready", status="False")]))
 
 
-def cluster(nodes: Iterable[Node], pods: Iterable[Pod], storage: Iterable[StorageObject] = ()) -> Snapshot:
+def snapshot_of(nodes: Iterable[Node], pods: Iterable[Pod], storage: Iterable[StorageObject] = ()) -> Snapshot:
     snapshot = Snapshot()
     for item in storage:
         snapshot.apply_storage(item)
@@ -72,7 +72,7 @@ def cluster(nodes: Iterable[Node], pods: Iterable[Pod], storage: Iterable[Storag
     return snapshot
 
 
-def request(
+def plan_request(
     snapshot: Snapshot,
     arguments: Mapping[str, Any] | None = None,
     *,
@@ -113,12 +113,12 @@ def budget(name: str, allowed: int, app: str) -> PodDisruptionBudget:
     )
 
 
-def moves(plan: Plan | Iterable[Move]) -> list[tuple[str, str, str]]:
+def move_triples(plan: Plan | Iterable[Move]) -> list[tuple[str, str, str]]:
     found = plan.moves if isinstance(plan, Plan) else plan
     return [(move.pod, move.source, move.target) for move in found]
 
 
-def reasons(plan: Plan) -> dict[str, str]:
+def refusal_reasons(plan: Plan) -> dict[str, str]:
     """Why pods stay, by name."""
     return {refusal.pod: refusal.reason for refusal in plan.refusals}
 

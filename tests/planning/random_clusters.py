@@ -24,24 +24,24 @@ from restow.model.objects import (
 )
 from restow.model.snapshot import Snapshot
 from restow.planning.plan import Plan
-from tests.planning.clusters import app, budget, cluster, ten
-from tests.planning.reference_checks import ZONE, disks_of
+from tests.planning.clusters import app, budget, node_of_ten, snapshot_of
+from tests.planning.reference_checks import ZONE, claim_names
 from tests.scheduling.plugins.volume_builders import claim, csi_node, csi_volume, on_label, volume
 
 HOST = "kubernetes.io/hostname"
 EXAMPLES = int(os.environ.get("RESTOW_EXAMPLES", "25"))
-tried = settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-asked_budgets = st.lists(st.builds(budget, st.just("b"), st.integers(1, 3), st.sampled_from("xyz")), max_size=1)
+property_settings = settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+random_budgets = st.lists(st.builds(budget, st.just("b"), st.integers(1, 3), st.sampled_from("xyz")), max_size=1)
 
 
-def selector(name: str) -> SelectorSpec:
+def app_selector(name: str) -> SelectorSpec:
     return SelectorSpec(match_labels={"app": name})
 
 
-def constraints(kind: str, name: str) -> dict[str, Any]:
-    term = PodAffinityTerm(topology_key=HOST, label_selector=selector(name))
+def constraint_fields(kind: str, name: str) -> dict[str, Any]:
+    term = PodAffinityTerm(topology_key=HOST, label_selector=app_selector(name))
     even = TopologySpreadConstraint(
-        max_skew=1, topology_key=ZONE, when_unsatisfiable="DoNotSchedule", label_selector=selector(name)
+        max_skew=1, topology_key=ZONE, when_unsatisfiable="DoNotSchedule", label_selector=app_selector(name)
     )
     by_kind: dict[str, dict[str, Any]] = {
         "none": {},
@@ -58,9 +58,9 @@ def with_disk(pod: Pod, zone: str) -> Pod:
     return replace(pod, spec=replace(pod.spec, volumes=[used]))
 
 
-def storage(pods: Iterable[Pod], limits: Mapping[str, int]) -> Iterator[StorageObject]:
+def volume_objects(pods: Iterable[Pod], limits: Mapping[str, int]) -> Iterator[StorageObject]:
     """The volumes of such pods, and how many nodes can attach."""
-    for name in (name for pod in pods for name in disks_of(pod)):
+    for name in (name for pod in pods for name in claim_names(pod)):
         at = on_label(ZONE, name.partition("-")[0])
         yield volume(name, of="", at=at, claim=name, claim_uid=f"uid-{name}", phase="Bound", csi=csi_volume(name))
         yield claim(name, of="", to=name, phase="Bound")
@@ -69,7 +69,7 @@ def storage(pods: Iterable[Pod], limits: Mapping[str, int]) -> Iterator[StorageO
 
 
 @st.composite
-def snapshots(draw: st.DrawFn) -> Snapshot:
+def random_snapshots(draw: st.DrawFn) -> Snapshot:
     """A few nodes of ten, filled at will but not above, with workloads that want to be apart or even or have disks."""
     names = [f"n{number}" for number in range(draw(st.integers(2, 6)))]
     free = {name: [10_000, 10_240] for name in names}
@@ -83,16 +83,16 @@ def snapshots(draw: st.DrawFn) -> Snapshot:
             continue
         free[where][0] -= cpu
         free[where][1] -= memory
-        fields = {"labels": {"app": of}, "of": of, **constraints(kinds[of], of)}
+        fields = {"labels": {"app": of}, "of": of, **constraint_fields(kinds[of], of)}
         one = app(f"p{number:02d}", f"{cpu}m", f"{memory}Mi", on=where, **fields)
         pods.append(with_disk(one, zones[where]) if kinds[of] == "disks" else one)
-    attached = Counter(pod.spec.node_name for pod in pods if disks_of(pod))
+    attached = Counter(pod.spec.node_name for pod in pods if claim_names(pod))
     limits = {name: attached[name] + draw(st.integers(0, 2)) for name in names if draw(st.booleans())}
-    nodes = [ten(name, labels={HOST: name, ZONE: zones[name]}) for name in names]
-    return cluster(nodes, pods, storage(pods, limits))
+    nodes = [node_of_ten(name, labels={HOST: name, ZONE: zones[name]}) for name in names]
+    return snapshot_of(nodes, pods, volume_objects(pods, limits))
 
 
-def carried_out(snapshot: Snapshot, plan: Plan) -> None:
+def apply_moves(snapshot: Snapshot, plan: Plan) -> None:
     for move in sorted(plan.moves, key=lambda one: one.order):
         moved = snapshot.pods.known[move.uid].pod
         snapshot.apply_pod(replace(moved, spec=replace(moved.spec, node_name=move.target)))

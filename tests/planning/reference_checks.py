@@ -12,7 +12,7 @@ from restow.planning.plan import Plan
 ZONE = "topology.kubernetes.io/zone"
 
 
-def violations(snapshot: Snapshot, plan: Plan) -> Iterator[str]:
+def placement_violations(snapshot: Snapshot, plan: Plan) -> Iterator[str]:
     """Nodes above what they offer, and pods that must be apart and meet, at any time while the plan is carried out."""
     pods = {uid: one.pod for uid, one in snapshot.pods.known.items()}
     places = {uid: {one.node} for uid, one in snapshot.pods.known.items()}
@@ -29,7 +29,7 @@ def violations(snapshot: Snapshot, plan: Plan) -> Iterator[str]:
             places[move.uid] = {move.target}
 
 
-def skews(snapshot: Snapshot, plan: Plan) -> Iterator[str]:
+def spread_violations(snapshot: Snapshot, plan: Plan) -> Iterator[str]:
     """Moves that would break a spread over zones if every move were done before the next begins."""
     pods = {uid: one.pod for uid, one in snapshot.pods.known.items()}
     place = {uid: one.node for uid, one in snapshot.pods.known.items()}
@@ -45,13 +45,13 @@ def skews(snapshot: Snapshot, plan: Plan) -> Iterator[str]:
         place[move.uid] = move.target
 
 
-def disks_of(pod: Pod) -> list[str]:
+def claim_names(pod: Pod) -> list[str]:
     """The names of its claims, which begin with the zone that the volume is in."""
     claims = (one.persistent_volume_claim for one in pod.spec.volumes or ())
     return [one.claim_name for one in claims if one is not None]
 
 
-def misplaced_disks(snapshot: Snapshot, plan: Plan) -> Iterator[str]:
+def volume_violations(snapshot: Snapshot, plan: Plan) -> Iterator[str]:
     """Moves away from the zone of a volume, and nodes with more volumes than they can attach, at any time."""
     pods = {uid: one.pod for uid, one in snapshot.pods.known.items()}
     places = {uid: {one.node} for uid, one in snapshot.pods.known.items()}
@@ -59,12 +59,12 @@ def misplaced_disks(snapshot: Snapshot, plan: Plan) -> Iterator[str]:
         for move in moves:
             node = snapshot.node(move.target)
             zone = (node.metadata.labels or {})[ZONE] if node else ""
-            if any(not name.startswith(f"{zone}-") for name in disks_of(pods[move.uid])):
+            if any(not name.startswith(f"{zone}-") for name in claim_names(pods[move.uid])):
                 yield f"{move.pod} leaves the zone of its volume for {move.target}"
             places[move.uid] = {move.source, move.target}
         for name in snapshot.rows.names():
             limit = _attachable(snapshot, name)
-            attached = sum(len(disks_of(pods[uid])) for uid, where in places.items() if name in where)
+            attached = sum(len(claim_names(pods[uid])) for uid, where in places.items() if name in where)
             if limit is not None and attached > limit:
                 yield f"wave {wave}: {attached} volumes on {name}, which can attach {limit}"
         for move in moves:

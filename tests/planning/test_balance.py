@@ -20,33 +20,44 @@ from restow.planning.plan import Plan, Refusal
 from restow.planning.strategies import make_plan
 from restow.scheduling.framework import Cycle
 from tests.model.cluster.builders import node, pod
-from tests.planning.clusters import ENGINE, NOW, annotated, app, cluster, moves, not_ready, reasons, request, ten
+from tests.planning.clusters import (
+    ENGINE,
+    NOW,
+    app,
+    move_triples,
+    node_of_ten,
+    not_ready_node,
+    plan_request,
+    refusal_reasons,
+    snapshot_of,
+    with_annotations,
+)
 
 
-def planned(nodes: Sequence[Node], pods: Sequence[Pod], **fields: Any) -> Plan:
-    return plan_of(cluster(nodes, pods), **fields)
+def balance_plan(nodes: Sequence[Node], pods: Sequence[Pod], **fields: Any) -> Plan:
+    return balance_plan_of(snapshot_of(nodes, pods), **fields)
 
 
-def plan_of(
+def balance_plan_of(
     snapshot: Snapshot, *, max_moves: int = 50, last_migrations: dict[str, float] | None = None, **arguments: Any
 ) -> Plan:
-    asked = request(snapshot, arguments, max_moves=max_moves, last_migrations=last_migrations or {})
+    asked = plan_request(snapshot, arguments, max_moves=max_moves, last_migrations=last_migrations or {})
     return make_plan("balance", snapshot, asked)
 
 
-def fixed(name: str, cpu: str, memory: str, on: str) -> Pod:
+def daemon_pod(name: str, cpu: str, memory: str, on: str) -> Pod:
     """Somebody who stays."""
     return app(name, cpu, memory, on=on, of="agents", kind="DaemonSet")
 
 
-def uneven(*movable: Pod) -> tuple[list[Node], list[Pod]]:
+def uneven_cluster(*movable: Pod) -> tuple[list[Node], list[Pod]]:
     """Node a is full of cpu, node b of memory, c and d are even."""
-    nodes = [ten(name) for name in "abcd"]
+    nodes = [node_of_ten(name) for name in "abcd"]
     pods = [
-        fixed("a0", "5", "3Gi", "a"),
-        fixed("b0", "4", "6Gi", "b"),
-        fixed("c0", "5", "5Gi", "c"),
-        fixed("d0", "5", "5Gi", "d"),
+        daemon_pod("a0", "5", "3Gi", "a"),
+        daemon_pod("b0", "4", "6Gi", "b"),
+        daemon_pod("c0", "5", "5Gi", "c"),
+        daemon_pod("d0", "5", "5Gi", "d"),
     ]
     return nodes, [*pods, *movable]
 
@@ -54,20 +65,23 @@ def uneven(*movable: Pod) -> tuple[list[Node], list[Pod]]:
 # --- story 1 ----------------------------------------------------------------------------------------------------------
 
 
-def story() -> Snapshot:
+def opposite_nodes() -> Snapshot:
     """Node a: 90% of cpu, 50% of memory; node b the other way round."""
     pods = [app(f"a{number}", "3", "1Gi", on="a") for number in range(3)]
     pods += [app(f"b{number}", "1", "3Gi", on="b") for number in range(3)]
-    return cluster([ten("a"), ten("b")], [*pods, fixed("fa", "0", "2Gi", "a"), fixed("fb", "2", "0", "b")])
+    return snapshot_of(
+        [node_of_ten("a"), node_of_ten("b")],
+        [*pods, daemon_pod("fa", "0", "2Gi", "a"), daemon_pod("fb", "2", "0", "b")],
+    )
 
 
 NEWCOMER = pod("newcomer", {"cpu": "1500m", "memory": "1536Mi"})
 
 
-def test_story_1_a_pod_that_fits_nowhere_fits_afterwards() -> None:
-    snapshot = story()
+def test_balance_makes_room_for_a_pod_that_fitted_on_no_node() -> None:
+    snapshot = opposite_nodes()
     assert not len(ENGINE.feasible_rows(Cycle(NEWCOMER, snapshot, NOW)))
-    found = plan_of(snapshot, maxThreshold=0.1)
+    found = balance_plan_of(snapshot, maxThreshold=0.1)
     assert found.moves
     for one in found.moves:
         moved = snapshot.pods.known[one.uid].pod
@@ -75,91 +89,91 @@ def test_story_1_a_pod_that_fits_nowhere_fits_afterwards() -> None:
     assert len(ENGINE.feasible_rows(Cycle(NEWCOMER, snapshot, NOW)))
 
 
-def test_what_it_promises_is_what_the_next_run_finds() -> None:
-    snapshot = story()
-    found = plan_of(snapshot, maxThreshold=0.1)
+def test_measures_after_a_plan_are_those_before_the_next_one() -> None:
+    snapshot = opposite_nodes()
+    found = balance_plan_of(snapshot, maxThreshold=0.1)
     for one in found.moves:
         moved = snapshot.pods.known[one.uid].pod
         snapshot.apply_pod(replace(moved, spec=replace(moved.spec, node_name=one.target)))
     assert found.moves
-    assert found.after == plan_of(snapshot, maxThreshold=0.1).before | {"threshold": found.after["threshold"]}
+    assert found.after == balance_plan_of(snapshot, maxThreshold=0.1).before | {"threshold": found.after["threshold"]}
 
 
-def test_moves_that_no_order_makes_possible_are_not_in_its_promise(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_measures_after_a_plan_leave_out_dropped_moves(monkeypatch: pytest.MonkeyPatch) -> None:
     dropped = OrderedMoves((), (Refusal(namespace="default", pod="a0", reason="no order"),))
     monkeypatch.setattr("restow.planning.balance.order_moves", lambda *asked, **limits: dropped)
-    found = plan_of(story(), maxThreshold=0.1)
+    found = balance_plan_of(opposite_nodes(), maxThreshold=0.1)
     assert found.after == found.before
 
 
-def test_story_1_without_a_largest_threshold_both_nodes_are_average() -> None:
+def test_two_equally_imbalanced_nodes_are_not_above_mean_plus_deviation() -> None:
     """Mean 0.2 and deviation 0: nobody is strictly above, which is what `maxThreshold` is for."""
-    found = plan_of(story())
+    found = balance_plan_of(opposite_nodes())
     assert found.moves == ()
-    assert reasons(found) == {"": "0 of 2 nodes are above the threshold 0.200"}
+    assert refusal_reasons(found) == {"": "0 of 2 nodes are above the threshold 0.200"}
 
 
 # --- nodes ------------------------------------------------------------------------------------------------------------
 
 
-def test_the_rate_of_two_resources_is_half_their_difference() -> None:
-    snapshot = cluster([ten("a")], [app("p", "9", "5Gi", on="a")])
+def test_imbalance_rate_of_two_resources_is_half_their_difference() -> None:
+    snapshot = snapshot_of([node_of_ten("a")], [app("p", "9", "5Gi", on="a")])
     assert imbalance_rates(snapshot, ["cpu", "memory"]).tolist() == pytest.approx([0.2])
 
 
-def test_more_resources_may_be_compared() -> None:
-    snapshot = cluster([ten("a")], [app("p", "9", "5Gi", on="a")])
+def test_imbalance_rate_of_three_resources_is_their_standard_deviation() -> None:
+    snapshot = snapshot_of([node_of_ten("a")], [app("p", "9", "5Gi", on="a")])
     expected = float(np.std([0.9, 0.5, 1 / 20]))
     assert imbalance_rates(snapshot, ["cpu", "memory", "pods"]).tolist() == pytest.approx([expected])
 
 
-def test_a_resource_that_a_node_does_not_offer_is_left_out() -> None:
-    snapshot = cluster([node("a", {"cpu": "10", "pods": "20"})], [app("p", "9", "0", on="a")])
+def test_imbalance_rate_leaves_out_resources_that_a_node_does_not_offer() -> None:
+    snapshot = snapshot_of([node("a", {"cpu": "10", "pods": "20"})], [app("p", "9", "0", on="a")])
     assert imbalance_rates(snapshot, ["cpu", "memory"]).tolist() == [0.0]
 
 
-def test_the_threshold_is_mean_plus_deviation_of_ready_nodes() -> None:
+def test_threshold_is_mean_plus_deviation_of_ready_nodes_or_max_threshold() -> None:
     rates, ready = np.array([0.0, 0.2, 0.9]), np.array([True, True, False])
     assert imbalance_threshold(rates, ready, None) == pytest.approx(0.1 + 0.1)
     assert imbalance_threshold(rates, ready, 0.15) == 0.15
     assert imbalance_threshold(rates, ready, 0.5) == pytest.approx(0.2)
 
 
-def test_nodes_that_are_not_ready_neither_give_nor_take() -> None:
-    nodes, pods = uneven(app("p", "3", "0", on="a"))
-    assert planned([not_ready(nodes[0]), *nodes[1:]], pods).moves == ()
-    assert planned([nodes[0], not_ready(nodes[1]), *nodes[2:]], pods).moves == ()
+def test_nodes_that_are_not_ready_are_neither_sources_nor_targets() -> None:
+    nodes, pods = uneven_cluster(app("p", "3", "0", on="a"))
+    assert balance_plan([not_ready_node(nodes[0]), *nodes[1:]], pods).moves == ()
+    assert balance_plan([nodes[0], not_ready_node(nodes[1]), *nodes[2:]], pods).moves == ()
 
 
-def test_the_worst_node_comes_first() -> None:
-    nodes, pods = uneven(app("p", "3", "0", on="a"), app("q", "2", "0", on="e"))
-    pods += [fixed("e0", "5", "4Gi", "e"), fixed("f0", "3", "6Gi", "f")]
-    found = planned([*nodes, ten("e"), ten("f")], pods, maxThreshold=0.1)
-    assert [one[1] for one in moves(found)] == ["a", "e"]
+def test_most_imbalanced_node_is_the_first_source() -> None:
+    nodes, pods = uneven_cluster(app("p", "3", "0", on="a"), app("q", "2", "0", on="e"))
+    pods += [daemon_pod("e0", "5", "4Gi", "e"), daemon_pod("f0", "3", "6Gi", "f")]
+    found = balance_plan([*nodes, node_of_ten("e"), node_of_ten("f")], pods, maxThreshold=0.1)
+    assert [one[1] for one in move_triples(found)] == ["a", "e"]
 
 
 # --- pods -------------------------------------------------------------------------------------------------------------
 
 
-def test_a_pod_whose_leaving_would_raise_the_rate_stays() -> None:
-    nodes, pods = uneven(app("p", "0", "1Gi", on="a"))
-    found = planned(nodes, pods, maxThreshold=0.01)
+def test_pod_stays_if_its_removal_would_raise_the_imbalance() -> None:
+    nodes, pods = uneven_cluster(app("p", "0", "1Gi", on="a"))
+    found = balance_plan(nodes, pods, maxThreshold=0.01)
     assert found.moves == ()
-    assert reasons(found)["p"] == "without it the imbalance of a would rise from 0.050 to 0.100"
+    assert refusal_reasons(found)["p"] == "without it the imbalance of a would rise from 0.050 to 0.100"
 
 
-def test_pods_leave_until_the_node_is_not_above_the_threshold() -> None:
-    nodes, pods = uneven(*(app(f"p{number}", "1", "0", on="a") for number in range(4)))
-    found = planned(nodes, pods, maxThreshold=0.2)
+def test_pods_move_off_a_node_until_it_is_not_above_the_threshold() -> None:
+    nodes, pods = uneven_cluster(*(app(f"p{number}", "1", "0", on="a") for number in range(4)))
+    found = balance_plan(nodes, pods, maxThreshold=0.2)
     assert len(found.moves) == 2  # 0.9 and 0.3 of a: 0.3; two less: 0.2
     assert found.after["nodesAbove"] <= 1
 
 
-def cheap(name: str, **fields: Any) -> Pod:
+def candidate(name: str, **fields: Any) -> Pod:
     """A candidate that is like the others but for one thing."""
     metadata = {key: fields.pop(key) for key in ("annotations", "created", "qos") if key in fields}
     one = app(name, fields.pop("cpu", "1"), "0", on="a", **fields)
-    one = annotated(one, metadata.get("annotations") or {})
+    one = with_annotations(one, metadata.get("annotations") or {})
     one = replace(one, metadata=replace(one.metadata, creation_timestamp=format_time(metadata.get("created", 1000))))
     return replace(one, status=replace(one.status, qos_class=metadata.get("qos", "Burstable")))
 
@@ -201,9 +215,11 @@ def cheap(name: str, **fields: Any) -> Pod:
     ],
 )
 @pytest.mark.parametrize("names", [("p", "q"), ("q", "p")], ids=["by name", "against names"])
-def test_the_cheapest_goes_first(names: tuple[str, str], first: dict[str, Any], second: dict[str, Any]) -> None:
-    nodes, pods = uneven(cheap(names[0], **dict(first)), cheap(names[1], **dict(second)))
-    assert moves(planned(nodes, pods, max_moves=1, maxThreshold=0.05))[0][0] == names[0]
+def test_cheapest_pod_to_evict_moves_first(
+    names: tuple[str, str], first: dict[str, Any], second: dict[str, Any]
+) -> None:
+    nodes, pods = uneven_cluster(candidate(names[0], **dict(first)), candidate(names[1], **dict(second)))
+    assert move_triples(balance_plan(nodes, pods, max_moves=1, maxThreshold=0.05))[0][0] == names[0]
 
 
 @pytest.mark.parametrize(
@@ -215,60 +231,60 @@ def test_the_cheapest_goes_first(names: tuple[str, str], first: dict[str, Any], 
         pytest.param({"labelSelector": {"matchLabels": {"a": "b"}}}, "its labels do not match a=b", id="labels"),
     ],
 )
-def test_pods_may_be_left_out(arguments: dict[str, Any], reason: str) -> None:
-    found = planned(*uneven(app("p", "3", "0", on="a")), **arguments)
+def test_pods_left_out_by_arguments_stay(arguments: dict[str, Any], reason: str) -> None:
+    found = balance_plan(*uneven_cluster(app("p", "3", "0", on="a")), **arguments)
     assert found.moves == ()
-    assert reason in reasons(found)["p"]
+    assert reason in refusal_reasons(found)["p"]
 
 
 # --- targets ----------------------------------------------------------------------------------------------------------
 
 
-def test_the_target_that_gains_most_is_taken() -> None:
-    assert moves(planned(*uneven(app("p", "3", "0", on="a")))) == [("p", "a", "b")]
+def test_target_with_the_largest_gain_is_chosen() -> None:
+    assert move_triples(balance_plan(*uneven_cluster(app("p", "3", "0", on="a")))) == [("p", "a", "b")]
 
 
-def test_a_target_must_gain_too() -> None:
-    nodes, pods = uneven(app("p", "3", "0", on="a"))
-    found = planned([nodes[0], *nodes[2:]], [one for one in pods if one.spec.node_name != "b"])
+def test_pod_stays_if_no_target_would_gain() -> None:
+    nodes, pods = uneven_cluster(app("p", "3", "0", on="a"))
+    found = balance_plan([nodes[0], *nodes[2:]], [one for one in pods if one.spec.node_name != "b"])
     assert found.moves == ()
-    assert reasons(found)["p"] == "2 other nodes have room for it, but it would lower the imbalance of none"
+    assert refusal_reasons(found)["p"] == "2 other nodes have room for it, but it would lower the imbalance of none"
 
 
-def test_pods_that_ask_for_nothing_are_not_moved_in_vain() -> None:
-    found = planned(*uneven(app("idle", "0", "0", on="a"), app("p", "3", "0", on="a")))
-    assert moves(found) == [("p", "a", "b")]
+def test_pods_without_requests_do_not_move() -> None:
+    found = balance_plan(*uneven_cluster(app("idle", "0", "0", on="a"), app("p", "3", "0", on="a")))
+    assert move_triples(found) == [("p", "a", "b")]
 
 
-def test_nodes_swap_what_they_have_too_much_of() -> None:
+def test_nodes_exchange_pods_of_their_overused_resources() -> None:
     pods = [
         app("p", "5", "0", on="a"),
         app("q", "0", "5Gi", on="b"),
-        fixed("fa", "4", "1Gi", "a"),
-        fixed("fb", "1", "4Gi", "b"),
+        daemon_pod("fa", "4", "1Gi", "a"),
+        daemon_pod("fb", "1", "4Gi", "b"),
     ]
-    found = planned([ten("a"), ten("b")], pods, maxThreshold=0.1)
-    assert set(moves(found)) == {("p", "a", "b"), ("q", "b", "a")}
+    found = balance_plan([node_of_ten("a"), node_of_ten("b")], pods, maxThreshold=0.1)
+    assert set(move_triples(found)) == {("p", "a", "b"), ("q", "b", "a")}
     assert found.after["nodesAbove"] == 0
 
 
 # --- never in circles -------------------------------------------------------------------------------------------------
 
 
-def test_a_pod_is_not_sent_back_within_the_cool_down() -> None:
+def test_pod_does_not_move_back_within_the_cool_down() -> None:
     came = {"restow.sh/moved-at": format_time(NOW - 60), "restow.sh/moved-from": "b"}
-    nodes, pods = uneven(annotated(app("p", "3", "0", on="a"), came))
-    assert moves(planned(nodes, pods)) == [("p", "a", "b")]
-    resting = planned(nodes, pods, coolDownTime=600)
+    nodes, pods = uneven_cluster(with_annotations(app("p", "3", "0", on="a"), came))
+    assert move_triples(balance_plan(nodes, pods)) == [("p", "a", "b")]
+    resting = balance_plan(nodes, pods, coolDownTime=600)
     assert resting.moves == ()
-    assert reasons(resting)[""].endswith("; 1 of them rest after a migration less than 600s ago")
+    assert refusal_reasons(resting)[""].endswith("; 1 of them rest after a migration less than 600s ago")
 
 
-def test_run_after_run_it_comes_to_rest() -> None:
-    snapshot = story()
+def test_repeated_balance_runs_come_to_rest() -> None:
+    snapshot = opposite_nodes()
     seen = [float(imbalance_rates(snapshot, ["cpu", "memory"]).sum())]
     for _ in range(10):
-        found = plan_of(snapshot, maxThreshold=0.05)
+        found = balance_plan_of(snapshot, maxThreshold=0.05)
         for one in found.moves:
             moved = snapshot.pods.known[one.uid].pod
             snapshot.apply_pod(replace(moved, spec=replace(moved.spec, node_name=one.target)))
@@ -277,13 +293,13 @@ def test_run_after_run_it_comes_to_rest() -> None:
     assert found.moves == ()
 
 
-def test_the_limit_of_moves_is_kept_and_said() -> None:
-    found = planned(
-        *uneven(*(app(f"p{number}", "1", "0", on="a") for number in range(4))), max_moves=1, maxThreshold=0.1
+def test_limit_of_moves_is_kept_and_reported() -> None:
+    found = balance_plan(
+        *uneven_cluster(*(app(f"p{number}", "1", "0", on="a") for number in range(4))), max_moves=1, maxThreshold=0.1
     )
     assert len(found.moves) == 1
     told = "1 node stays above the threshold 0.100; the highest is a with 0.250; the limit of 1 move is reached"
-    assert reasons(found)[""] == told
+    assert refusal_reasons(found)[""] == told
 
 
 # --- arguments --------------------------------------------------------------------------------------------------------
@@ -296,11 +312,11 @@ def test_the_limit_of_moves_is_kept_and_said() -> None:
             {"resources": ["cpu"]}, "resources: must list at least two different resources", id="one resource"
         ),
         pytest.param({"resources": ["cpu", "cpu"]}, "lists cpu, cpu", id="one resource twice"),
-        pytest.param({"maxThreshold": 15}, "maxThreshold: must be from 0 to 1, is 15", id="percent"),
-        pytest.param({"maxTreshold": 0.1}, "maxTreshold: unknown field", id="misspelt"),
+        pytest.param({"maxThreshold": 15}, "maxThreshold: must be from 0 to 1, is 15", id="percentage above 100"),
+        pytest.param({"maxTreshold": 0.1}, "maxTreshold: unknown field", id="misspelt argument"),
     ],
 )
-def test_wrong_arguments_are_refused_with_their_path(arguments: dict[str, Any], message: str) -> None:
+def test_wrong_balance_arguments_are_refused_with_their_path(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(WireError) as caught:
         read_balance(arguments)
     assert message in str(caught.value)

@@ -22,7 +22,7 @@ from restow.planning.plan_request import PeerPlugins
 from restow.planning.strategies import make_plan
 from restow.planning.usage_samples import UsageSample, UsageSamples
 from tests.model.cluster.builders import pod
-from tests.planning.clusters import NOW, app, cluster, moves, reasons, request, ten
+from tests.planning.clusters import NOW, app, move_triples, node_of_ten, plan_request, refusal_reasons, snapshot_of
 
 COOL = {"thresholds": {"cpu": 40}, "targetThresholds": {"cpu": 70}}
 PACK: dict[str, Any] = {}
@@ -30,7 +30,7 @@ BOTH = PeerPlugins(defragmentation=(read_defragmentation(PACK),), load_aware=(re
 Cores = Mapping[str, float]
 
 
-def measured(pods: Iterable[Pod], cores: Cores, *, at: float = NOW) -> UsageSamples:
+def usage_of_pods(pods: Iterable[Pod], cores: Cores, *, at: float = NOW) -> UsageSamples:
     """What pods use, and nodes by that; pods that are not named use nothing."""
     nodes: dict[str, int] = dict.fromkeys("abcdef", 0)
     samples = {}
@@ -41,11 +41,11 @@ def measured(pods: Iterable[Pod], cores: Cores, *, at: float = NOW) -> UsageSamp
     return UsageSamples({name: UsageSample(at, {"cpu": used}) for name, used in nodes.items()}, samples)
 
 
-def planned(strategy: str, pods: list[Pod], cores: Cores, *, peers: PeerPlugins = BOTH, **fields: Any) -> Plan:
-    snapshot = cluster([ten(name) for name in "abcd"], pods)
+def plan_with_peers(strategy: str, pods: list[Pod], cores: Cores, *, peers: PeerPlugins = BOTH, **fields: Any) -> Plan:
+    snapshot = snapshot_of([node_of_ten(name) for name in "abcd"], pods)
     arguments = COOL if strategy == "load-aware" else fields.pop("arguments", {})
-    use = measured(pods, cores, at=NOW - fields.pop("age", 0))
-    return make_plan(strategy, snapshot, request(snapshot, arguments, measured_usage=use, peers=peers, **fields))
+    use = usage_of_pods(pods, cores, at=NOW - fields.pop("age", 0))
+    return make_plan(strategy, snapshot, plan_request(snapshot, arguments, measured_usage=use, peers=peers, **fields))
 
 
 FULL, SMALL = app("full", "8", on="b"), app("p", "1", on="a")
@@ -54,72 +54,72 @@ FULL, SMALL = app("full", "8", on="b"), app("p", "1", on="a")
 @pytest.mark.parametrize(
     ("cores", "moved"),
     [
-        pytest.param({"full": 6.5, "p": 1.0}, False, id="a target that would become busy"),
-        pytest.param({"full": 6.0, "p": 1.0}, True, id="one that comes exactly to the limit"),
-        pytest.param({"full": 2.0, "p": 1.0}, True, id="one that is nearly idle"),
+        pytest.param({"full": 6.5, "p": 1.0}, False, id="target would become busy"),
+        pytest.param({"full": 6.0, "p": 1.0}, True, id="target comes exactly to the threshold"),
+        pytest.param({"full": 2.0, "p": 1.0}, True, id="target is nearly idle"),
     ],
 )
-def test_nobody_packs_a_node_until_it_is_busy(cores: Cores, moved: bool) -> None:
-    found = planned("defragmentation", [FULL, SMALL], cores)
+def test_defragmentation_does_not_make_a_target_busy(cores: Cores, moved: bool) -> None:
+    found = plan_with_peers("defragmentation", [FULL, SMALL], cores)
     assert bool(found.moves) is moved
     if not moved:
-        assert reasons(found)["p"] == "0/1 target nodes are available: 1 would be busier than LoadAware allows"
-        assert planned("defragmentation", [FULL, SMALL], cores, peers=PeerPlugins()).moves
+        assert refusal_reasons(found)["p"] == "0/1 target nodes are available: 1 would be busier than LoadAware allows"
+        assert plan_with_peers("defragmentation", [FULL, SMALL], cores, peers=PeerPlugins()).moves
 
 
 @pytest.mark.parametrize(
     "use",
     [
-        pytest.param(UsageSamples(unavailable_reason="nobody answers"), id="nobody answers"),
-        pytest.param(UsageSamples({"a": UsageSample(NOW, {"cpu": 1000})}), id="the target is not measured"),
-        pytest.param(UsageSamples({"b": UsageSample(NOW - 3600, {"cpu": 1000})}), id="that was long ago"),
+        pytest.param(UsageSamples(unavailable_reason="nobody answers"), id="metrics are not available"),
+        pytest.param(UsageSamples({"a": UsageSample(NOW, {"cpu": 1000})}), id="target without sample"),
+        pytest.param(UsageSamples({"b": UsageSample(NOW - 3600, {"cpu": 1000})}), id="sample of the target is too old"),
     ],
 )
-def test_nobody_packs_a_node_of_which_it_is_not_known_how_busy_it_is(use: UsageSamples) -> None:
+def test_defragmentation_does_not_fill_a_node_with_unknown_load(use: UsageSamples) -> None:
     """Otherwise LoadAware would undo it as soon as that is known again."""
-    snapshot = cluster([ten("a"), ten("b")], [FULL, SMALL])
-    found = make_plan("defragmentation", snapshot, request(snapshot, PACK, measured_usage=use, peers=BOTH))
+    snapshot = snapshot_of([node_of_ten("a"), node_of_ten("b")], [FULL, SMALL])
+    found = make_plan("defragmentation", snapshot, plan_request(snapshot, PACK, measured_usage=use, peers=BOTH))
     assert found.moves == ()
     told = "0/1 target nodes are available: 1 has no recent usage sample, which LoadAware requires"
-    assert reasons(found)["p"] == told
+    assert refusal_reasons(found)["p"] == told
 
 
-def test_a_node_that_was_measured_before_a_pod_came_takes_nobody_until_it_is_measured_again() -> None:
+def test_node_takes_no_pod_until_it_is_measured_after_its_last_migration() -> None:
     cores = {"full": 1.0, "p": 1.0}
-    assert not planned("defragmentation", [FULL, SMALL], cores, age=60, last_migrations={"b": NOW - 30}).moves
-    assert planned("defragmentation", [FULL, SMALL], cores, age=20, last_migrations={"b": NOW - 30}).moves
-    assert planned("defragmentation", [FULL, SMALL], cores, age=20, last_migrations={"b": NOW + 3600}).moves, (
+    assert not plan_with_peers("defragmentation", [FULL, SMALL], cores, age=60, last_migrations={"b": NOW - 30}).moves
+    assert plan_with_peers("defragmentation", [FULL, SMALL], cores, age=20, last_migrations={"b": NOW - 30}).moves
+    assert plan_with_peers("defragmentation", [FULL, SMALL], cores, age=20, last_migrations={"b": NOW + 3600}).moves, (
         "a wrong clock"
     )
 
 
-def test_a_pod_that_is_not_measured_counts_with_what_it_asks_for() -> None:
-    snapshot = cluster([ten("a"), ten("b")], [FULL, SMALL])
+def test_unmeasured_pod_counts_with_its_requests() -> None:
+    snapshot = snapshot_of([node_of_ten("a"), node_of_ten("b")], [FULL, SMALL])
     for cores, moved in ((6000, True), (6001, False)):
         use = UsageSamples({"b": UsageSample(NOW, {"cpu": cores})})
-        asked = request(snapshot, PACK, measured_usage=use, peers=BOTH)
+        asked = plan_request(snapshot, PACK, measured_usage=use, peers=BOTH)
         assert bool(make_plan("defragmentation", snapshot, asked).moves) is moved
 
 
 HOT = [app("hot", "4", on="a"), app("other", "1", on="a")]
 
 
-def test_the_idlest_node_that_is_not_being_emptied_is_first_choice() -> None:
+def test_load_aware_prefers_the_least_loaded_node_that_is_not_emptied() -> None:
     pods = [*HOT, app("low", "1", on="b"), app("middle", "5", on="c")]
     cores = {"hot": 6.0, "other": 3.0, "low": 0.1, "middle": 1.0}
-    assert moves(planned("load-aware", pods, cores, peers=PeerPlugins())) == [("hot", "a", "d")]
-    assert moves(planned("load-aware", pods, cores)) == [("hot", "a", "c")]
+    assert move_triples(plan_with_peers("load-aware", pods, cores, peers=PeerPlugins())) == [("hot", "a", "d")]
+    assert move_triples(plan_with_peers("load-aware", pods, cores)) == [("hot", "a", "c")]
 
 
 @pytest.mark.parametrize(
     ("use_of_full", "target"),
     [
-        pytest.param(0.5, "b", id="that one is idle, too"),
-        pytest.param(4.9, "b", id="that one is not idle, and not busy with it"),
-        pytest.param(5.1, "c", id="that one would become busy"),
+        pytest.param(0.5, "b", id="fuller node is idle, too"),
+        pytest.param(4.9, "b", id="fuller node is not idle, and not busy with the pod"),
+        pytest.param(5.1, "c", id="fuller node would become busy"),
     ],
 )
-def test_a_pod_goes_at_once_to_where_it_would_be_packed_from_an_empty_node(use_of_full: float, target: str) -> None:
+def test_load_aware_moves_a_pod_to_where_defragmentation_would_move_it_on(use_of_full: float, target: str) -> None:
     pods = [
         app("hot", "1", on="a"),
         pod("stays", {"cpu": "5"}, on="a"),
@@ -127,31 +127,33 @@ def test_a_pod_goes_at_once_to_where_it_would_be_packed_from_an_empty_node(use_o
         app("x", "5", on="d"),
     ]
     cores = {"hot": 2.0, "stays": 6.0, "full": use_of_full, "x": 6.0}
-    assert moves(planned("load-aware", pods, cores)) == [("hot", "a", target)]
+    assert move_triples(plan_with_peers("load-aware", pods, cores)) == [("hot", "a", target)]
 
 
-def test_balance_does_not_fill_a_node_that_is_being_emptied() -> None:
+def test_balance_does_not_fill_a_node_that_is_emptied() -> None:
     pods = [app("c1", "4", "1Gi", on="a"), app("c2", "4", "1Gi", on="a"), app("m", "100m", "2Gi", on="b")]
     arguments = {"maxThreshold": 0.1}
-    assert moves(planned("balance", pods, {}, peers=PeerPlugins(), arguments=arguments)) == [("c1", "a", "b")]
-    assert not planned("balance", pods, {}, arguments=arguments).moves
+    assert move_triples(plan_with_peers("balance", pods, {}, peers=PeerPlugins(), arguments=arguments)) == [
+        ("c1", "a", "b")
+    ]
+    assert not plan_with_peers("balance", pods, {}, arguments=arguments).moves
 
 
-def test_balance_does_not_drain_a_node_until_it_has_to_be_emptied() -> None:
+def test_balance_does_not_turn_a_node_into_a_source_of_defragmentation() -> None:
     pods = [app("c1", "2", "1Gi", on="a"), app("c2", "2", "1Gi", on="a"), app("m", "4", "9Gi", on="b")]
     arguments = {"maxThreshold": 0.05}
-    assert moves(planned("balance", pods, {}, peers=PeerPlugins(), arguments=arguments))
-    found = planned("balance", pods, {}, arguments=arguments)
-    assert not found.moves and "Defragmentation would empty its node" in reasons(found)["c1"]
+    assert move_triples(plan_with_peers("balance", pods, {}, peers=PeerPlugins(), arguments=arguments))
+    found = plan_with_peers("balance", pods, {}, arguments=arguments)
+    assert not found.moves and "Defragmentation would empty its node" in refusal_reasons(found)["c1"]
 
 
-def test_the_optimiser_is_asked_again_without_nodes_that_it_would_make_busy() -> None:
+def test_optimal_plans_again_without_nodes_that_it_would_make_busy() -> None:
     pods = [app("p", "2", on="a"), app("q", "3", on="b"), app("r", "4", on="c")]
-    snapshot = cluster([ten(name) for name in "abc"], pods)
+    snapshot = snapshot_of([node_of_ten(name) for name in "abc"], pods)
     arguments = {"workLimit": 100, "maxMoves": 1}
     for cores, target in (({}, {"b", "c"}), ({"q": 6.9}, {"c"}), ({"q": 6.9, "r": 6.9}, set())):
-        use = measured(pods, {"p": 0.5, **cores})
-        found = plan_optimal_by_arguments(snapshot, request(snapshot, arguments, measured_usage=use, peers=BOTH))
+        use = usage_of_pods(pods, {"p": 0.5, **cores})
+        found = plan_optimal_by_arguments(snapshot, plan_request(snapshot, arguments, measured_usage=use, peers=BOTH))
         assert {move.target for move in found.moves} <= target and bool(found.moves) is bool(target), found
 
 
@@ -164,19 +166,23 @@ RESTING = {"coolDownTime": 600}
     ("strategy", "peers"),
     [
         pytest.param(
-            "load-aware", PeerPlugins(defragmentation=(read_defragmentation(RESTING),)), id="LoadAware, as packing says"
+            "load-aware",
+            PeerPlugins(defragmentation=(read_defragmentation(RESTING),)),
+            id="LoadAware, by the cool-down of Defragmentation",
         ),
         pytest.param(
-            "balance", PeerPlugins(defragmentation=(read_defragmentation(RESTING),)), id="Balance, as packing says"
+            "balance",
+            PeerPlugins(defragmentation=(read_defragmentation(RESTING),)),
+            id="Balance, by the cool-down of Defragmentation",
         ),
         pytest.param(
             "defragmentation",
             PeerPlugins(load_aware=(read_load_aware({**COOL, **RESTING}),)),
-            id="packing, as LoadAware says",
+            id="Defragmentation, by the cool-down of LoadAware",
         ),
     ],
 )
-def test_a_node_rests_as_long_as_either_of_packing_and_cooling_says(strategy: str, peers: PeerPlugins) -> None:
+def test_nodes_rest_for_the_longest_cool_down_of_all_plugins(strategy: str, peers: PeerPlugins) -> None:
     """a is hot, b has more cpu in use than memory, c less, d is low; pods came to all of them."""
     pods = [
         *(app("hot", "4", "4Gi", on="a"), app("other", "1", "1Gi", on="a"), app("low", "1", on="d")),
@@ -185,7 +191,7 @@ def test_a_node_rests_as_long_as_either_of_packing_and_cooling_says(strategy: st
     cores = {"hot": 6.0, "other": 3.0}
     for since, moved in ((599, False), (601, True)):
         touched = dict.fromkeys("abcd", NOW - since)
-        found = planned(strategy, pods, cores, peers=peers, last_migrations=touched)
+        found = plan_with_peers(strategy, pods, cores, peers=peers, last_migrations=touched)
         assert bool(found.moves) is moved, (since, found.refusals)
 
 
@@ -199,14 +205,14 @@ SPREAD = TopologySpreadConstraint(
 )
 
 
-def departing(
+def descheduling_plan(
     name: str, nodes: list[Node], pods: list[Pod], arguments: dict[str, Any], peers: PeerPlugins = BOTH
 ) -> Plan:
     plugin = descheduler_plugins()[name]
     assert isinstance(plugin, Planner)
-    snapshot = cluster(nodes, pods)
-    use = measured(pods, {"full": 6.5, "p": 1.0, "q": 1.0})
-    return plugin.plan(snapshot, request(snapshot, arguments, measured_usage=use, peers=peers))
+    snapshot = snapshot_of(nodes, pods)
+    use = usage_of_pods(pods, {"full": 6.5, "p": 1.0, "q": 1.0})
+    return plugin.plan(snapshot, plan_request(snapshot, arguments, measured_usage=use, peers=peers))
 
 
 @pytest.mark.parametrize(
@@ -218,14 +224,18 @@ def departing(
             "ScheduleAnyway",
             {"constraints": ["ScheduleAnyway"]},
             None,
-            id="pods stay that would rather be even",
+            id="soft spread constraints keep pods",
         ),
         pytest.param(
-            "RemovePodsViolatingTopologySpreadConstraint", "DoNotSchedule", {}, "c", id="pods go that have to be even"
+            "RemovePodsViolatingTopologySpreadConstraint",
+            "DoNotSchedule",
+            {},
+            "c",
+            id="hard spread constraints move pods",
         ),
     ],
 )
-def test_only_who_has_to_go_goes_to_a_node_that_is_being_emptied(
+def test_only_pods_that_violate_hard_constraints_move_to_an_emptied_node(
     name: str, when: str, arguments: dict[str, Any], target: str | None
 ) -> None:
     """Of two replicas on a, one could go to c, which is empty, or to b, which is busy."""
@@ -235,40 +245,40 @@ def test_only_who_has_to_go_goes_to_a_node_that_is_being_emptied(
         *(app(one, "4", on="a", labels=labels, topology_spread_constraints=even) for one in ("p", "q")),
         app("full", "5", on="b", of="full"),
     ]
-    nodes = [ten(one, labels={"kubernetes.io/hostname": one}) for one in "abc"]
-    found = departing(name, nodes, pods, arguments)
-    assert [one[2] for one in moves(found)] == ([target] if target else []), found
-    assert target or "other plugins are against it" in reasons(found)["p"]
-    assert [one[2] for one in moves(departing(name, nodes, pods, arguments, PeerPlugins()))] == ["c"]
+    nodes = [node_of_ten(one, labels={"kubernetes.io/hostname": one}) for one in "abc"]
+    found = descheduling_plan(name, nodes, pods, arguments)
+    assert [one[2] for one in move_triples(found)] == ([target] if target else []), found
+    assert target or "other plugins are against it" in refusal_reasons(found)["p"]
+    assert [one[2] for one in move_triples(descheduling_plan(name, nodes, pods, arguments, PeerPlugins()))] == ["c"]
 
 
 @pytest.mark.parametrize(
     ("name", "since", "moved"),
     [
-        pytest.param("RemoveDuplicates", 599, False, id="replicas may stay together for a while"),
-        pytest.param("RemoveDuplicates", 601, True, id="but not longer"),
-        pytest.param("RemovePodsViolatingNodeTaints", 599, True, id="what is not tolerated is left at once"),
+        pytest.param("RemoveDuplicates", 599, False, id="replicas stay together within the cool-down"),
+        pytest.param("RemoveDuplicates", 601, True, id="replicas are separated after the cool-down"),
+        pytest.param("RemovePodsViolatingNodeTaints", 599, True, id="untolerated taints are left at once"),
     ],
 )
-def test_who_need_not_go_keeps_the_cool_down_of_the_others(name: str, since: float, moved: bool) -> None:
+def test_pods_that_may_stay_keep_the_cool_down_of_other_plugins(name: str, since: float, moved: bool) -> None:
     taints = [Taint(key="gone", effect="NoSchedule")] if "Taints" in name else []
     pods = [app("p", "4", on="a"), app("q", "4", on="a"), app("kept", "5", on="b", of="kept")]
-    snapshot = cluster([ten("a", taints=taints), ten("b")], pods)
+    snapshot = snapshot_of([node_of_ten("a", taints=taints), node_of_ten("b")], pods)
     peers = PeerPlugins(defragmentation=(read_defragmentation(RESTING),))
     plugin = descheduler_plugins()[name]
     assert isinstance(plugin, Planner)
-    asked = request(snapshot, {}, peers=peers, last_migrations={"a": NOW - since})
+    asked = plan_request(snapshot, {}, peers=peers, last_migrations={"a": NOW - since})
     assert bool(plugin.plan(snapshot, asked).moves) is moved
 
 
 @pytest.mark.parametrize(
     ("there", "target"), [("5", "b"), ("2", "c")], ids=["a node that is kept", "none but those that are emptied"]
 )
-def test_who_has_to_go_goes_to_a_node_that_nobody_empties_if_there_is_one(there: str, target: str) -> None:
-    tainted = ten("a", taints=[Taint(key="gone", effect="NoSchedule")])
+def test_pods_that_must_leave_prefer_nodes_that_are_not_emptied(there: str, target: str) -> None:
+    tainted = node_of_ten("a", taints=[Taint(key="gone", effect="NoSchedule")])
     pods = [app("p", "1", on="a"), app("kept", there, on="b", of="kept")]
-    found = departing("RemovePodsViolatingNodeTaints", [tainted, ten("b"), ten("c")], pods, {})
-    assert moves(found) == [("p", "a", target)]
+    found = descheduling_plan("RemovePodsViolatingNodeTaints", [tainted, node_of_ten("b"), node_of_ten("c")], pods, {})
+    assert move_triples(found) == [("p", "a", target)]
 
 
 # --- together ---------------------------------------------------------------------------------------------------------
@@ -280,7 +290,7 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
 }
 
 
-def carried_out(pods: list[Pod], plan: Plan) -> list[Pod]:
+def pods_after(pods: list[Pod], plan: Plan) -> list[Pod]:
     where = {move.pod: move.target for move in plan.moves}
     return [
         replace(one, spec=replace(one.spec, node_name=where.get(one.metadata.name, one.spec.node_name))) for one in pods
@@ -300,7 +310,7 @@ POD = st.tuples(
     order=st.permutations(sorted(ARGUMENTS)),
 )
 @settings(max_examples=60, deadline=None)
-def test_whatever_pods_use_all_profiles_together_come_to_rest(
+def test_load_aware_defragmentation_and_balance_together_come_to_rest(
     described: list[tuple[str, int, int, int]], order: list[str]
 ) -> None:
     pods = [
@@ -308,18 +318,18 @@ def test_whatever_pods_use_all_profiles_together_come_to_rest(
         for number, (node, cpu, memory, _) in enumerate(described)
     ]
     cores = {f"p{number}": used / 10 for number, (_, _, _, used) in enumerate(described)}
-    seen = {places(pods)}
+    seen = {pod_nodes(pods)}
     for _ in range(10):
         before = pods
         for strategy in order:
-            snapshot: Snapshot = cluster([ten(name) for name in "abcdef"], pods)
-            use = measured(pods, cores)
-            asked = request(snapshot, ARGUMENTS[strategy], measured_usage=use, peers=BOTH)
+            snapshot: Snapshot = snapshot_of([node_of_ten(name) for name in "abcdef"], pods)
+            use = usage_of_pods(pods, cores)
+            asked = plan_request(snapshot, ARGUMENTS[strategy], measured_usage=use, peers=BOTH)
             found = make_plan(strategy, snapshot, asked)
-            pods = carried_out(pods, found)
+            pods = pods_after(pods, found)
             if found.moves:
-                assert places(pods) not in seen, "this is where it has been before"
-                seen.add(places(pods))
+                assert pod_nodes(pods) not in seen, "this is where it has been before"
+                seen.add(pod_nodes(pods))
         if pods == before:
             return
     raise AssertionError("ten cycles, and still something moves")
@@ -330,7 +340,7 @@ def test_whatever_pods_use_all_profiles_together_come_to_rest(
     order=st.permutations(["LoadAware", "Defragmentation", "RemoveDuplicates"]),
 )
 @settings(max_examples=40, deadline=None)
-def test_so_do_those_that_pack_and_those_that_take_replicas_apart(
+def test_load_aware_defragmentation_and_remove_duplicates_together_come_to_rest(
     described: list[tuple[tuple[str, int, int, int], str]], order: list[str]
 ) -> None:
     pods = [
@@ -342,15 +352,15 @@ def test_so_do_those_that_pack_and_those_that_take_replicas_apart(
     for _ in range(12):
         before = pods
         for name in order:
-            plugin, snapshot = known[name], cluster([ten(one) for one in "abcdef"], pods)
+            plugin, snapshot = known[name], snapshot_of([node_of_ten(one) for one in "abcdef"], pods)
             assert isinstance(plugin, Planner)
             arguments = COOL if name == "LoadAware" else {}
-            asked = request(snapshot, arguments, measured_usage=measured(pods, cores), peers=BOTH)
-            pods = carried_out(pods, plugin.plan(snapshot, asked))
+            asked = plan_request(snapshot, arguments, measured_usage=usage_of_pods(pods, cores), peers=BOTH)
+            pods = pods_after(pods, plugin.plan(snapshot, asked))
         if pods == before:
             return
     raise AssertionError("twelve cycles, and still something moves")
 
 
-def places(pods: list[Pod]) -> tuple[str | None, ...]:
+def pod_nodes(pods: list[Pod]) -> tuple[str | None, ...]:
     return tuple(one.spec.node_name for one in pods)

@@ -26,16 +26,16 @@ from restow.planning.plan import Move, Place
 from tests.model.cluster.builders import pod
 
 
-def noted(name: str, annotations: dict[str, str], cpu: str = "1") -> Pod:
+def pod_with_annotations(name: str, annotations: dict[str, str], cpu: str = "1") -> Pod:
     one = pod(name, {"cpu": cpu})
     return replace(one, metadata=replace(one.metadata, annotations=annotations))
 
 
-def member(name: str, cpu: str, gang: str = "train") -> Pod:
-    return noted(name, {"scheduling.k8s.io/group-name": gang}, cpu)
+def gang_member(name: str, cpu: str, gang: str = "train") -> Pod:
+    return pod_with_annotations(name, {"scheduling.k8s.io/group-name": gang}, cpu)
 
 
-def made(pods: Iterable[Pod], **nodes: str) -> list[PlaceReservation]:
+def place_reservations(pods: Iterable[Pod], **nodes: str) -> list[PlaceReservation]:
     owner_chains = OwnerChains(UndoLog())
     train = ObjectMeta(name="train", namespace="default", uid="uid-train")
     owner_chains.put_group(PodGroup(metadata=train, spec=PodGroupSpec(queue="ml")))
@@ -47,21 +47,21 @@ def move(name: str, source: str, target: str) -> Move:
     return Move(order=1, wave=1, namespace="default", pod=name, uid=f"uid-{name}", source=source, target=target)
 
 
-def reservation(claim: PlaceReservation, *moves: Move) -> Reservation:
+def reservation_object(claim: PlaceReservation, *moves: Move) -> Reservation:
     return build_reservation(claim, "plan", moves, seconds=90.2, annotations={})
 
 
 def only_reservation(pods: Iterable[Pod], **nodes: str) -> Reservation:
-    (place_reservation,) = made(pods, **nodes)
-    return reservation(place_reservation)
+    (place_reservation,) = place_reservations(pods, **nodes)
+    return reservation_object(place_reservation)
 
 
-GANG = [member("big", "8"), member("small-0", "1"), member("small-1", "1")]
+GANG = [gang_member("big", "8"), gang_member("small-0", "1"), gang_member("small-1", "1")]
 
 
-def test_a_gang_has_one_claim_and_every_other_pod_its_own() -> None:
-    found = made(
-        [*GANG, pod("alone"), noted("too", {QUEUE_ANNOTATION: "dev"})],
+def test_gang_has_one_place_reservation_and_every_other_pod_its_own() -> None:
+    found = place_reservations(
+        [*GANG, pod("alone"), pod_with_annotations("too", {QUEUE_ANNOTATION: "dev"})],
         big="a",
         small_0="b",
         alone="c",
@@ -86,20 +86,20 @@ def test_seats_of_small_pods_come_first_and_equal_ones_are_one_task() -> None:
     assert (spec.min_available, spec.ttl) == (3, "1m31s")
 
 
-def test_it_awaits_those_who_leave_its_nodes() -> None:
-    [claim] = made(GANG, big="a", small_0="b", small_1="b")
-    found = reservation(claim, move("x", "a", "c"), move("y", "c", "d"), move("w", "b", "c"))
+def test_place_reservation_awaits_the_pods_that_leave_its_nodes() -> None:
+    [claim] = place_reservations(GANG, big="a", small_0="b", small_1="b")
+    found = reservation_object(claim, move("x", "a", "c"), move("y", "c", "d"), move("w", "b", "c"))
     assert (found.metadata.annotations or {})["restow.sh/awaits"] == "uid-w,uid-x"
     assert {name for task in found.spec.tasks or () for name in names_of(task.template.spec)} == {"a", "b"}
 
 
-def test_it_is_due_once_nobody_goes_to_its_nodes_any_more() -> None:
-    [claim] = made(GANG, big="a", small_0="b", small_1="b")
+def test_place_reservation_is_due_once_no_move_goes_to_its_nodes() -> None:
+    [claim] = place_reservations(GANG, big="a", small_0="b", small_1="b")
     assert [claim.is_due(moves) for moves in ([move("x", "a", "b")], [move("x", "a", "c")], [])] == [False, True, True]
 
 
-def test_pods_that_do_not_wait_any_more_claim_nothing() -> None:
-    assert made(GANG[:1], small_0="b", alone="c") == []
+def test_pods_that_are_not_pending_any_more_have_no_place_reservation() -> None:
+    assert place_reservations(GANG[:1], small_0="b", alone="c") == []
 
 
 SEATS = {"big": "a", "small_0": "b", "small_1": "b"}
@@ -108,26 +108,28 @@ SEATS = {"big": "a", "small_0": "b", "small_1": "b"}
 @pytest.mark.parametrize(
     ("pods", "nodes", "held"),
     [
-        pytest.param(GANG, SEATS, True, id="the same"),
-        pytest.param(GANG, {**SEATS, "small_1": "a"}, False, id="as many nodes, other seats"),
-        pytest.param([member("big", "4"), *GANG[1:]], SEATS, False, id="a pod of another size"),
+        pytest.param(GANG, SEATS, True, id="same seats"),
+        pytest.param(GANG, {**SEATS, "small_1": "a"}, False, id="same nodes, other seats"),
+        pytest.param([gang_member("big", "4"), *GANG[1:]], SEATS, False, id="a pod of another size"),
         pytest.param(GANG[:1], {"big": "a"}, False, id="fewer pods than seats"),
     ],
 )
-def test_it_is_held_by_a_reservation_with_the_same_seats(pods: list[Pod], nodes: dict[str, str], held: bool) -> None:
+def test_place_reservation_is_satisfied_by_a_reservation_with_the_same_seats(
+    pods: list[Pod], nodes: dict[str, str], held: bool
+) -> None:
     found = only_reservation(GANG, **SEATS)
-    [claim] = made(pods, **nodes)
+    [claim] = place_reservations(pods, **nodes)
     assert claim.is_satisfied_by(found) is held
 
 
-def test_a_seat_that_was_taken_is_not_asked_for_again() -> None:
+def test_consumed_seat_is_not_reserved_again() -> None:
     found = only_reservation(GANG, **SEATS)
     seat = Placement(task="place-1", index=0, node_name="b", pod_ref=ObjectReference(name="small-0"))
-    [claim] = made([GANG[0], GANG[2]], big="a", small_1="b")
+    [claim] = place_reservations([GANG[0], GANG[2]], big="a", small_1="b")
     assert claim.is_satisfied_by(replace(found, status=ReservationStatus(placements=[seat])))
 
 
-def test_whoever_comes_under_the_same_name_has_a_claim_of_its_own() -> None:
-    [old], again = made([pod("alone")], alone="a"), pod("alone")
-    [new] = made([replace(again, metadata=replace(again.metadata, uid="another"))], alone="a")
-    assert [new.has_owner_of(reservation(one)) for one in (old, new)] == [False, True]
+def test_new_pod_with_the_same_name_has_a_place_reservation_of_its_own() -> None:
+    [old], again = place_reservations([pod("alone")], alone="a"), pod("alone")
+    [new] = place_reservations([replace(again, metadata=replace(again.metadata, uid="another"))], alone="a")
+    assert [new.has_owner_of(reservation_object(one)) for one in (old, new)] == [False, True]

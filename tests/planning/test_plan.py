@@ -37,7 +37,7 @@ PLAN = Plan(
 )
 
 
-def test_the_printed_form_is_the_one_programs_rely_on() -> None:
+def test_plan_document_has_the_fields_that_programs_rely_on() -> None:
     expected = {
         "strategy": "balance",
         "objective": "free-nodes",
@@ -52,12 +52,12 @@ def test_the_printed_form_is_the_one_programs_rely_on() -> None:
     assert json.dumps(plan_document(PLAN)) == json.dumps(expected), "in this order"
 
 
-def test_a_saved_plan_is_read_back_whole() -> None:
+def test_saved_plan_is_read_back_whole() -> None:
     assert read_plan(encode_plan(PLAN), "f") == PLAN
 
 
 @pytest.mark.parametrize("dump", [json.dumps, yaml.safe_dump], ids=["json", "yaml"])
-def test_a_printed_plan_is_read_without_what_only_files_have(dump: Callable[[Any], str]) -> None:
+def test_printed_plan_is_read_without_the_fields_of_files(dump: Callable[[Any], str]) -> None:
     read = read_plan(dump(plan_document(PLAN)).encode(), "f")
     assert (read.moves[0].uid, read.versions, read.configuration) == ("", {}, "")
     assert plan_document(read) == plan_document(PLAN)
@@ -69,20 +69,20 @@ def test_a_printed_plan_is_read_without_what_only_files_have(dump: Callable[[Any
         pytest.param("strategy: 5", "strategy: expected a string, got the number 5", id="a wrong type"),
         pytest.param("{strategy: s, speed: 9}", "speed: unknown field", id="an unknown field"),
         pytest.param("{strategy: s, moves: [{order: one}]}", "moves[0].order: expected an integer", id="inside a move"),
-        pytest.param("{strategy: s, moves: [{order: 1}]}", "moves[0].from: missing", id="a move to nowhere"),
+        pytest.param("{strategy: s, moves: [{order: 1}]}", "moves[0].from: missing", id="move to an unknown node"),
         pytest.param("moves: []", "strategy: missing", id="no strategy"),
         pytest.param("", "expected one plan, found 0 documents", id="an empty file"),
         pytest.param("{strategy: s}\n---\n{strategy: t}", "expected one plan, found 2 documents", id="two plans"),
         pytest.param("[", "not JSON", id="broken text"),
     ],
 )
-def test_a_file_that_is_no_plan_is_refused_with_paths(text: str, message: str) -> None:
+def test_file_that_is_no_plan_is_refused_with_paths(text: str, message: str) -> None:
     with pytest.raises(WireError) as caught:
         read_plan(text.encode(), "plan.yaml")
     assert message in str(caught.value)
 
 
-def test_every_problem_is_told_at_once() -> None:
+def test_all_problems_of_a_plan_are_reported_together() -> None:
     with pytest.raises(WireError) as caught:
         read_plan(b"{strategy: 1, moves: 2, places: 3}", "f")
     assert len(caught.value.problems) == 3

@@ -27,9 +27,9 @@ from restow.planning.plan_request import PlanRequest
 from restow.planning.replay import replay_plan
 from restow.planning.strategies import make_plan
 from restow.planning.usage_samples import UsageSample, UsageSamples
-from tests.planning.clusters import NOW, free_nodes, request
-from tests.planning.random_clusters import asked_budgets, carried_out, snapshots, tried
-from tests.planning.reference_checks import misplaced_disks, skews, violations
+from tests.planning.clusters import NOW, free_nodes, plan_request
+from tests.planning.random_clusters import apply_moves, property_settings, random_budgets, random_snapshots
+from tests.planning.reference_checks import placement_violations, spread_violations, volume_violations
 
 ARGUMENTS: dict[str, list[dict[str, Any]]] = {
     "defragmentation": [
@@ -42,32 +42,36 @@ ARGUMENTS: dict[str, list[dict[str, Any]]] = {
 BOTH = pytest.mark.parametrize("strategy", sorted(ARGUMENTS))
 
 
-def packing(snapshot: Snapshot, resource: str) -> float:
+def packing_measure(snapshot: Snapshot, resource: str) -> float:
     """The fuller the full nodes are, and the emptier the empty ones, the larger."""
     return float((utilisation_percent(snapshot, resource) ** 2).sum())
 
 
 @BOTH
-@tried
+@property_settings
 @given(st.data())
-def test_plans_keep_every_promise(strategy: str, data: st.DataObject) -> None:
-    snapshot = data.draw(snapshots())
-    budgets: list[PodDisruptionBudget] = data.draw(asked_budgets)
+def test_plans_by_requests_are_valid_and_improve_their_measure(strategy: str, data: st.DataObject) -> None:
+    snapshot = data.draw(random_snapshots())
+    budgets: list[PodDisruptionBudget] = data.draw(random_budgets)
     arguments = data.draw(st.sampled_from(ARGUMENTS[strategy]))
     most = data.draw(st.integers(0, 12))
-    asked = request(snapshot, arguments, budgets=budgets, limit=lambda replicas, has_budget: 2, max_moves=most)
+    asked = plan_request(snapshot, arguments, budgets=budgets, limit=lambda replicas, has_budget: 2, max_moves=most)
     free, count = snapshot.room.free.copy(), len(snapshot.pods.known)
     uneven, emptied = imbalance_rates(snapshot, ["cpu", "memory"]).sum(), free_nodes(snapshot)
     resource = arguments.get("resourceType", "cpu")
-    packed = packing(snapshot, resource)
+    packed = packing_measure(snapshot, resource)
 
     plan = make_plan(strategy, snapshot, asked)  # raises where a replay finds a defect
 
     assert plan == replace(make_plan(strategy, snapshot, asked), seconds=plan.seconds)
     assert len(plan.moves) <= most
-    assert [*violations(snapshot, plan), *skews(snapshot, plan), *misplaced_disks(snapshot, plan)] == []
+    assert [
+        *placement_violations(snapshot, plan),
+        *spread_violations(snapshot, plan),
+        *volume_violations(snapshot, plan),
+    ] == []
     assert (snapshot.room.free == free).all()
-    carried_out(snapshot, plan)
+    apply_moves(snapshot, plan)
     assert (snapshot.room.free >= 0).all()
     assert len(snapshot.pods.known) == count
     if strategy == "balance" and arguments.get("resources") is None and plan.moves:
@@ -75,14 +79,18 @@ def test_plans_keep_every_promise(strategy: str, data: st.DataObject) -> None:
     if strategy == "defragmentation":
         assert free_nodes(snapshot) >= emptied
         asks = any(pod_requests(snapshot.pods.known[move.uid].pod).get(resource) for move in plan.moves)
-        assert packing(snapshot, resource) > packed if asks else packing(snapshot, resource) == pytest.approx(packed)
+        assert (
+            packing_measure(snapshot, resource) > packed
+            if asks
+            else packing_measure(snapshot, resource) == pytest.approx(packed)
+        )
         protected = arguments.get("protectionThresholds", {"cpu": 95})
         for resource, percent in protected.items():
             rows = [row for move in plan.moves if (row := snapshot.rows.find_row(move.target)) is not None]
             assert (utilisation_percent(snapshot, resource)[rows] <= percent + 1e-9).all()
 
 
-def by_what_is_used(snapshot: Snapshot, data: st.DataObject) -> UsageSamples:
+def random_usage(snapshot: Snapshot, data: st.DataObject) -> UsageSamples:
     """Pods use some of what a node has, or are not measured; nodes use what their pods do, and some more."""
     pods, nodes = {}, {name: data.draw(st.integers(0, 3)) * 1000 for name in snapshot.rows.names()}
     for one in snapshot.pods.known.values():
@@ -93,47 +101,55 @@ def by_what_is_used(snapshot: Snapshot, data: st.DataObject) -> UsageSamples:
     return UsageSamples({name: UsageSample(NOW, {"cpu": used}) for name, used in nodes.items()}, pods)
 
 
-def excess(use: UsageSamples, busy: int) -> int:
+def excess_load(use: UsageSamples, busy: int) -> int:
     return sum(max(sample.amounts["cpu"] - busy, 0) for sample in use.nodes.values())
 
 
-@tried
-@given(snapshots(), st.data())
-def test_plans_by_what_is_used_keep_every_promise(snapshot: Snapshot, data: st.DataObject) -> None:
-    use, most = by_what_is_used(snapshot, data), data.draw(st.integers(0, 12))
-    budgets: list[PodDisruptionBudget] = data.draw(asked_budgets)
+@property_settings
+@given(random_snapshots(), st.data())
+def test_plans_by_measured_usage_are_valid_and_reduce_excess_load(snapshot: Snapshot, data: st.DataObject) -> None:
+    use, most = random_usage(snapshot, data), data.draw(st.integers(0, 12))
+    budgets: list[PodDisruptionBudget] = data.draw(random_budgets)
     arguments = {"thresholds": {"cpu": 40}, "targetThresholds": {"cpu": 60}}
-    asked = request(snapshot, arguments, budgets=budgets, max_moves=most, measured_usage=use)
+    asked = plan_request(snapshot, arguments, budgets=budgets, max_moves=most, measured_usage=use)
     free, count = snapshot.room.free.copy(), len(snapshot.pods.known)
 
     plan = make_plan("load-aware", snapshot, asked)
 
     assert plan == replace(make_plan("load-aware", snapshot, asked), seconds=plan.seconds)
     assert len(plan.moves) <= most
-    assert [*violations(snapshot, plan), *skews(snapshot, plan), *misplaced_disks(snapshot, plan)] == []
+    assert [
+        *placement_violations(snapshot, plan),
+        *spread_violations(snapshot, plan),
+        *volume_violations(snapshot, plan),
+    ] == []
     assert (snapshot.room.free == free).all()
     assert all((move.namespace, move.pod) in use.pods for move in plan.moves), "not measured"
     after = use.after_moves(plan.moves)
-    assert excess(after, 6000) < excess(use, 6000) if plan.moves else after == use
+    assert excess_load(after, 6000) < excess_load(use, 6000) if plan.moves else after == use
     assert {name for name, one in after.nodes.items() if one.amounts["cpu"] > 6000} <= {
         name for name, one in use.nodes.items() if one.amounts["cpu"] > 6000
     }
-    carried_out(snapshot, plan)
+    apply_moves(snapshot, plan)
     assert (snapshot.room.free >= 0).all() and len(snapshot.pods.known) == count
 
 
-@tried
-@given(snapshots(), st.data())
-def test_any_moves_are_put_in_order_or_dropped(snapshot: Snapshot, data: st.DataObject) -> None:
+@property_settings
+@given(random_snapshots(), st.data())
+def test_arbitrary_moves_are_ordered_or_dropped(snapshot: Snapshot, data: st.DataObject) -> None:
     uids = sorted(snapshot.pods.known)
     chosen = data.draw(st.lists(st.sampled_from(uids), unique=True, max_size=8)) if uids else []
     names = snapshot.rows.names()
     wanted = [DesiredMove(uid, data.draw(st.sampled_from(names))) for uid in chosen]
-    asked = request(snapshot, limit=lambda replicas, has_budget: 1)
+    asked = plan_request(snapshot, limit=lambda replicas, has_budget: 1)
     found = order_moves(snapshot, asked, wanted)
     plan = Plan(strategy="s", moves=found.moves)
     assert replay_plan(snapshot, plan, asked).defects == ()
-    assert [*violations(snapshot, plan), *skews(snapshot, plan), *misplaced_disks(snapshot, plan)] == []
+    assert [
+        *placement_violations(snapshot, plan),
+        *spread_violations(snapshot, plan),
+        *volume_violations(snapshot, plan),
+    ] == []
     arrived = {move.uid: move.target for move in sorted(found.moves, key=lambda one: one.order)}
     dropped = {one.pod for one in found.dropped}
     for one in wanted:
@@ -142,7 +158,7 @@ def test_any_moves_are_put_in_order_or_dropped(snapshot: Snapshot, data: st.Data
     assert order_moves(snapshot, asked, wanted) == found
 
 
-def mutations(plan: Plan, snapshot: Snapshot, data: st.DataObject) -> Plan | None:
+def plan_with_defect(plan: Plan, snapshot: Snapshot, data: st.DataObject) -> Plan | None:
     """The plan with one thing wrong."""
     if not plan.moves:
         return None
@@ -165,16 +181,16 @@ def mutations(plan: Plan, snapshot: Snapshot, data: st.DataObject) -> Plan | Non
     return replace(plan, moves=(*plan.moves[:index], changed, *plan.moves[index + 1 :]))
 
 
-@tried
-@given(snapshots(), st.data())
-def test_replay_finds_what_was_planted(snapshot: Snapshot, data: st.DataObject) -> None:
-    asked: PlanRequest = request(snapshot, data.draw(st.sampled_from(ARGUMENTS["defragmentation"])))
-    spoilt = mutations(make_plan("defragmentation", snapshot, asked), snapshot, data)
+@property_settings
+@given(random_snapshots(), st.data())
+def test_replay_finds_planted_defects(snapshot: Snapshot, data: st.DataObject) -> None:
+    asked: PlanRequest = plan_request(snapshot, data.draw(st.sampled_from(ARGUMENTS["defragmentation"])))
+    spoilt = plan_with_defect(make_plan("defragmentation", snapshot, asked), snapshot, data)
     if spoilt is not None:
         assert not replay_plan(snapshot, spoilt, asked).valid
 
 
-def disturbed(plan: Plan, snapshot: Snapshot, data: st.DataObject) -> Plan:
+def disturbed_plan(plan: Plan, snapshot: Snapshot, data: st.DataObject) -> Plan:
     """The plan with moves that go elsewhere, are left out, come too early, or that nobody planned."""
     names, moves = snapshot.rows.names(), list(plan.moves)
     moving = {move.uid for move in moves}
@@ -196,7 +212,7 @@ def disturbed(plan: Plan, snapshot: Snapshot, data: st.DataObject) -> Plan:
     )
 
 
-def beyond(plan: Plan, snapshot: Snapshot, budgets: Iterable[PodDisruptionBudget]) -> Iterator[str]:
+def budget_violations(plan: Plan, snapshot: Snapshot, budgets: Iterable[PodDisruptionBudget]) -> Iterator[str]:
     """Waves that take more pods than a budget lets go."""
     for one in budgets:
         chosen = one.spec.selector.match_labels if one.spec.selector else None
@@ -207,21 +223,21 @@ def beyond(plan: Plan, snapshot: Snapshot, budgets: Iterable[PodDisruptionBudget
 
 
 @BOTH
-@tried
+@property_settings
 @given(st.data())
-def test_replay_finds_whatever_is_wrong_by_definition(strategy: str, data: st.DataObject) -> None:
-    snapshot = data.draw(snapshots())
-    budgets: list[PodDisruptionBudget] = data.draw(asked_budgets)
-    asked: PlanRequest = request(snapshot, data.draw(st.sampled_from(ARGUMENTS[strategy])), budgets=budgets)
-    plan = disturbed(make_plan(strategy, snapshot, asked), snapshot, data)
-    seen = *violations(snapshot, plan), *skews(snapshot, plan), *misplaced_disks(snapshot, plan)
-    wrong = [*seen, *beyond(plan, snapshot, budgets)]
+def test_replay_finds_violations_counted_by_hand(strategy: str, data: st.DataObject) -> None:
+    snapshot = data.draw(random_snapshots())
+    budgets: list[PodDisruptionBudget] = data.draw(random_budgets)
+    asked: PlanRequest = plan_request(snapshot, data.draw(st.sampled_from(ARGUMENTS[strategy])), budgets=budgets)
+    plan = disturbed_plan(make_plan(strategy, snapshot, asked), snapshot, data)
+    seen = *placement_violations(snapshot, plan), *spread_violations(snapshot, plan), *volume_violations(snapshot, plan)
+    wrong = [*seen, *budget_violations(plan, snapshot, budgets)]
     event("wrong" if wrong else "fine")
     assert not (wrong and replay_plan(snapshot, plan, asked).valid), wrong
 
 
-@tried
-@given(snapshots())
-def test_rates_are_what_the_definition_says(snapshot: Snapshot) -> None:
+@property_settings
+@given(random_snapshots())
+def test_imbalance_rates_are_standard_deviations(snapshot: Snapshot) -> None:
     taken = [utilisation_percent(snapshot, name) / 100 for name in ("cpu", "memory")]
     assert imbalance_rates(snapshot, ["cpu", "memory"]) == pytest.approx(np.std(np.stack(taken), axis=0))

@@ -19,7 +19,7 @@ ASKED = PrometheusQueries()
 GIB = 2**30
 
 
-def line(node: str, value: float, at: float = 100.0, **labels: str) -> PrometheusSample:
+def prometheus_sample(node: str, value: float, at: float = 100.0, **labels: str) -> PrometheusSample:
     return PrometheusSample({"node": node, **labels}, at, value)
 
 
@@ -30,38 +30,40 @@ def nodes(
     return dict(samples_from_prometheus(ASKED, answers).nodes)
 
 
-def test_cores_and_bytes_are_in_base_units() -> None:
-    assert nodes([line("a", 1.25)], [line("a", GIB)]) == {"a": UsageSample(100.0, {"cpu": 1250, "memory": GIB})}
+def test_prometheus_cores_and_bytes_are_read_in_base_units() -> None:
+    assert nodes([prometheus_sample("a", 1.25)], [prometheus_sample("a", GIB)]) == {
+        "a": UsageSample(100.0, {"cpu": 1250, "memory": GIB})
+    }
 
 
 @pytest.mark.parametrize(
     ("times", "at"),
     [
-        pytest.param([line("a", 40.0)], 40.0, id="measured long before it was asked for"),
-        pytest.param([line("a", 140.0)], 100.0, id="a clock that is ahead"),
-        pytest.param([line("b", 40.0)], 100.0, id="nobody says when"),
+        pytest.param([prometheus_sample("a", 40.0)], 40.0, id="measured long before the query"),
+        pytest.param([prometheus_sample("a", 140.0)], 100.0, id="time slightly in the future"),
+        pytest.param([prometheus_sample("b", 40.0)], 100.0, id="without time"),
     ],
 )
-def test_a_sample_is_of_when_it_was_measured(times: list[PrometheusSample], at: float) -> None:
-    assert nodes([line("a", 1)], [line("a", 1)], times)["a"].measured_at == at
+def test_sample_has_the_time_of_measurement(times: list[PrometheusSample], at: float) -> None:
+    assert nodes([prometheus_sample("a", 1)], [prometheus_sample("a", 1)], times)["a"].measured_at == at
 
 
 @pytest.mark.parametrize(
     "cpu",
     [
         pytest.param([], id="no cpu"),
-        pytest.param([line("a", float("nan"))], id="not a number"),
-        pytest.param([line("a", float("inf"))], id="without end"),
-        pytest.param([line("a", -1.0)], id="less than nothing"),
-        pytest.param([line("", 1.0)], id="nobody's"),
-        pytest.param([line("a", 1.0, job="x"), line("a", 2.0, job="y")], id="named twice"),
+        pytest.param([prometheus_sample("a", float("nan"))], id="not a number"),
+        pytest.param([prometheus_sample("a", float("inf"))], id="without end"),
+        pytest.param([prometheus_sample("a", -1.0)], id="negative value"),
+        pytest.param([prometheus_sample("", 1.0)], id="bare"),
+        pytest.param([prometheus_sample("a", 1.0, job="x"), prometheus_sample("a", 2.0, job="y")], id="named twice"),
     ],
 )
-def test_what_cannot_be_believed_was_not_measured(cpu: list[PrometheusSample]) -> None:
-    assert nodes(cpu, [line("a", 1)]) == {}
+def test_implausible_values_are_ignored(cpu: list[PrometheusSample]) -> None:
+    assert nodes(cpu, [prometheus_sample("a", 1)]) == {}
 
 
-def test_pods_go_by_namespace_and_name() -> None:
+def test_pod_samples_are_keyed_by_namespace_and_name() -> None:
     labels = {"namespace": "shop", "pod": "web-0"}
     answers = {query: [PrometheusSample(labels, 5.0, 2.0)] for query in (ASKED.pods.cpu, ASKED.pods.memory)}
     found = samples_from_prometheus(ASKED, answers)
@@ -69,7 +71,7 @@ def test_pods_go_by_namespace_and_name() -> None:
     assert found.unavailable_reason == "Prometheus reports no node"
 
 
-def test_moves_take_what_a_pod_uses_along() -> None:
+def test_moves_take_the_usage_of_a_pod_along() -> None:
     samples = {"a": UsageSample(1.0, {"cpu": 900}), "b": UsageSample(2.0, {"cpu": 100})}
     before = UsageSamples(samples, {("default", "p"): UsageSample(1.0, {"cpu": 300})})
     move = Move(order=1, wave=1, namespace="default", pod="p", source="a", target="b")

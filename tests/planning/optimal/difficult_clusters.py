@@ -25,11 +25,11 @@ _CPU = ("0", "100m", "250m", "500m", "1", "2", "3", "1500m", "0.1", "1e-1", "7",
 _MEMORY = ("0", "1", "64Mi", "128Mi", "512Mi", "1Gi", "1G", "2Gi", "3Gi", "1500M", "123456789", "1e9")
 
 
-def nasty(seed: int, *, wild: bool) -> Item:
-    return {"apiVersion": "v1", "kind": "List", "items": list(_Drawing(Random(seed), wild).items())}
+def difficult_cluster(seed: int, *, wild: bool) -> Item:
+    return {"apiVersion": "v1", "kind": "List", "items": list(_ClusterDrawing(Random(seed), wild).items())}
 
 
-class _Drawing:
+class _ClusterDrawing:
     def __init__(self, rng: Random, wild: bool) -> None:
         self._rng = rng
         self._wild = wild

@@ -21,35 +21,35 @@ from restow.planning.optimal.strategy import plan_optimal
 from restow.planning.plan import Plan
 from restow.planning.replay import replay_plan
 from restow.scheduling.pod_group_cache import PodGroupCache
-from tests.planning.clusters import annotated, app, cluster, request, ten
+from tests.planning.clusters import app, node_of_ten, plan_request, snapshot_of, with_annotations
 
 
-def planned(snapshot: Snapshot, **asked: Any) -> Plan:
+def checked_plan(snapshot: Snapshot, **asked: Any) -> Plan:
     """A plan that was replayed, with as many steps as such a cluster needs."""
-    wish = request(snapshot, **{"work_limit": 30, "time_limit": 60.0, **asked})
+    wish = plan_request(snapshot, **{"work_limit": 30, "time_limit": 60.0, **asked})
     plan = plan_optimal(snapshot, wish)
     assert replay_plan(snapshot, plan, wish).defects == ()
     assert len(plan.moves) <= wish.max_moves
     return plan
 
 
-def waits(name: str, cpu: str, **fields: Any) -> Pod:
+def pending_pod(name: str, cpu: str, **fields: Any) -> Pod:
     return app(name, cpu, phase="Pending", **fields)
 
 
-def scattered() -> Snapshot:
+def scattered_cluster() -> Snapshot:
     """Three nodes, each half full: one can be emptied with two moves, or with one if it is the last."""
     pods = [app("a1", "3", on="a"), app("a2", "2", on="a"), app("b1", "3", on="b"), app("b2", "2", on="b")]
-    return cluster([ten("a"), ten("b"), ten("c")], [*pods, app("c1", "4", on="c")])
+    return snapshot_of([node_of_ten("a"), node_of_ten("b"), node_of_ten("c")], [*pods, app("c1", "4", on="c")])
 
 
-def gang(*pods: Pod, least: int) -> tuple[tuple[Pod, ...], PodGroupCache]:
+def gang_members(*pods: Pod, least: int) -> tuple[tuple[Pod, ...], PodGroupCache]:
     group = PodGroup(
         metadata=ObjectMeta(name="ring", namespace="default"),
         spec=PodGroupSpec(min_member=least),
         status=PodGroupStatus(phase=PodGroupPhase.INQUEUE),
     )
-    members = tuple(annotated(pod, {"scheduling.k8s.io/group-name": "ring"}) for pod in pods)
+    members = tuple(with_annotations(pod, {"scheduling.k8s.io/group-name": "ring"}) for pod in pods)
     pod_groups = PodGroupCache()
     pod_groups.apply_group(group)
     for member in members:
@@ -57,33 +57,33 @@ def gang(*pods: Pod, least: int) -> tuple[tuple[Pod, ...], PodGroupCache]:
     return members, pod_groups
 
 
-class Clock:
+class TickingClock:
     """Goes on by a tick whenever it is looked at."""
 
     def __init__(self, tick: float) -> None:
-        self.looks = 0
+        self.reads = 0
         self._tick = tick
 
     def __call__(self) -> float:
-        self.looks += 1
-        return 1e9 + self.looks * self._tick
+        self.reads += 1
+        return 1e9 + self.reads * self._tick
 
 
-class Impatient(Clock):
+class CutShortClock(TickingClock):
     """A clock that somebody sets forward by as much as there was to wait."""
 
     def __init__(self, tick: float, at: int, by: float) -> None:
         super().__init__(tick)
         self._at, self._by = at, by
 
-    def enough(self) -> None:
-        self._at = self.looks
+    def cut_short(self) -> None:
+        self._at = self.reads
 
     def __call__(self) -> float:
-        return super().__call__() + (self._by if self.looks > self._at else 0.0)
+        return super().__call__() + (self._by if self.reads > self._at else 0.0)
 
 
-def crowded(demands: int = 12) -> tuple[PackingProblem, DualPrices]:
+def crowded_problem(demands: int = 12) -> tuple[PackingProblem, DualPrices]:
     """A large node and waiting pods of very different sizes."""
     sizes = [np.array([7 + 3 * number, 90 - 5 * number], np.int64) for number in range(demands)]
     everywhere = np.ones(2, np.bool_)

@@ -15,7 +15,7 @@ NODES, RESOURCES = 3, 2
 
 
 @st.composite
-def problems(draw: st.DrawFn, *, empties: bool) -> PackingProblem:
+def random_problems(draw: st.DrawFn, *, empties: bool) -> PackingProblem:
     sizes = np.array(draw(st.lists(st.tuples(st.integers(1, 4), st.integers(0, 3)), min_size=1, max_size=2)), np.int64)
     where = draw(st.lists(st.tuples(st.integers(0, len(sizes) - 1), st.integers(0, NODES - 1)), max_size=4))
     least = draw(st.sampled_from([0, -2]))  # over-committed or not
@@ -55,7 +55,7 @@ def _demand(draw: st.DrawFn, number: int) -> Demand:
     )
 
 
-def swap() -> PackingProblem:
+def swap_problem() -> PackingProblem:
     """Two nodes, each with a large and a small pod: only if a large and a small one change places is there a slot."""
     return PackingProblem(
         free=np.array([[2], [2]]),

@@ -32,8 +32,8 @@ from restow.scheduling.pod_group_cache import requests_of
 from restow.scheduling.queue_shares import QueueShares
 from restow.scheduling.registry import read_profile
 from restow.snapshots.offline import OfflineCluster, PlanOptions, offline_plan_request, schedule_offline
-from tests.planning.optimal.difficult_clusters import nasty
-from tests.planning.optimal.optimal_plans import Impatient
+from tests.planning.optimal.difficult_clusters import difficult_cluster
+from tests.planning.optimal.optimal_plans import CutShortClock
 
 CLUSTERS = int(os.environ.get("RESTOW_OPTIMISER_CLUSTERS", "6"))
 FIGURES = {"free-nodes": "freeNodes", "slots": "slots", "pending": "placedPods"}
@@ -45,11 +45,11 @@ PROFILE = read_profile({})
 
 @cache
 def inventory(seed: int) -> Inventory:
-    document = nasty(seed, wild=seed % 2 == 1)
+    document = difficult_cluster(seed, wild=seed % 2 == 1)
     return read_inventory(msgspec.json.encode(document), f"nasty {seed}")
 
 
-def asked(seed: int, objective: str) -> tuple[OfflineCluster, PlanRequest]:
+def cluster_and_request(seed: int, objective: str) -> tuple[OfflineCluster, PlanRequest]:
     cluster = OfflineCluster(inventory(seed))
     wish = PlanOptions(
         strategy="optimal",
@@ -68,8 +68,8 @@ TOLD: defaultdict[tuple[int, str], list[PlanProgress]] = defaultdict(list)
 
 
 @cache
-def planned(seed: int, objective: str) -> tuple[OfflineCluster, PlanRequest, Plan]:
-    cluster, request = asked(seed, objective)
+def cached_plan(seed: int, objective: str) -> tuple[OfflineCluster, PlanRequest, Plan]:
+    cluster, request = cluster_and_request(seed, objective)
     request = replace(request, report_progress=TOLD[seed, objective].append)
     return cluster, request, make_plan("optimal", cluster.snapshot, request)
 
@@ -81,7 +81,7 @@ def measure(request: PlanRequest) -> Any:
     return figures
 
 
-def waiting(request: PlanRequest, plan: Plan) -> list[Pod]:
+def placed_pods(request: PlanRequest, plan: Plan) -> list[Pod]:
     """The pods that a plan places."""
     pending = {(pod.metadata.namespace or "", pod.metadata.name): pod for pod in request.pending}
     return [pending[place.namespace, place.pod] for place in plan.places]
@@ -93,8 +93,8 @@ OBJECTIVES = pytest.mark.parametrize("objective", FIGURES)
 
 @EVERY
 @OBJECTIVES
-def test_a_plan_survives_its_replay_and_makes_nothing_worse(seed: int, objective: str) -> None:
-    cluster, request, plan = planned(seed, objective)
+def test_plan_is_valid_and_lowers_no_figure(seed: int, objective: str) -> None:
+    cluster, request, plan = cached_plan(seed, objective)
     assert replay_plan(cluster.snapshot, plan, request).defects == ()
     assert len(plan.moves) <= request.max_moves
     assert plan.before[FIGURES[objective]] <= plan.after[FIGURES[objective]] or objective == "pending"
@@ -103,8 +103,8 @@ def test_a_plan_survives_its_replay_and_makes_nothing_worse(seed: int, objective
 
 @EVERY
 @OBJECTIVES
-def test_what_a_plan_promises_comes_true_and_no_bound_is_below_it(seed: int, objective: str) -> None:
-    cluster, request, plan = planned(seed, objective)
+def test_measures_of_a_plan_come_true_and_no_bound_is_below_them(seed: int, objective: str) -> None:
+    cluster, request, plan = cached_plan(seed, objective)
     if objective == "pending":
         assert plan.after["placedPods"] == len(plan.places)
         reached = [plan.after[name] for name in plan.after if name.startswith("placed.")] or [len(plan.places)]
@@ -116,7 +116,7 @@ def test_what_a_plan_promises_comes_true_and_no_bound_is_below_it(seed: int, obj
     assert bounds and min(bounds) >= max(reached)
 
 
-def useless(cluster: OfflineCluster, request: PlanRequest, plan: Plan) -> list[str]:
+def useless_moves(cluster: OfflineCluster, request: PlanRequest, plan: Plan) -> list[str]:
     """Pods whose moves could be left out, together with all that need them, and as much would be reached."""
     ends = {move.uid: move.target for move in plan.moves}
     return [uid for uid in ends if not _is_needed(uid, ends, cluster, request, plan)]
@@ -134,35 +134,35 @@ def _is_needed(uid: str, ends: dict[str, str], cluster: OfflineCluster, request:
 
 @EVERY
 @OBJECTIVES
-def test_without_any_one_of_its_moves_a_plan_brings_less(seed: int, objective: str) -> None:
-    assert useless(*planned(seed, objective)) == []
+def test_each_move_of_a_plan_is_needed(seed: int, objective: str) -> None:
+    assert useless_moves(*cached_plan(seed, objective)) == []
 
 
 @pytest.mark.parametrize(("seed", "looks"), [(26, 15), *((seed, 5 + 7 * seed) for seed in range(CLUSTERS))])
 @OBJECTIVES
-def test_a_plan_that_was_cut_short_holds_as_well(seed: int, looks: int, objective: str) -> None:
-    cluster, request = asked(seed, objective)
-    clock = Impatient(0.05, looks, 3_600.0)
+def test_plan_that_was_cut_short_is_valid_and_has_no_useless_moves(seed: int, looks: int, objective: str) -> None:
+    cluster, request = cluster_and_request(seed, objective)
+    clock = CutShortClock(0.05, looks, 3_600.0)
     request = replace(request, clock=clock, started_at=None, time_limit=3_600.0, work_limit=None, max_moves=20)
     plan = make_plan("optimal", cluster.snapshot, request)  # raises where a replay finds a defect
-    assert useless(cluster, request, plan) == []
+    assert useless_moves(cluster, request, plan) == []
     assert plan.after.get(FIGURES[objective], 0) >= plan.before.get(FIGURES[objective], 0) or objective == "pending"
 
 
 @EVERY
 @OBJECTIVES
-def test_the_same_cluster_gets_the_same_plan_and_stays_as_it_was(seed: int, objective: str) -> None:
-    cluster, request = asked(seed, objective)
+def test_same_cluster_gets_the_same_plan_and_stays_as_it_was(seed: int, objective: str) -> None:
+    cluster, request = cluster_and_request(seed, objective)
     rows, before = cluster.snapshot.room.free.shape[0], cluster.snapshot.room.free.copy()
     plan = make_plan("optimal", cluster.snapshot, request)
-    assert plan == planned(seed, objective)[2]
+    assert plan == cached_plan(seed, objective)[2]
     assert np.array_equal(cluster.snapshot.room.free[:rows], before)
 
 
 @EVERY
-def test_whole_gangs_are_placed_and_no_queue_takes_more_than_it_may(seed: int) -> None:
-    cluster, request, plan = planned(seed, "pending")
-    shares, placed = QueueShares(cluster.pod_groups, cluster.snapshot), waiting(request, plan)
+def test_plan_places_whole_gangs_within_the_limits_of_queues(seed: int) -> None:
+    cluster, request, plan = cached_plan(seed, "pending")
+    shares, placed = QueueShares(cluster.pod_groups, cluster.snapshot), placed_pods(request, plan)
     for pod in placed:
         queue = cluster.pod_groups.queue_of(pod)
         assert shares.why_exceeded(queue, requests_of(pod)) is None
@@ -173,8 +173,8 @@ def test_whole_gangs_are_placed_and_no_queue_takes_more_than_it_may(seed: int) -
 
 
 @EVERY
-def test_a_plan_knows_the_pending_pods_that_the_scheduler_knows_and_is_worth_no_less(seed: int) -> None:
-    cluster, request, plan = planned(seed, "pending")
+def test_plan_counts_the_pending_pods_of_the_scheduler_and_places_no_less_value(seed: int) -> None:
+    cluster, request, plan = cached_plan(seed, "pending")
     decided = schedule_offline(OfflineCluster(inventory(seed)), PROFILE, NOW)
     refused = sum(1 for one in decided.unschedulable if one.pod)
     assert plan.after["pendingPods"] == len(decided.placements) + refused

@@ -9,18 +9,18 @@ import pytest
 from restow.model.snapshot import Snapshot
 from restow.planning.eviction_rules import WorkloadLimit
 from restow.planning.plan import Plan
-from tests.planning.clusters import app, budget, cluster, reasons, ten
-from tests.planning.optimal.optimal_plans import planned
+from tests.planning.clusters import app, budget, node_of_ten, refusal_reasons, snapshot_of
+from tests.planning.optimal.optimal_plans import checked_plan
 
 
 def crowded_cluster(number: int = 4) -> Snapshot:
     """A node with some pods of one workload, and two nodes that have room for all of them."""
     pods = [app(f"web-{which}", "1", on="a", of="web", labels={"app": "web"}) for which in range(number)]
     others = [app(f"{name}-large", "8", on=name, of="large") for name in "bc"]
-    return cluster([ten(name) for name in "abc"], [*pods, *others])
+    return snapshot_of([node_of_ten(name) for name in "abc"], [*pods, *others])
 
 
-def at_once(plan: Plan) -> int:
+def largest_wave(plan: Plan) -> int:
     """How many move in the largest wave."""
     return max(Counter(move.wave for move in plan.moves).values())
 
@@ -29,26 +29,28 @@ def at_once(plan: Plan) -> int:
     ("allowed", "limit", "most"),
     [
         pytest.param(None, lambda replicas, has_budget: None, 4, id="no limit"),
-        pytest.param(1, lambda replicas, has_budget: None, 1, id="a budget that lets one go"),
-        pytest.param(2, lambda replicas, has_budget: None, 2, id="a budget that lets two go"),
-        pytest.param(None, lambda replicas, has_budget: 3, 3, id="three of a workload at once"),
-        pytest.param(3, lambda replicas, has_budget: 1, 1, id="the stricter of both"),
+        pytest.param(1, lambda replicas, has_budget: None, 1, id="budget that allows one"),
+        pytest.param(2, lambda replicas, has_budget: None, 2, id="budget that allows two"),
+        pytest.param(None, lambda replicas, has_budget: 3, 3, id="workload limit of three"),
+        pytest.param(3, lambda replicas, has_budget: 1, 1, id="stricter of budget and workload limit"),
     ],
 )
-def test_as_many_move_at_once_as_may(allowed: int | None, limit: WorkloadLimit, most: int) -> None:
+def test_largest_wave_has_as_many_pods_as_the_limits_allow(
+    allowed: int | None, limit: WorkloadLimit, most: int
+) -> None:
     budgets = [] if allowed is None else [budget("web", allowed, "web")]
-    plan = planned(crowded_cluster(), budgets=budgets, limit=limit)
-    assert (len(plan.moves), plan.after["freeNodes"], at_once(plan)) == (4, 1, most)
+    plan = checked_plan(crowded_cluster(), budgets=budgets, limit=limit)
+    assert (len(plan.moves), plan.after["freeNodes"], largest_wave(plan)) == (4, 1, most)
 
 
-def test_pods_of_a_budget_that_lets_none_go_stay_and_the_bound_knows() -> None:
-    plan = planned(crowded_cluster(), budgets=[budget("web", 0, "web")])
+def test_pods_of_an_exhausted_budget_stay_and_lower_the_bound() -> None:
+    plan = checked_plan(crowded_cluster(), budgets=[budget("web", 0, "web")])
     assert (plan.moves, plan.after["freeNodes"]) == ((), 0)
-    assert "web-0" in reasons(plan)
+    assert "web-0" in refusal_reasons(plan)
 
 
-def test_room_for_a_shape_is_gathered_within_limits() -> None:
-    plan = planned(
+def test_slots_are_gathered_within_disruption_limits() -> None:
+    plan = checked_plan(
         crowded_cluster(), objective="slots", shape={"cpu": 10_000}, budgets=[budget("web", 1, "web")], max_moves=4
     )
-    assert (plan.after["slots"], plan.bound, at_once(plan)) == (1, 1, 1)
+    assert (plan.after["slots"], plan.bound, largest_wave(plan)) == (1, 1, 1)

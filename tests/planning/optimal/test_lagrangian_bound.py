@@ -16,16 +16,14 @@ from restow.planning.optimal.node_patterns import enumerate_departures
 from restow.planning.optimal.packing_problem import UNCHANGED, Demand, PackingProblem, solution_value
 from restow.planning.optimal.pricing import zero_prices
 from restow.planning.optimal.solver import SolverLimits
-from tests.planning.optimal.packing_problems import EXAMPLES, problems, swap
+from tests.planning.optimal.packing_problems import EXAMPLES, random_problems, swap_problem
 
 ITEMS = st.lists(st.tuples(st.integers(1, 6), st.integers(0, 9)), min_size=1, max_size=3)
 
 
 @settings(max_examples=10 * EXAMPLES, deadline=None)
 @given(ITEMS, st.integers(0, 12), st.integers(1, 1000))
-def test_a_table_has_the_best_that_fits_and_what_it_is_made_of(
-    items: list[tuple[int, int]], room: int, unit: int
-) -> None:
+def test_knapsack_table_has_the_highest_gain_and_its_items(items: list[tuple[int, int]], room: int, unit: int) -> None:
     needs, gains = (np.array(part) for part in zip(*items, strict=True))
     allowed = np.ones((len(items), 1), np.bool_)
     made = build_knapsack_table(needs * unit, gains.astype(np.float64), allowed, 12 * unit)
@@ -42,21 +40,21 @@ def test_a_table_has_the_best_that_fits_and_what_it_is_made_of(
 @pytest.mark.parametrize(
     ("needs", "largest"), [([0, 3], 10), ([1, 10**9], 10**9)], ids=["something needs nothing", "too fine"]
 )
-def test_a_table_that_makes_no_sense_is_not_made(needs: list[int], largest: int) -> None:
+def test_knapsack_table_without_requests_or_with_too_many_entries_is_not_built(needs: list[int], largest: int) -> None:
     assert (
         build_knapsack_table(np.array(needs), np.ones(len(needs)), np.ones((len(needs), 1), np.bool_), largest) is None
     )
 
 
-def test_items_stay_where_they_are_allowed() -> None:
+def test_knapsack_items_are_used_on_allowed_node_types_only() -> None:
     made = build_knapsack_table(np.array([2, 2]), np.array([5.0, 1.0]), np.array([[True, False], [True, True]]), 4)
     assert made is not None
     assert made.best_gains(np.array([0, 1]), np.array([4, 4])).tolist() == [10.0, 2.0]
 
 
 @settings(max_examples=EXAMPLES, deadline=None)
-@given(problems(empties=False), st.integers(0, 2))
-def test_openings_bring_what_they_say_and_fit(problem: PackingProblem, together: int) -> None:
+@given(random_problems(empties=False), st.integers(0, 2))
+def test_patterns_of_the_bound_fit_and_have_the_value_they_state(problem: PackingProblem, together: int) -> None:
     for one in LagrangianBound(problem, enumerate_departures(problem, together)).patterns(zero_prices(problem)):
         room = problem.free[one.node] + problem.class_sizes[list(one.departing_classes)].sum(axis=0)
         taken = sum((problem.demands[which].size * number for which, number in one.placements), np.zeros(2, np.int64))
@@ -64,7 +62,7 @@ def test_openings_bring_what_they_say_and_fit(problem: PackingProblem, together:
         assert one.value == sum(problem.demands[which].value * number for which, number in one.placements) > 0
 
 
-def test_what_takes_much_of_two_resources_is_not_counted_by_one_alone() -> None:
+def test_surrogate_constraints_count_two_resources_together() -> None:
     """A node has room for one of either kind; by cpu alone two of the one would fit, by memory alone of the other."""
     everywhere = np.ones(2, np.bool_)
     problem = PackingProblem(
@@ -86,5 +84,7 @@ def test_what_takes_much_of_two_resources_is_not_counted_by_one_alone() -> None:
     )
 
 
-def test_a_bound_without_prices_counts_moves() -> None:
-    assert LagrangianBound(swap(), enumerate_departures(swap(), 2)).bound(zero_prices(swap())) == 2
+def test_bound_without_prices_counts_moves() -> None:
+    assert (
+        LagrangianBound(swap_problem(), enumerate_departures(swap_problem(), 2)).bound(zero_prices(swap_problem())) == 2
+    )

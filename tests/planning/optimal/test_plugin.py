@@ -9,59 +9,59 @@ import pytest
 from restow.model.wire import WireError
 from restow.planning.optimal.plugin import plan_optimal_by_arguments, read_optimal
 from restow.planning.plan import Plan
-from tests.planning.clusters import NOW, app, cluster, moves, reasons, request, ten
-from tests.planning.descheduling.plugin_requests import ask
+from tests.planning.clusters import NOW, app, move_triples, node_of_ten, plan_request, refusal_reasons, snapshot_of
+from tests.planning.descheduling.plugin_requests import run_profile
 
 STEPS = {"workLimit": 200}
 PODS = [app("p", "2", on="a"), app("q", "3", on="b"), app("r", "4", on="c", namespace="shop")]
 
 
-def planned(**arguments: Any) -> Plan:
-    snapshot = cluster([ten(name) for name in "abc"], PODS)
+def plugin_plan(**arguments: Any) -> Plan:
+    snapshot = snapshot_of([node_of_ten(name) for name in "abc"], PODS)
     fields = {"last_migrations": arguments.pop("last_migrations", {}), "max_moves": arguments.pop("most", 50)}
-    return plan_optimal_by_arguments(snapshot, request(snapshot, {**STEPS, **arguments}, **fields))
+    return plan_optimal_by_arguments(snapshot, plan_request(snapshot, {**STEPS, **arguments}, **fields))
 
 
-def test_it_frees_nodes_in_a_cycle() -> None:
-    found = ask(cluster([ten(name) for name in "abc"], PODS), "Optimal", arguments=STEPS)
+def test_optimal_plugin_frees_nodes_in_a_cycle() -> None:
+    found = run_profile(snapshot_of([node_of_ten(name) for name in "abc"], PODS), "Optimal", arguments=STEPS)
     assert found.planner_of.keys() >= {"uid-p"} and set(found.planner_of.values()) == {"Optimal"}
     assert (found.plan.before["freeNodes"], found.plan.after["freeNodes"]) == (0, 2)
 
 
-def test_room_for_a_shape() -> None:
-    found = planned(objective="slots", shape={"cpu": "9"})
+def test_optimal_plugin_makes_slots_for_a_shape() -> None:
+    found = plugin_plan(objective="slots", shape={"cpu": "9"})
     assert (found.before["slots"], found.after["slots"]) == (0, 2)
 
 
 @pytest.mark.parametrize(
     ("arguments", "number"),
     [
-        pytest.param({"maxMoves": 1}, 1, id="its own limit"),
-        pytest.param({"maxMoves": 10, "most": 1}, 1, id="the limit of the cycle"),
+        pytest.param({"maxMoves": 1}, 1, id="limit of the plugin"),
+        pytest.param({"maxMoves": 10, "most": 1}, 1, id="limit of the cycle"),
         pytest.param({"maxMoves": 0}, 0, id="none"),
     ],
 )
-def test_the_smaller_limit_of_moves_holds(arguments: dict[str, Any], number: int) -> None:
-    assert len(planned(**arguments).moves) == number
+def test_smaller_limit_of_moves_holds(arguments: dict[str, Any], number: int) -> None:
+    assert len(plugin_plan(**arguments).moves) == number
 
 
-def test_pods_that_are_left_out_stay() -> None:
-    found = planned(evictableNamespaces={"exclude": ["default"]})
+def test_pods_left_out_by_arguments_stay() -> None:
+    found = plugin_plan(evictableNamespaces={"exclude": ["default"]})
     assert {move.pod for move in found.moves} <= {"r"}
-    assert "evictableNamespaces leaves out namespace default" in reasons(found)["p"]
+    assert "evictableNamespaces leaves out namespace default" in refusal_reasons(found)["p"]
 
 
-def test_nodes_that_rest_neither_give_nor_take() -> None:
-    found = planned(coolDownTime=600, last_migrations={"a": NOW - 100})
+def test_nodes_in_their_cool_down_are_neither_sources_nor_targets() -> None:
+    found = plugin_plan(coolDownTime=600, last_migrations={"a": NOW - 100})
     assert all("a" not in (move.source, move.target) for move in found.moves) and found.moves
-    assert "a rests after a migration less than 600s ago" in reasons(found)["p"]
+    assert "a rests after a migration less than 600s ago" in refusal_reasons(found)["p"]
 
 
-def test_the_same_arguments_give_the_same_plan() -> None:
-    assert moves(planned(seed=7)) == moves(planned(seed=7))
+def test_same_arguments_give_the_same_plan() -> None:
+    assert move_triples(plugin_plan(seed=7)) == move_triples(plugin_plan(seed=7))
 
 
-def test_every_mistake_is_told_with_its_path() -> None:
+def test_wrong_optimal_arguments_are_refused_with_their_paths() -> None:
     wrong = {
         "objective": "beauty",
         "shape": {"cpu": "many", "memory": "0"},

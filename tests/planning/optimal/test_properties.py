@@ -25,10 +25,10 @@ from restow.planning.plan_effect import measures_after
 from restow.planning.plan_request import PlanRequest
 from restow.planning.replay import replay_plan
 from restow.planning.strategies import make_plan
-from tests.planning.clusters import app, cluster, free_nodes, request, ten
-from tests.planning.optimal.optimal_plans import gang, waits
-from tests.planning.random_clusters import HOST, asked_budgets, constraints, snapshots
-from tests.planning.reference_checks import ZONE, misplaced_disks, skews, violations
+from tests.planning.clusters import app, free_nodes, node_of_ten, plan_request, snapshot_of
+from tests.planning.optimal.optimal_plans import gang_members, pending_pod
+from tests.planning.random_clusters import HOST, constraint_fields, random_budgets, random_snapshots
+from tests.planning.reference_checks import ZONE, placement_violations, spread_violations, volume_violations
 
 EXAMPLES = int(os.environ.get("RESTOW_OPTIMISER_EXAMPLES", "8"))
 tried = settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -40,17 +40,17 @@ def measure(snapshot: Snapshot) -> Measures:
     return {"freeNodes": free_nodes(snapshot), "slots": count_slots(snapshot, SHAPE)}
 
 
-def asked(snapshot: Snapshot, objective: str, **fields: Any) -> PlanRequest:
+def optimal_request(snapshot: Snapshot, objective: str, **fields: Any) -> PlanRequest:
     limits = {"work_limit": 12, "time_limit": 600.0, "max_moves": 8, "limit": lambda replicas, has_budget: 2}
-    return request(snapshot, objective=objective, shape=SHAPE, **{**limits, **fields})
+    return plan_request(snapshot, objective=objective, shape=SHAPE, **{**limits, **fields})
 
 
 @st.composite
-def waiting(draw: st.DrawFn) -> dict[str, Any]:
+def random_pending(draw: st.DrawFn) -> dict[str, Any]:
     """Some pods that wait, and a gang of two or three of them; some keep apart or want to be even."""
     kinds = st.sampled_from(["none", "none", "apart", "even"])
     single = [_pod(draw, f"w{number}", draw(kinds)) for number in range(draw(st.integers(0, 3)))]
-    members, pod_groups = gang(
+    members, pod_groups = gang_members(
         *(_pod(draw, f"g{number}", draw(kinds)) for number in range(3)), least=draw(st.integers(2, 3))
     )
     return {"pending": (*single, *members), "pod_groups": pod_groups}
@@ -59,20 +59,24 @@ def waiting(draw: st.DrawFn) -> dict[str, Any]:
 def _pod(draw: st.DrawFn, name: str, kind: str) -> Pod:
     of = draw(st.sampled_from("xyz"))
     cpu, memory = draw(st.integers(10, 80)) * 100, draw(st.integers(1, 60)) * 100
-    one = waits(name, f"{cpu}m", of=of, labels={"app": of}, **constraints(kind, of))
-    return replace(one, spec=app(name, f"{cpu}m", f"{memory}Mi", **constraints(kind, of)).spec)
+    one = pending_pod(name, f"{cpu}m", of=of, labels={"app": of}, **constraint_fields(kind, of))
+    return replace(one, spec=app(name, f"{cpu}m", f"{memory}Mi", **constraint_fields(kind, of)).spec)
 
 
 @pytest.mark.parametrize("objective", ["free-nodes", "slots", "pending"])
 @tried
 @given(st.data())
-def test_every_plan_survives_its_replay_and_a_count_by_hand(objective: str, data: st.DataObject) -> None:
-    snapshot, budgets = data.draw(snapshots()), data.draw(asked_budgets)
-    more = data.draw(waiting()) if objective == "pending" else {}
-    wish = asked(snapshot, objective, budgets=budgets, **more)
+def test_optimal_plan_is_valid_by_replay_and_by_hand(objective: str, data: st.DataObject) -> None:
+    snapshot, budgets = data.draw(random_snapshots()), data.draw(random_budgets)
+    more = data.draw(random_pending()) if objective == "pending" else {}
+    wish = optimal_request(snapshot, objective, budgets=budgets, **more)
     plan = make_plan("optimal", snapshot, wish)
     assert replay_plan(snapshot, plan, wish).defects == ()
-    assert [*violations(snapshot, plan), *skews(snapshot, plan), *misplaced_disks(snapshot, plan)] == []
+    assert [
+        *placement_violations(snapshot, plan),
+        *spread_violations(snapshot, plan),
+        *volume_violations(snapshot, plan),
+    ] == []
     assert len(plan.moves) <= wish.max_moves
     placed = sum(place.pod.startswith("g") for place in plan.places)
     assert placed == 0 or wish.pod_groups is None or placed >= 2
@@ -83,9 +87,9 @@ def test_every_plan_survives_its_replay_and_a_count_by_hand(objective: str, data
 
 @pytest.mark.parametrize("objective", sorted(FIGURES))
 @tried
-@given(snapshots())
-def test_without_any_one_of_its_moves_a_plan_brings_less(objective: str, snapshot: Snapshot) -> None:
-    wish = asked(snapshot, objective)
+@given(random_snapshots())
+def test_each_move_of_an_optimal_plan_is_needed(objective: str, snapshot: Snapshot) -> None:
+    wish = optimal_request(snapshot, objective)
     plan = make_plan("optimal", snapshot, wish)
     ends = {move.uid: move.target for move in plan.moves}
     for dropped in ends:
@@ -95,7 +99,7 @@ def test_without_any_one_of_its_moves_a_plan_brings_less(objective: str, snapsho
 
 
 @st.composite
-def tiny(draw: st.DrawFn) -> Snapshot:
+def tiny_snapshots(draw: st.DrawFn) -> Snapshot:
     """Three nodes, up to five pods, every way to put them can be tried."""
     kinds = {name: draw(st.sampled_from(["none", "apart", "even"])) for name in "xy"}
     free, pods = dict.fromkeys("abc", 10_000), []
@@ -103,13 +107,13 @@ def tiny(draw: st.DrawFn) -> Snapshot:
         where, of, cpu = draw(st.sampled_from("abc")), draw(st.sampled_from("xy")), draw(st.integers(1, 12)) * 500
         if cpu <= free[where]:
             free[where] -= cpu
-            fields = {"labels": {"app": of}, "of": of, **constraints(kinds[of], of)}
+            fields = {"labels": {"app": of}, "of": of, **constraint_fields(kinds[of], of)}
             pods.append(app(f"p{number}", f"{cpu}m", on=where, **fields))
     labels = {name: {HOST: name, ZONE: f"z{number % 2}"} for number, name in enumerate("abc")}
-    return cluster([ten(name, labels=labels[name]) for name in "abc"], pods)
+    return snapshot_of([node_of_ten(name, labels=labels[name]) for name in "abc"], pods)
 
 
-def every_way(snapshot: Snapshot, wish: PlanRequest) -> Iterator[Measures]:
+def measures_of_all_plans(snapshot: Snapshot, wish: PlanRequest) -> Iterator[Measures]:
     """What is reached by every way to move pods that some order makes possible."""
     known = sorted(snapshot.pods.known.items())
     for ends in product("abc", repeat=len(known)):
@@ -121,12 +125,10 @@ def every_way(snapshot: Snapshot, wish: PlanRequest) -> Iterator[Measures]:
 
 @pytest.mark.parametrize("objective", sorted(FIGURES))
 @settings(tried, max_examples=max(EXAMPLES // 2, 3))
-@given(tiny(), st.integers(0, 4))
-def test_no_way_reaches_more_than_the_bound_and_what_is_proven_is_true(
-    objective: str, snapshot: Snapshot, most: int
-) -> None:
-    wish = asked(snapshot, objective, max_moves=most)
+@given(tiny_snapshots(), st.integers(0, 4))
+def test_no_plan_exceeds_the_bound_and_proven_plans_are_optimal(objective: str, snapshot: Snapshot, most: int) -> None:
+    wish = optimal_request(snapshot, objective, max_moves=most)
     plan: Plan = make_plan("optimal", snapshot, wish)
-    best = max(found[FIGURES[objective]] for found in every_way(snapshot, wish))
+    best = max(found[FIGURES[objective]] for found in measures_of_all_plans(snapshot, wish))
     assert plan.bound is not None and plan.bound >= best
     assert plan.after["gap"] > 0 or plan.after[FIGURES[objective]] == best

@@ -72,7 +72,7 @@ async def test_freed_room_goes_to_a_broken_gang_despite_its_backoff() -> None:
 
         async def create_competing_pod() -> None:
             made[0].before = [FORBIDDEN]
-            await it.create(kinds.POD, pod("thief", "2", schedulerName="other", nodeName="n1"))
+            await it.create(kinds.POD, pod("foreign", "2", schedulerName="other", nodeName="n1"))
 
         made[0].first = create_competing_pod
         await it.create(kinds.PRIORITY_CLASS, {"metadata": {"name": "high"}, "value": 1000})
@@ -83,7 +83,7 @@ async def test_freed_room_goes_to_a_broken_gang_despite_its_backoff() -> None:
         for number in range(8):
             await it.create(kinds.POD, pod(f"rival{number}", "1", priorityClassName="high"))
             await pass_time(0.1)
-        await it.delete(kinds.POD, "thief", grace_seconds=0)
+        await it.delete(kinds.POD, "foreign", grace_seconds=0)
         await pass_time(3)
         assert (await nodes_by_pod(it))["w2"] == "n1"
 

@@ -1,5 +1,5 @@
-"""Plugins that raise or return nonsense for some pods: the status of these pods names the plugin, and all other pods are
-scheduled."""
+"""Plugins that raise or return nonsense for some pods: the status of these pods names the plugin, and all other pods
+are scheduled."""
 
 from __future__ import annotations
 

@@ -200,12 +200,12 @@ async def test_room_taken_before_the_first_binding_stops_the_gang() -> None:
     async with scheduled_cluster(doubts, around=around, nodes=1) as it:
         await _gang_of_three(it)
         await pass_time(1)
-        await it.create(kinds.POD, pod("thief", "2", schedulerName="other", nodeName="n1"))
+        await it.create(kinds.POD, pod("foreign", "2", schedulerName="other", nodeName="n1"))
         await pass_time(1)
         doubts.relent()
         await pass_time(20)
         assert made[0].bindings == 0
-        assert (await nodes_by_pod(it)) == {"thief": "n1", "w1": None, "w2": None, "w3": None}
-        await it.delete(kinds.POD, "thief", grace_seconds=0)
+        assert (await nodes_by_pod(it)) == {"foreign": "n1", "w1": None, "w2": None, "w3": None}
+        await it.delete(kinds.POD, "foreign", grace_seconds=0)
         await pass_time(20)
         assert all(map(is_pod_ready, await it.pods()))

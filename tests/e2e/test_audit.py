@@ -1,4 +1,4 @@
-"""The audit of real moves finds what is wrong: a move as it should be has no fault, and every planted one is told."""
+"""The audit of real moves: a correct move has no fault, and every planted fault is found."""
 
 from __future__ import annotations
 
@@ -55,11 +55,11 @@ def found(*happenings: Happening, per_node: int | None = 1) -> list[str]:
     return faults(events, least=2, per_node=per_node)
 
 
-def test_a_move_as_it_should_be() -> None:
+def test_correct_move_has_no_fault() -> None:
     assert found(("ADDED", job()), *BACK_TO_THREE, ("MODIFIED", job(phase="Succeed"))) == []
 
 
-def test_the_order_is_that_of_versions_not_of_hearing() -> None:
+def test_events_are_ordered_by_resource_version() -> None:
     events: list[Event] = [(number, *one) for number, one in enumerate((*START, *BACK_TO_THREE))]
     assert faults(reversed(events), least=2, per_node=1) == []
 
@@ -68,28 +68,30 @@ def test_the_order_is_that_of_versions_not_of_hearing() -> None:
     ("happenings", "told"),
     [
         pytest.param([LEAVES], "web-1 leaves, its seats are []", id="evicted without a reservation"),
-        pytest.param([("ADDED", seat("Pending")), LEAVES], "web-1 leaves", id="evicted before its seat was there"),
+        pytest.param([("ADDED", seat("Pending")), LEAVES], "web-1 leaves", id="evicted before its seat was placed"),
         pytest.param([("ADDED", seat("Waiting")), LEAVES], "web-1 leaves", id="evicted while its seat was not free"),
-        pytest.param([LEAVES, KEPT], "web-1 leaves", id="its seat came too late"),
-        pytest.param([KEPT, ("DELETED", seat()), LEAVES], "web-1 leaves", id="its seat was given back"),
-        pytest.param([("ADDED", seat(node="n1")), LEAVES], "web-1 leaves", id="its seat was where it was"),
-        pytest.param([("ADDED", seat(of="web-2")), LEAVES], "web-1 leaves", id="the seat was another one's"),
-        pytest.param([("ADDED", seat(**TAKEN)), LEAVES], "web-1 leaves", id="its seat was taken"),
-        pytest.param([("DELETED", pod("web-1"))], "web-1 leaves", id="killed at once"),
+        pytest.param([LEAVES, KEPT], "web-1 leaves", id="seat created too late"),
+        pytest.param([KEPT, ("DELETED", seat()), LEAVES], "web-1 leaves", id="seat deleted before the eviction"),
+        pytest.param([("ADDED", seat(node="n1")), LEAVES], "web-1 leaves", id="seat on its own node"),
+        pytest.param([("ADDED", seat(of="web-2")), LEAVES], "web-1 leaves", id="seat of another pod"),
+        pytest.param([("ADDED", seat(**TAKEN)), LEAVES], "web-1 leaves", id="seat already consumed"),
+        pytest.param([("DELETED", pod("web-1"))], "web-1 leaves", id="deleted without a grace period"),
         pytest.param(
             [KEPT, LEAVES, ("ADDED", seat(of="web-2")), ("MODIFIED", pod("web-2", leaving=True))],
             "only 1 pods of web are healthy, its budget wants 2",
-            id="more left than the budget allows",
+            id="more pods evicted than the budget allows",
         ),
         pytest.param(
             [KEPT, LEAVES, ("ADDED", pod("web-4", None, NO_ROOM))],
             "web-4 waits for a seat: 0/3 nodes are available.",
-            id="the successor found no room",
+            id="successor without room",
         ),
         pytest.param(
-            [("ADDED", job()), ("ADDED", job("web-2"))], "2 pods of n1 move", id="more of a node than the limit allows"
+            [("ADDED", job()), ("ADDED", job("web-2"))],
+            "2 pods of n1 move",
+            id="more pods of a node than the limit allows",
         ),
     ],
 )
-def test_what_is_wrong_is_found(happenings: list[Happening], told: str) -> None:
+def test_planted_fault_is_found(happenings: list[Happening], told: str) -> None:
     assert any(told in fault for fault in found(*happenings)), found(*happenings)

@@ -13,7 +13,7 @@ from tests.sim.simulated_cluster import on_virtual_time
 
 @pytest.mark.parametrize("story", STORIES, ids=lambda story: story.__name__)
 @on_virtual_time
-async def test_on_the_embedded_cluster(story: Story) -> None:
+async def test_reservation_story_on_the_embedded_cluster(story: Story) -> None:
     async with unscheduled_cluster(nodes=0) as it:
         await it.create(NAMESPACE, {"metadata": {"name": "stories"}})
         async with story_cluster(it.api, Client(it.api), "stories", it.clock) as place:

@@ -200,8 +200,8 @@ class ApiMemoryAuditor:
     def _check_consumers(self, known: SchedulerKnowledge, steps: FirstSteps, when: str) -> None:
         """A pod in a seat without a recorded consumer keeps it, and would be recorded."""
         for pod in self._pods:
-            seat, life = seat_named_by(pod)
-            one = next((one for one in self._reservations if one.metadata.uid == life), None)
+            seat, reservation_uid = seat_named_by(pod)
+            one = next((one for one in self._reservations if one.metadata.uid == reservation_uid), None)
             if one is None or not pod.spec.node_name or seat in _recorded_consumers(one):
                 continue
             if seat in known.free_seats:

@@ -181,9 +181,9 @@ class ReservationDisruptions(RandomDisruptions):
 
     async def reserve_for_move(self) -> None:
         """A seat for a pod that is to be evicted."""
-        mover = self._rng.choice([one for one in await self._it.pods() if one.spec.node_name])
+        migrating = self._rng.choice([one for one in await self._it.pods() if one.spec.node_name])
         made = new_reservation(f"r{self._made % 7}", 1, self._cpu(), ttl="60s")
-        made["metadata"]["annotations"] = {"restow.sh/migrating": mover.metadata.uid}
+        made["metadata"]["annotations"] = {"restow.sh/migrating": migrating.metadata.uid}
         await self._it.create(kinds.RESERVATION, made)
 
     async def delete_migrating_pod(self) -> None:
@@ -309,8 +309,8 @@ async def _is_at_rest(it: SimulatedCluster, auditor: WriteAuditor) -> None:
             "Failed",
         ), one
     for each in await it.pods():
-        notes = each.metadata.annotations or {}
-        named = notes.get("restow.sh/reservation")
+        annotations = each.metadata.annotations or {}
+        named = annotations.get("restow.sh/reservation")
         if named is not None:
             await _consumption_is_recorded(it, named, each)
 
@@ -326,9 +326,9 @@ async def _is_up_to_date(memory: ApiMemoryAuditor) -> None:
 
 async def _consumption_is_recorded(it: SimulatedCluster, seat: str, pod: Pod) -> None:
     _, _, task, index = seat.split("/")
-    life = (pod.metadata.annotations or {})["restow.sh/reservation-uid"]
+    reservation_uid = (pod.metadata.annotations or {})["restow.sh/reservation-uid"]
     for one in (await it.client.list(kinds.RESERVATION)).items:
-        if one.metadata.uid != life:
+        if one.metadata.uid != reservation_uid:
             continue
         placements = {(each.task, each.index): each.pod_ref for each in one.status.placements or ()}
         is_asked_for = int(index) < seats_per_task(one).get(task, 0) and not is_ended(one)

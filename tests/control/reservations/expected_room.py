@@ -117,8 +117,8 @@ def awaited_pods_that_stay(one: Reservation, node: str, pods: Iterable[Pod]) -> 
 
 def awaits_its_migrating_pod(one: Reservation, pods: Iterable[Pod]) -> bool:
     """Whether its seats are still closed, because the pod that it was made to move is not terminating yet."""
-    mover = migrating_pod(one)
-    there = (pod for pod in pods if pod.metadata.uid == mover and not is_finished(pod))
+    migrating = migrating_pod(one)
+    there = (pod for pod in pods if pod.metadata.uid == migrating and not is_finished(pod))
     return any(pod.metadata.deletion_timestamp is None for pod in there)
 
 

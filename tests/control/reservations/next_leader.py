@@ -156,8 +156,8 @@ class NextLeader:
     def _bound(self, assign: Assign) -> Pod:
         """A pod as its Binding would make it."""
         pod, cycle = assign.pod, self._scheduler._cycle
-        notes = {**(pod.metadata.annotations or {}), **(cycle._annotations(cycle._seat_to_consume(pod)) or {})}
-        metadata = replace(pod.metadata, annotations=notes)
+        annotations = {**(pod.metadata.annotations or {}), **(cycle._annotations(cycle._seat_to_consume(pod)) or {})}
+        metadata = replace(pod.metadata, annotations=annotations)
         return replace(pod, metadata=metadata, spec=replace(pod.spec, node_name=assign.node))
 
 

@@ -46,9 +46,9 @@ async def _write(it: SimulatedCluster, placements: list[Document], phase: str = 
 async def _sits(it: SimulatedCluster, name: str, **fields: Any) -> Pod:
     """A pod is on n1, and says that it took the seat."""
     made = pod(name, "1", nodeName="n1", **fields)
-    life = (await read_reservation(it)).metadata.uid
-    notes = {"restow.sh/reservation": str(SEAT), "restow.sh/reservation-uid": life}
-    made["metadata"]["annotations"] = notes
+    reservation_uid = (await read_reservation(it)).metadata.uid
+    annotations = {"restow.sh/reservation": str(SEAT), "restow.sh/reservation-uid": reservation_uid}
+    made["metadata"]["annotations"] = annotations
     found: Pod = await it.create(kinds.POD, made)
     return found
 
@@ -122,8 +122,10 @@ def bind(steps: FirstSteps, name: str, seat: SeatName | None = None) -> None:
     """A pod is bound to n1, into a seat of the reservation."""
     one = next(one for one in steps.pods.values() if one.metadata.name == name)
     [made] = steps.reservations.values()
-    notes = {"restow.sh/reservation": str(seat), "restow.sh/reservation-uid": made.metadata.uid} if seat else {}
-    bound = replace(one, metadata=replace(one.metadata, annotations=notes), spec=replace(one.spec, node_name="n1"))
+    annotations = {"restow.sh/reservation": str(seat), "restow.sh/reservation-uid": made.metadata.uid} if seat else {}
+    bound = replace(
+        one, metadata=replace(one.metadata, annotations=annotations), spec=replace(one.spec, node_name="n1")
+    )
     steps.pods[one.metadata.uid] = bound
     steps.bound.append(bound)
 
@@ -186,10 +188,10 @@ async def test_auditor_reports_what_a_new_leader_must_not_leave(
             return steps
 
     async with unscheduled_cluster(nodes=1) as it:
-        mover = await it.create(kinds.POD, pod("p", nodeName="n1"))
+        migrating = await it.create(kinds.POD, pod("p", nodeName="n1"))
         await it.create(kinds.POD, pod("q"))
         made = new_reservation(replicas=1, **spec)
-        made["metadata"]["annotations"] = dict.fromkeys(annotations, mover.metadata.uid)
+        made["metadata"]["annotations"] = dict.fromkeys(annotations, migrating.metadata.uid)
         await it.create(kinds.RESERVATION, made)
         await _write(it, [OPEN])
         await pass_time(2)

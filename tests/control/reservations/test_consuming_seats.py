@@ -86,11 +86,11 @@ async def test_forged_annotation_consumes_no_seat(labels: str, namespace: str, e
         await it.create(kinds.RESERVATION, new_reservation(replicas=1))
         await pass_time_and_check_room(it)
         held = (await seats_by_index(it))[0][0]
-        life = (await read_reservation(it)).metadata.uid
-        forged = {"restow.sh/reservation": "default/r/web/0", "restow.sh/reservation-uid": life}
+        reservation_uid = (await read_reservation(it)).metadata.uid
+        forged = {"restow.sh/reservation": "default/r/web/0", "restow.sh/reservation-uid": reservation_uid}
         node_name = {"n1": "n2", "n2": "n1"}[held] if elsewhere else held
-        thief = pod("thief", "1", app=labels, annotations=forged, nodeName=node_name, **THEIRS)
-        thief["metadata"]["namespace"] = namespace
-        await it.create(kinds.POD, thief)
+        foreign = pod("foreign", "1", app=labels, annotations=forged, nodeName=node_name, **THEIRS)
+        foreign["metadata"]["namespace"] = namespace
+        await it.create(kinds.POD, foreign)
         await pass_time_and_check_room(it)
         assert (await seats_by_index(it), await phase_and_reason(it)) == ({0: (held, None)}, ("Available", "Reserved"))

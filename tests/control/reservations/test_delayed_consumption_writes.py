@@ -50,13 +50,13 @@ async def test_waiting_bindings_go_before_consumption_writes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("after", "marked"), [pytest.param(2, None, id="not yet"), pytest.param(6, "a", id="now, though others wait")]
+    ("after", "recorded"), [pytest.param(2, None, id="not yet"), pytest.param(6, "a", id="now, though others wait")]
 )
 @on_virtual_time
-async def test_consumption_write_is_delayed_no_longer_than_its_patience(after: float, marked: str | None) -> None:
+async def test_consumption_write_is_delayed_no_longer_than_its_patience(after: float, recorded: str | None) -> None:
     async with pressed(patience=10.0) as it:
         await pass_time(after)
-        assert (await taken(it), (await nodes_by_pod(it))["y"]) == (marked, None)
+        assert (await taken(it), (await nodes_by_pod(it))["y"]) == (recorded, None)
 
 
 @pytest.mark.parametrize("grace", [pytest.param(0, id="gone"), pytest.param(30, id="leaving")])

@@ -30,7 +30,7 @@ from tests.control.scheduler_cluster import nodes_by_pod, scheduled_cluster, uns
 from tests.sim.simulated_cluster import SimulatedCluster, on_virtual_time, pass_time, pod, running_scheduler
 
 ALL = SchedulerSettings(namespace_share=100)
-BOUND, MARKED = "bind Pod default/a", "patch Reservation/status default/r (2)"
+BOUND, RECORDED = "bind Pod default/a", "patch Reservation/status default/r (2)"
 
 
 class Views:
@@ -63,7 +63,7 @@ async def _lead(it: SimulatedCluster, api: Api) -> None:
         await asyncio.sleep(100)
 
 
-@pytest.mark.parametrize("last", [pytest.param(BOUND, id="not marked"), pytest.param(MARKED, id="marked")])
+@pytest.mark.parametrize("last", [pytest.param(BOUND, id="not recorded"), pytest.param(RECORDED, id="recorded")])
 @pytest.mark.parametrize(
     "old",
     [
@@ -161,8 +161,8 @@ async def test_new_leader_records_consumption_that_was_not_recorded(over: bool) 
             await pass_time_and_check_room(it)
         run = {"annotations": {"sim.restow.sh/run-seconds": "1"}, "restartPolicy": "Never"} if over else {}
         made = await it.create(kinds.POD, pod("a", "1", **run))
-        life = (await read_reservation(it)).metadata.uid
-        named = {"restow.sh/reservation": "default/r/web/0", "restow.sh/reservation-uid": life}
+        reservation_uid = (await read_reservation(it)).metadata.uid
+        named = {"restow.sh/reservation": "default/r/web/0", "restow.sh/reservation-uid": reservation_uid}
         await Client(it.api).bind("default", "a", uid=made.metadata.uid, node="n1", annotations=named)
         await pass_time(10)
         assert (await it.pods())[0].status.phase == ("Succeeded" if over else "Running")

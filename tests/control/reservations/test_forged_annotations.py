@@ -41,7 +41,7 @@ async def test_forged_annotation_consumes_no_migration_seat_before_the_pod_has_l
         made["spec"]["tasks"][0]["template"]["spec"]["nodeSelector"] = {"kubernetes.io/hostname": "n2"}
         await it.create(kinds.RESERVATION, made)
         await pass_time(3)
-        life = {"restow.sh/reservation-uid": (await read_reservation(it)).metadata.uid} if says else {}
-        await it.patch(kinds.POD, "sibling", {"metadata": {"annotations": SEAT | life}})
+        reservation_uid = {"restow.sh/reservation-uid": (await read_reservation(it)).metadata.uid} if says else {}
+        await it.patch(kinds.POD, "sibling", {"metadata": {"annotations": SEAT | reservation_uid}})
         await pass_time(3)
         assert (await seats_by_index(it), await phase_and_reason(it)) == ({0: ("n2", None)}, ("Available", "Reserved"))

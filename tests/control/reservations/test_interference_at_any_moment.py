@@ -83,12 +83,12 @@ async def lose_and_regain(it: SimulatedCluster) -> None:
 
 
 async def steal(it: SimulatedCluster) -> None:
-    await it.create(kinds.POD, pod("thief", "3", app="other", schedulerName="other", nodeName="n1"))
+    await it.create(kinds.POD, pod("foreign", "3", app="other", schedulerName="other", nodeName="n1"))
 
 
 async def forge(it: SimulatedCluster) -> None:
-    notes = {"restow.sh/reservation": "default/r/web/1"}
-    await it.create(kinds.POD, pod("forged", "1", app="other", annotations=notes))
+    annotations = {"restow.sh/reservation": "default/r/web/1"}
+    await it.create(kinds.POD, pod("forged", "1", app="other", annotations=annotations))
 
 
 async def flip(it: SimulatedCluster) -> None:

@@ -25,7 +25,7 @@ from tests.control.scheduler_cluster import nodes_by_pod, scheduled_cluster
 from tests.sim.simulated_cluster import SimulatedCluster, node, on_virtual_time, pass_time, pod
 
 ALL = SchedulerSettings(namespace_share=100)
-THIEF = {"app": "other", "nodeName": "n1", "schedulerName": "other"}
+FOREIGN = {"app": "other", "nodeName": "n1", "schedulerName": "other"}
 SMALL = {QUEUE_ANNOTATION: "small"}
 
 
@@ -59,15 +59,15 @@ async def replace_node(it: SimulatedCluster) -> None:
 
 
 async def come_and_go(it: SimulatedCluster) -> None:
-    await it.create(kinds.POD, pod("thief", "3", **THIEF))
-    await it.delete(kinds.POD, "thief", grace_seconds=0)
+    await it.create(kinds.POD, pod("foreign", "3", **FOREIGN))
+    await it.delete(kinds.POD, "foreign", grace_seconds=0)
 
 
 @pytest.mark.parametrize(
     ("last", "happens"),
     [
         pytest.param(("nodes", "DELETED", "n1"), replace_node, id="node recreated"),
-        pytest.param(("pods", "ADDED", "thief"), come_and_go, id="foreign pod gone"),
+        pytest.param(("pods", "ADDED", "foreign"), come_and_go, id="foreign pod gone"),
     ],
 )
 @on_virtual_time
@@ -118,14 +118,14 @@ async def test_pod_bound_during_a_live_read_is_kept() -> None:
     async with scheduled_cluster(nodes=1, around=SlowLists().around, settings=ALL) as it:
         await it.create(kinds.RESERVATION, new_reservation())
         await pass_time(3)
-        await it.create(kinds.POD, pod("thief", "3", **THIEF))
+        await it.create(kinds.POD, pod("foreign", "3", **FOREIGN))
         await pass_time(1)
-        await it.create(kinds.POD, pod("late", "1", **THIEF))
+        await it.create(kinds.POD, pod("late", "1", **FOREIGN))
         await pass_time(10)
         assert await phase_and_reason(it) == ("Failed", "RoomTaken")
         await it.create(kinds.POD, pod("other", "1", app="other"))
         await pass_time(10)
-        assert await nodes_by_pod(it) == {"thief": "n1", "late": "n1", "other": None}
+        assert await nodes_by_pod(it) == {"foreign": "n1", "late": "n1", "other": None}
         assert await overcommitted_nodes(it.client) == []
 
 
@@ -134,7 +134,7 @@ async def test_reservation_handed_to_another_scheduler_during_a_live_read_is_lef
     async with scheduled_cluster(nodes=1, around=SlowLists().around, settings=ALL) as it:
         await it.create(kinds.RESERVATION, new_reservation())
         await pass_time(3)
-        await it.create(kinds.POD, pod("thief", "3", **THIEF))
+        await it.create(kinds.POD, pod("foreign", "3", **FOREIGN))
         await pass_time(1)
         await it.patch(kinds.RESERVATION, "r", {"spec": THEIRS})
         await pass_time(10)
@@ -150,9 +150,9 @@ async def test_pod_gone_during_a_live_read_is_gone_for_its_queue_too() -> None:
         await it.create(kinds.QUEUE, {"metadata": {"name": "small"}, "spec": {"capability": {"cpu": "3"}}})
         await it.create(kinds.RESERVATION, new_reservation())
         await pass_time(3)
-        await it.create(kinds.POD, pod("thief", "3", annotations=SMALL, **THIEF))
+        await it.create(kinds.POD, pod("foreign", "3", annotations=SMALL, **FOREIGN))
         await pass_time(1)
-        await it.delete(kinds.POD, "thief", grace_seconds=0)
+        await it.delete(kinds.POD, "foreign", grace_seconds=0)
         await pass_time(10)
         await it.create(kinds.POD, pod("next", "1", app="other", annotations=SMALL))
         await pass_time(10)
@@ -167,7 +167,7 @@ async def hold(it: SimulatedCluster) -> None:
 async def fill_node(it: SimulatedCluster) -> None:
     await it.create(kinds.RESERVATION, new_reservation())
     await pass_time(3)
-    await it.create(kinds.POD, pod("thief", "2", **THIEF))
+    await it.create(kinds.POD, pod("foreign", "2", **FOREIGN))
     await pass_time(3)
     await it.client.patch(kinds.NODE, "n1", {"status": {"allocatable": {"cpu": "3"}}}, subresource="status")
     await pass_time(10)
@@ -178,7 +178,7 @@ async def fill_node(it: SimulatedCluster) -> None:
     ("kind", "name", "happens"),
     [
         pytest.param(kinds.RESERVATION, "r", hold, id="reservation written since"),
-        pytest.param(kinds.POD, "thief", fill_node, id="pod read since"),
+        pytest.param(kinds.POD, "foreign", fill_node, id="pod read since"),
     ],
 )
 @on_virtual_time
@@ -204,7 +204,7 @@ async def test_node_missing_in_a_relist_is_gone_though_a_live_read_was_newer_tha
         await it.create(kinds.RESERVATION, new_reservation())
         await pass_time(3)
         await it.patch(kinds.NODE, "n1", {"metadata": {"labels": {"newer": "yes"}}})
-        await it.create(kinds.POD, pod("thief", "3", **THIEF))
+        await it.create(kinds.POD, pod("foreign", "3", **FOREIGN))
         await pass_time(3)
         assert await phase_and_reason(it) == ("Failed", "RoomTaken")
         await it.delete(kinds.NODE, "n1")

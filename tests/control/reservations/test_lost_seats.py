@@ -26,7 +26,7 @@ async def test_newest_reservation_on_the_node_loses_its_seat_to_a_foreign_pod() 
         for name in ("old", "newer", "newest"):
             await it.create(kinds.RESERVATION, new_reservation(name, replicas=1, cpu="1"))
             await pass_time(2)
-        await it.create(kinds.POD, pod("thief", "6500m", app="other", nodeName="n1", **THEIRS))
+        await it.create(kinds.POD, pod("foreign", "6500m", app="other", nodeName="n1", **THEIRS))
         await pass_time_and_check_room(it)
         assert [(await phase_and_reason(it, name))[1] for name in ("old", "newer", "newest")] == [
             "Reserved",

@@ -82,7 +82,7 @@ async def test_assumed_seat_lost_before_its_write_is_placed_elsewhere() -> None:
         made["spec"]["tasks"][0]["reservationNodeNames"] = ["n1"]
         await it.create(kinds.RESERVATION, made)
         await pass_time(1)
-        await it.create(kinds.POD, pod("thief", "3", app="other", nodeName="n1", schedulerName="other"))
+        await it.create(kinds.POD, pod("foreign", "3", app="other", nodeName="n1", schedulerName="other"))
         await pass_time(1)
         busy.refuses = False
         await pass_time(20)

@@ -152,7 +152,7 @@ async def test_room_given_up_on_another_node_does_not_pay_for_an_enlarged_seat(c
 )
 @on_virtual_time
 async def test_reservation_that_needs_no_more_on_its_node_keeps_its_age(change: dict[str, Any]) -> None:
-    """A thief takes room that is held for two, while no scheduler looks."""
+    """A foreign pod takes room that is held for two, while no scheduler looks."""
     async with unscheduled_cluster(nodes=2) as it:
         async with running_scheduler(it.api, it.clock, settings=ALL):
             older, newer = tasks(web=("n1", "1"), db=("n2", "3")), tasks(web=("n1", "3"))
@@ -160,7 +160,7 @@ async def test_reservation_that_needs_no_more_on_its_node_keeps_its_age(change: 
                 await it.create(kinds.RESERVATION, new_reservation(name, **spec))
                 await pass_time(2)
         await it.patch(kinds.RESERVATION, "older", {"spec": change})
-        await it.create(kinds.POD, pod("thief", "1", app="other", schedulerName="other", nodeName="n1"))
+        await it.create(kinds.POD, pod("foreign", "1", app="other", schedulerName="other", nodeName="n1"))
         async with running_scheduler(it.api, it.clock, settings=ALL):
             await pass_time(5)
             assert (await phase_and_reason(it, "older"), await phase_and_reason(it, "newer")) == (HELD, LOST)

@@ -75,7 +75,7 @@ async def test_auditor_no_longer_counts_a_lost_seat_on_room_being_left() -> None
         made["metadata"]["annotations"] = {"restow.sh/awaits": there.metadata.uid}
         await it.create(kinds.RESERVATION, made)
         await _agree(it, "Waiting")
-        await it.create(kinds.POD, pod("thief", "3", nodeName="n1"))
+        await it.create(kinds.POD, pod("foreign", "3", nodeName="n1"))
         assert (await auditor.shortages())["awaited", "n1", "cpu"] == 1000
         lost = {"state": {"phase": "Failed", "reason": "RoomTaken"}}
         await Client(auditor).patch(kinds.RESERVATION, "r", {"status": lost}, "default", subresource="status")
@@ -126,10 +126,10 @@ async def test_auditor_reports_a_seat_that_is_consumed_twice(bound: list[str], b
         made = await it.create(kinds.RESERVATION, new_reservation("r", 1, "1"))
         await _agree(it)
         await auditor.note_specs()
-        notes = {"restow.sh/reservation": "default/r/web/0", "restow.sh/reservation-uid": made.metadata.uid}
+        annotations = {"restow.sh/reservation": "default/r/web/0", "restow.sh/reservation-uid": made.metadata.uid}
         for name in bound:
             one = await it.create(kinds.POD, pod(name, "1"))
-            await Client(auditor).bind("default", name, uid=one.metadata.uid, node="n1", annotations=notes)
+            await Client(auditor).bind("default", name, uid=one.metadata.uid, node="n1", annotations=annotations)
         assert len(auditor.faults) == len(blamed)
         assert all(what in fault for what, fault in zip(blamed, auditor.faults, strict=True))
 
@@ -200,17 +200,17 @@ async def test_auditor_reports_a_migration_seat_consumed_before_the_pod_leaves(
 ) -> None:
     async with unscheduled_cluster(nodes=2) as it:
         auditor = WriteAuditor(it.api, it.clock)
-        mover = await it.create(kinds.POD, pod("old", "1", nodeName="n2"))
+        migrating = await it.create(kinds.POD, pod("old", "1", nodeName="n2"))
         made = new_reservation("r", 1, "1")
-        made["metadata"]["annotations"] = {"restow.sh/migrating": mover.metadata.uid}
-        life = (await it.create(kinds.RESERVATION, made)).metadata.uid
+        made["metadata"]["annotations"] = {"restow.sh/migrating": migrating.metadata.uid}
+        reservation_uid = (await it.create(kinds.RESERVATION, made)).metadata.uid
         await _agree(it)
         await auditor.note_specs()
         if leaving is not False:
             await it.delete(kinds.POD, "old", grace_seconds=10 if leaving else 0)
         one = await it.create(kinds.POD, pod("new", "1"))
-        notes = {"restow.sh/reservation": "default/r/web/0", "restow.sh/reservation-uid": life}
-        await Client(auditor).bind("default", "new", uid=one.metadata.uid, node="n1", annotations=notes)
+        annotations = {"restow.sh/reservation": "default/r/web/0", "restow.sh/reservation-uid": reservation_uid}
+        await Client(auditor).bind("default", "new", uid=one.metadata.uid, node="n1", annotations=annotations)
         assert [("made to move" in fault) for fault in auditor.faults] == [True] * blamed
 
 

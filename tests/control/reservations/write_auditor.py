@@ -314,9 +314,9 @@ class WriteAuditor:
 
     async def _check_binding(self, request: Request) -> None:
         body = msgspec.json.decode(request.body)
-        uid, notes = body["metadata"]["uid"], body["metadata"].get("annotations", {})
+        uid, annotations = body["metadata"]["uid"], body["metadata"].get("annotations", {})
         where = self._on[uid] = body["target"]["name"]
-        seat = (notes.get("restow.sh/reservation", ""), notes.get("restow.sh/reservation-uid", ""))
+        seat = (annotations.get("restow.sh/reservation", ""), annotations.get("restow.sh/reservation-uid", ""))
         before, same = self._bound.get(seat, uid), self._bound_in.get(seat) == self.leader_number
         if before != uid and (same or await self._is_remembered(seat[1], before)):
             self._note(request, f"{seat[0]} was taken by {before}, and now by {uid}")

@@ -21,6 +21,7 @@ from tests.migration.steps import (
     test_admission,
     test_ending,
     test_evicting,
+    test_given_reservation,
     test_leaving,
     test_reserving,
     test_successors,

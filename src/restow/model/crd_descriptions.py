@@ -1,6 +1,6 @@
 """Descriptions of the fields of our kinds, as `kubectl explain resv.spec.ttl` prints them.
 
-By kind and path; `crds` writes them into the definitions. The meaning of a type by itself is in its docstring.
+By kind and path; `crds` writes them into the definitions. A field without an entry has the docstring of its type.
 """
 
 from __future__ import annotations
@@ -13,20 +13,21 @@ _RESERVATION_SPEC: Mapping[str, str] = {
     "": "Which seats are reserved, for which owners, and for how long.",
     "schedulerName": "The scheduler that handles the reservation, one of scheduler.schedulerNames of the "
     "configuration; if left out, any of them. It is the default of the templates.",
-    "minAvailable": "How many seats must be held at once before the reservation is Available; all of them if left out.",
+    "minAvailable": "The number of seats that must be held at once before the reservation is Available; all of "
+    "them if left out.",
     "queue": "The queue that the seats are charged to; default if left out.",
-    "owners": "The pods that may take a seat; all entries refer to the namespace of the reservation.",
-    "owners.object": "A Pod or a PodGroup, by name or uid; an object of another kind stands for the pods that it owns.",
+    "owners": "The pods that may consume a seat; all entries refer to the namespace of the reservation.",
+    "owners.object": "A Pod or a PodGroup, by name or uid; an object of another kind means the pods that it owns.",
     "owners.controller": "A workload, by name or uid: all pods with it in their chain of owners.",
     "owners.labelSelector": "Pods with these labels, and pods of a PodGroup with these labels.",
     "ttl": "How long the reservation lives after its creation, such as 600s or 1h30m; 0s is for ever. If both ttl and "
     "expires are set, the earlier time counts.",
     "expires": "The time at which the reservation ends, such as 2026-01-31T12:00:00Z.",
-    "matchPolicy": "Template (the default): only pods with the same spec as the template take a seat. Fits: any pod "
-    "of an owner that fits the node in place of the seat.",
+    "matchPolicy": "Template (the default): only pods with the same spec as the template may consume a seat. Fits: any "
+    "pod of an owner that fits the node in place of the seat.",
     "tasks": "The seats: each task has a template and a number of replicas.",
     "tasks.name": "The name of the task within the reservation.",
-    "tasks.replicas": "How many seats it has; 1 if left out.",
+    "tasks.replicas": "The number of seats of the task; 1 if left out.",
     "tasks.template": "The pod that resources are held for: its requests and its scheduling constraints.",
     "tasks.reservationNodeNames": "Nodes that are tried first, in this order. To require a node, use nodeSelector or "
     "node affinity in the template.",
@@ -34,22 +35,22 @@ _RESERVATION_SPEC: Mapping[str, str] = {
 _RESERVATION_STATUS: Mapping[str, str] = {
     "": "The observed state of the reservation.",
     "state": "The phase, and the reason for it.",
-    "minAvailable": "How many seats must be held at once.",
-    "pending": "How many seats are not placed yet, or placed but not reliable yet.",
-    "available": "How many seats are held and not taken.",
-    "succeeded": "How many seats were taken.",
-    "failed": "How many seats were not taken when the reservation failed.",
+    "minAvailable": "The number of seats that must be held at once.",
+    "pending": "The number of seats that are not placed yet, or are placed but not usable yet.",
+    "available": "The number of seats that are held and not consumed.",
+    "succeeded": "The number of seats that are consumed.",
+    "failed": "The number of seats that were not consumed when the reservation failed.",
     "conditions": "One condition per phase that the reservation has been in.",
-    "currentOwner": "The owner of the pod that took the first seat.",
-    "currentOwners": "The owners of the pods that took seats; at most the first hundred.",
+    "currentOwner": "The owner of the pod that consumed the first seat.",
+    "currentOwners": "The owners of the pods that consumed seats; at most the first hundred.",
     "allocatable": "The sum of the requests of all seats.",
-    "allocated": "The sum of the requests of the seats that were taken.",
-    "taskStatusCount": "How many seats of each task are in each phase.",
-    "placements": "The node of every seat, and the pod that took it (podRef).",
-    "observedGeneration": "The generation of the spec that this status is about.",
-    "observedOwners": "Owners whose pods may have taken a seat before that was recorded here.",
+    "allocated": "The sum of the requests of the consumed seats.",
+    "taskStatusCount": "The number of seats in each phase, by task.",
+    "placements": "The node of every seat, and the pod that consumed it (podRef).",
+    "observedGeneration": "The generation of the spec that this status describes.",
+    "observedOwners": "Owners of pods that may have consumed a seat without a record in placements yet.",
     "observedRequests": "The requests that a seat of each task was admitted with.",
-    "observedQueue": "The queue that the seats are charged to; default if left out.",
+    "observedQueue": "The queue that the open seats are charged to; default if left out.",
 }
 _JOB_SPEC: Mapping[str, str] = {
     "": "The pod to move, and how.",
@@ -80,7 +81,7 @@ _JOB_STATUS: Mapping[str, str] = {
     "message": "The same as a sentence, with numbers.",
     "conditions": "The steps of the move, one condition per step.",
     "nodeName": "The node that the pod moves to.",
-    "podRef": "The pod that took the seat.",
+    "podRef": "The pod that consumed the seat.",
     "preemptedPodsRef": "Always empty: no pods are preempted.",
     "preemptedPodsReservation": "Always empty: no pods are preempted.",
 }
@@ -89,32 +90,32 @@ _QUEUE_SPEC: Mapping[str, str] = {
     "weight": "The share of the queue relative to others, if deserved is not set.",
     "capability": "The most that its pods and reservations may request together.",
     "reclaimable": "Not used: no resources are reclaimed from a queue.",
-    "guarantee": "The resources that are kept for the queue, as nodes that are locked for its pods.",
+    "guarantee": "The resources that are guaranteed to the queue: nodes are locked for its pods.",
     "guarantee.policy": "Best-Effort (the default) evicts no pods. Guaranteed moves pods of others off locked nodes.",
     "guarantee.percentage": "A share of the cluster's nodes.",
     "guarantee.percentage.value": "From 0 to 1, of the number of nodes.",
     "guarantee.percentage.dimensions": "The resources by which nodes are compared.",
     "guarantee.resource": "Amounts of resources. If percentage is set as well, the larger of both counts.",
-    "deserved": "The amount that the share of the queue is measured by; it is no limit.",
+    "deserved": "The amount by which the share of the queue is measured; not a limit.",
     "priority": "Queues of higher priority are served first.",
     "parent": "Not supported: jobs of a queue with a parent other than root wait.",
 }
 _GROUP_SPEC: Mapping[str, str] = {
     "": "A gang: pods that start together or not at all.",
-    "minMember": "How many pods must fit at once.",
-    "minTaskMember": "How many pods of each role (annotation volcano.sh/task-spec) must fit at once.",
+    "minMember": "The number of pods that must fit at once.",
+    "minTaskMember": "The number of pods of each role (annotation volcano.sh/task-spec) that must fit at once.",
     "queue": "The queue that the pods are charged to; default if left out.",
     "priorityClassName": "The priority of the group; if left out, that of its pod with the highest priority.",
-    "minResources": "The resources that the group needs to start: decides whether it is admitted.",
+    "minResources": "The resources that the group needs to start; they decide whether it is admitted.",
 }
 _QUEUE_STATUS: Mapping[str, str] = {
     "": "The observed state of the queue.",
     "state": "Open or, if a user wrote it, Closed: the queue admits no jobs (Closing until its jobs are completed).",
-    "pending": "How many jobs are not admitted yet.",
-    "inqueue": "How many jobs are admitted and wait for resources.",
-    "running": "How many jobs are running.",
-    "completed": "How many jobs are completed.",
-    "unknown": "How many jobs are in another phase.",
+    "pending": "The number of jobs that are not admitted yet.",
+    "inqueue": "The number of admitted jobs that wait for resources.",
+    "running": "The number of running jobs.",
+    "completed": "The number of completed jobs.",
+    "unknown": "The number of jobs in another phase.",
     "reservation": "The nodes that are locked for the queue, and the idle resources on them.",
     "acceptedGuarantee": "The guarantee as it was last accepted.",
     "allocated": "The sum of the requests of its pods.",
@@ -124,9 +125,9 @@ _GROUP_STATUS: Mapping[str, str] = {
     "": "The progress of the group.",
     "phase": "Pending, Inqueue (admitted), Running or Completed.",
     "conditions": "Whether the group was scheduled, or why not.",
-    "running": "How many of its pods run.",
-    "succeeded": "How many of its pods succeeded.",
-    "failed": "How many of its pods failed.",
+    "running": "The number of its running pods.",
+    "succeeded": "The number of its pods that succeeded.",
+    "failed": "The number of its pods that failed.",
 }
 FIELDS: Mapping[str, Mapping[str, Mapping[str, str]]] = {
     RESERVATION.kind: {"spec": _RESERVATION_SPEC, "status": _RESERVATION_STATUS},

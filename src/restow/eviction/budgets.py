@@ -142,8 +142,8 @@ class Budgets:
         """The budgets that cover a pod with these owners, ordered by kind and name."""
         namespace = pod.metadata.namespace or ""
         above = tuple(owners)
-        found = [one for one in self._candidates(namespace, pod) if one.covers(pod, above)]
-        return sorted(found, key=lambda one: one.key)
+        budgets = [budget for budget in self._candidates(namespace, pod) if budget.covers(pod, above)]
+        return sorted(budgets, key=lambda budget: budget.key)
 
     def _candidates(self, namespace: str, pod: Pod) -> Iterator[Budget]:
         yield from self._others.get(namespace, {}).values()
@@ -160,7 +160,7 @@ class Budgets:
 
 def covered_by_several_budgets(covering: Iterable[Budget]) -> str | None:
     """Why a pod can never be evicted: the eviction API refuses a pod that several PodDisruptionBudgets cover."""
-    names = [one.name for one in covering if one.kind == DISRUPTION]
+    names = [budget.name for budget in covering if budget.kind == DISRUPTION]
     if len(names) < 2:
         return None
     return f"{len(names)} PodDisruptionBudgets cover it ({', '.join(names)}), and the eviction API accepts at most one"
@@ -168,5 +168,5 @@ def covered_by_several_budgets(covering: Iterable[Budget]) -> str | None:
 
 def exhausted_budget(covering: Iterable[Budget], pod: Pod) -> str | None:
     """Why a budget does not allow a pod to be evicted now, if no other eviction is under way."""
-    short = (one for one in covering if one.is_charged_for(pod) and not one.left)
-    return next((one.shortage(0) for one in short), None)
+    exhausted = (budget for budget in covering if budget.is_charged_for(pod) and not budget.left)
+    return next((budget.shortage(0) for budget in exhausted), None)

@@ -70,7 +70,9 @@ def _worst_policy_action(job: Job, pod: Pod) -> str:
     or not, as the containers choose, so the rules after it may be what counts."""
     policy, counts = job.spec.pod_failure_policy, False
     for rule in (policy.rules if policy else None) or ():
-        matches_disruption = any((one.type, one.status) == (_DISRUPTED, "True") for one in rule.on_pod_conditions or ())
+        matches_disruption = any(
+            (pattern.type, pattern.status) == (_DISRUPTED, "True") for pattern in rule.on_pod_conditions or ()
+        )
         if not matches_disruption and not _may_match_exit_code(rule.on_exit_codes, pod):
             continue
         if rule.action in _ENDING:
@@ -85,8 +87,8 @@ def _may_match_exit_code(codes: ExitCodes | None, pod: Pod) -> bool:
     """Whether a container that is told to stop may exit with a code that the rule matches."""
     if codes is None:
         return False
-    inside = {one.name for one in (*(pod.spec.containers or ()), *(pod.spec.init_containers or ()))}
-    if codes.container_name and codes.container_name not in inside:
+    containers = {container.name for container in (*(pod.spec.containers or ()), *(pod.spec.init_containers or ()))}
+    if codes.container_name and codes.container_name not in containers:
         return False
     named = _KILLED & {*(codes.values or ())}
     return bool(named) if codes.operator == "In" else named != _KILLED

@@ -190,22 +190,26 @@ def _priority_rule(pod: Pod, options: Protections, around: PodContext) -> Iterat
 
 def _volume_rule(pod: Pod, options: Protections, around: PodContext) -> Iterator[str]:
     if not options.evict_local_storage_pods:
-        local = [one.name for one in pod.spec.volumes or () if one.host_path is not None or one.empty_dir is not None]
+        local = [
+            volume.name
+            for volume in pod.spec.volumes or ()
+            if volume.host_path is not None or volume.empty_dir is not None
+        ]
         if local:
             yield f"it has local storage: {', '.join(local)} (evictLocalStoragePods is false)"
     used = list(claims_used(pod))
-    found = {use.name: around.claims[use.name] for use in used if use.name in around.claims}
+    claims = {use.name: around.claims[use.name] for use in used if use.name in around.claims}
     # Generic ephemeral claims that are bound to an existing volume: the successor's claim would need another such one.
     bound = [
         use.name
         for use in used
-        if use.generated and use.name in found and not is_dynamically_provisioned(found[use.name])
+        if use.generated and use.name in claims and not is_dynamically_provisioned(claims[use.name])
     ]
-    exclusive = [name for name, claim in found.items() if READ_WRITE_ONCE_POD in (claim.spec.access_modes or ())]
+    exclusive = [name for name, claim in claims.items() if READ_WRITE_ONCE_POD in (claim.spec.access_modes or ())]
     if exclusive:
         yield f"only one pod at a time may use {', '.join(exclusive)} (ReadWriteOncePod), so no seat can be kept for it"
     for name, other in around.claims_shared_with.items():
-        if name in found and _is_single_node_claim(found[name]) and not is_finished(pod):
+        if name in claims and _is_single_node_claim(claims[name]) and not is_finished(pod):
             why = "only one node at a time may (ReadWriteOnce), so its successor on another node would wait for it"
             yield f"pod {other} on its node uses {name} as well, and {why}"
     if bound:
@@ -213,7 +217,7 @@ def _volume_rule(pod: Pod, options: Protections, around: PodContext) -> Iterator
         yield f"the volume of {names} was not provisioned for it, and no seat can hold another one like it"
     if options.ignore_pvc_pods:
         classes = options.pvc_storage_classes
-        kept = [name for name, claim in found.items() if not classes or class_name(claim) in classes]
+        kept = [name for name, claim in claims.items() if not classes or class_name(claim) in classes]
         if kept:
             yield f"it uses the claims {', '.join(kept)}, and ignorePvcPods is set"
 
@@ -255,7 +259,7 @@ def _budget_rule(pod: Pod, options: Protections, around: PodContext) -> Iterator
     problem = covered_by_several_budgets(around.budgets)
     if problem:
         yield problem
-    if options.ignore_pods_without_budget and not any(one.kind == DISRUPTION for one in around.budgets):
+    if options.ignore_pods_without_budget and not any(budget.kind == DISRUPTION for budget in around.budgets):
         yield "no PodDisruptionBudget covers it"
 
 

@@ -63,9 +63,9 @@ def koordinator_priority_class(pod: Pod) -> KoordinatorPriorityClass:
         return named
     value = pod.spec.priority
     if value is not None:
-        found = next((band for band, values in _BANDS.items() if value in values), None)
-        if found is not None:
-            return found
+        band_of_value = next((band for band, values in _BANDS.items() if value in values), None)
+        if band_of_value is not None:
+            return band_of_value
     label = labels.get(QOS_LABEL, "")
     if label == KoordinatorQos.BE.name:
         return KoordinatorPriorityClass.BATCH

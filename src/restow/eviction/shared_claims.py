@@ -43,7 +43,7 @@ class SharedClaims:
         found: dict[str, str] = {}
         for use in _claim_uses(pod):
             users = self._users.get(use, {}).items()
-            others = sorted(one.metadata.name for uid, one in users if uid != pod.metadata.uid)
+            others = sorted(user.metadata.name for uid, user in users if uid != pod.metadata.uid)
             if others:
                 found[use[1]] = others[0]
         return found
@@ -51,4 +51,4 @@ class SharedClaims:
 
 def _claim_uses(pod: Pod) -> list[_ClaimUse]:
     node, namespace = pod.spec.node_name, pod.metadata.namespace or ""
-    return [(namespace, one.name, node) for one in claims_used(pod)] if node else []
+    return [(namespace, claim.name, node) for claim in claims_used(pod)] if node else []

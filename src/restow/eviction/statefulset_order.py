@@ -42,8 +42,9 @@ def waits_for_order(owner: StatefulSet, pod: Pod, pods: Iterable[Pod]) -> str:
     name, place = owner.metadata.name, ordinal_of(pod, owner)
     if owner.spec.pod_management_policy == _PARALLEL or place is None:
         return ""
-    there = {one.metadata.name for one in pods if is_available(one)}
-    lacking = [one for number in range(_first_ordinal(owner), place) if (one := f"{name}-{number}") not in there]
+    available = {other.metadata.name for other in pods if is_available(other)}
+    lower = (f"{name}-{number}" for number in range(_first_ordinal(owner), place))
+    lacking = [other for other in lower if other not in available]
     if not lacking:
         return ""
     others = len(lacking) - 1

@@ -79,8 +79,10 @@ class FactsAfterEviction(Facts, frozen=True, kw_only=True):
         conditions = [
             condition for type in _SEAT_KEPT_SINCE if (condition := find_condition(self.job.status, type)) is not None
         ]
-        sent = next((time for one in conditions if (time := time_of(one.last_probe_time)) is not None), None)
-        changed = (time for one in conditions if (time := time_of(one.last_transition_time)) is not None)
+        sent = next(
+            (time for condition in conditions if (time := time_of(condition.last_probe_time)) is not None), None
+        )
+        changed = (time for condition in conditions if (time := time_of(condition.last_transition_time)) is not None)
         since = min(changed, default=None) if sent is None else sent
         created = time_of(pod.metadata.creation_timestamp) if pod else None
         return since is not None and created is not None and created >= since - SKEW

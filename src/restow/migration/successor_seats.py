@@ -108,8 +108,8 @@ def _why_seat_does_not_suit_pod(reservation: Reservation, seat: Placement, pod: 
         # A template without a priority class gets the default one; so did the pod, if it named none.
         default = pod.spec.priority_class_name or ""
         meant = reserved_pod_of(name, task, reservation.spec.scheduler_name)
-        found = differing_fields(pod, meant, default)
-        return f"the pod differs from task {seat.task} in {describe_differences(pod, meant, found)}" if found else ""
+        fields = differing_fields(pod, meant, default)
+        return f"the pod differs from task {seat.task} in {describe_differences(pod, meant, fields)}" if fields else ""
     try:
         short = resource_shortages(pod_requests(pod), template_requests(task.template.spec))
     except QuantityError as error:
@@ -173,8 +173,8 @@ def why_node_unfit(node: Node, pod: Pod) -> str | None:
         return f"node {name} is cordoned"
     taints = untolerated_taint(node.spec.taints, pod.spec.tolerations)
     if taints:
-        told = ", ".join(f"{one.key}={one.value or ''}:{one.effect}" for one in taints)
-        return f"node {name} has taints that the pod does not tolerate: {told}"
+        names = ", ".join(f"{taint.key}={taint.value or ''}:{taint.effect}" for taint in taints)
+        return f"node {name} has taints that the pod does not tolerate: {names}"
     if not node_constraint(pod.spec).matches(name, node.metadata.labels):
         return f"node {name} no longer matches the pod's node selector or required node affinity"
     return None

@@ -100,11 +100,10 @@ class MigrationController:
         metrics: MigrationMetrics | None = None,
         informers: SharedInformers | None = None,
     ) -> None:
-        configuration = configuration or MigrationConfiguration()
-        settings, metrics = settings or MigrationSettings(), metrics or MigrationMetrics()
+        configuration, metrics = configuration or MigrationConfiguration(), metrics or MigrationMetrics()
+        self._settings = settings = settings or MigrationSettings()
         client, arguments = Client(api, manager="restow-migrations"), configuration.arguments
         engine = (configuration.scheduler or read_profile({})).engine
-        self._settings = settings
         self._clock = clock
         self._arguments = ActiveArguments(arguments)
         self._lease_gate = LeaseGate()
@@ -180,7 +179,8 @@ class MigrationController:
     def configure(self, configuration: MigrationConfiguration) -> None:
         """Go by other arguments from now on, and by another profile if one is given. Jobs that are under way go by them
         from their next step."""
-        self._arguments.value = arguments = configuration.arguments
+        arguments = configuration.arguments
+        self._arguments.replace(arguments)
         if configuration.scheduler is not None:
             self._fit.configure(configuration.scheduler.engine)
         now = asyncio.get_running_loop().time()

@@ -18,6 +18,9 @@ class ActiveArguments:
     def __init__(self, value: MigrationArguments) -> None:
         self.value = value
 
+    def replace(self, value: MigrationArguments) -> None:
+        self.value = value
+
 
 @dataclass(frozen=True, slots=True)
 class MigrationDependencies:

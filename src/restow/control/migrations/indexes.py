@@ -23,7 +23,7 @@ def by_pod(job: PodMigrationJob) -> Iterable[str]:
     """The migrating pod, and its successor."""
     references = (job.spec.pod_ref, job.status.pod_ref)
     namespace = job.spec.pod_ref.namespace
-    return {f"{one.namespace or namespace}/{one.name}" for one in references if one is not None}
+    return {f"{reference.namespace or namespace}/{reference.name}" for reference in references if reference is not None}
 
 
 def by_reservation(job: PodMigrationJob) -> Iterable[str]:

@@ -55,7 +55,7 @@ def knowledge_of(scheduler: Scheduler) -> SchedulerKnowledge:
     book, room = snapshot.reservations, snapshot.room
     mark = snapshot.mark()
     try:
-        cache.catch_up()
+        cache.note_pods_seen()
         rows = ((name, snapshot.rows.find_row(name) or 0) for name in snapshot.rows.names())
         present = [(name, row) for name, row in rows if snapshot.nodes.present[row]]
         seats = {name: book.seat(name) for name in book.reserved_pods.names()}

@@ -43,8 +43,8 @@ class LiveReads:
     async def _refresh_pods_on(self, node: str) -> None:
         # The watches go on while the list is under way, and a pod that they show meanwhile may be missing in the list.
         # So only pods that were known before the request can be concluded to be gone; assumed ones are not bound yet.
-        occupants = [one for one in self._cache.snapshot.occupants(node) if one.ledger == "requested"]
-        gone = {one.key: one.pod for one in occupants if one.assumed_at is None}
+        occupants = [occupant for occupant in self._cache.snapshot.occupants(node) if occupant.ledger == "requested"]
+        gone = {occupant.key: occupant.pod for occupant in occupants if occupant.assumed_at is None}
         for pod in (await self._client.list(POD, fields={"spec.nodeName": node})).items:
             gone.pop(pod.metadata.uid, None)
             if self._cache.is_unseen(pod):

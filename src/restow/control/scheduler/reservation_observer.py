@@ -79,7 +79,7 @@ class ReservationObserver:
     # --- observing ----------------------------------------------------------------------------------------------------
 
     def observe(self, reservation: Reservation, now: float) -> ReservationObservation:
-        self._cache.catch_up()
+        self._cache.note_pods_seen()
         key = key_of(reservation)
         has_unguaranteed = key in self._new_unguaranteed_seats
         if has_unguaranteed:
@@ -143,7 +143,7 @@ class ReservationObserver:
         """The placements that the next status may show: each seat once."""
         key, wants = key_of(reservation), seats_per_task(reservation)
         # 1. Those that the status shows.
-        placements = {SeatName.of(key, one): one for one in reservation.status.placements or ()}
+        placements = {SeatName.of(key, placement): placement for placement in reservation.status.placements or ()}
         # 2. Those that are assumed beyond it.
         for seat in self._index.seats(*key):
             if seat.name not in placements:

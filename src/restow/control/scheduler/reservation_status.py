@@ -276,7 +276,8 @@ def _rounds_between_checks(reservation: Reservation) -> int:
 
 def _is_finished(reservation: Reservation) -> bool:
     """Whether it has ended, and the consumption of all its seats is recorded."""
-    return is_ended(reservation) and all(one.pod_ref is not None for one in reservation.status.placements or ())
+    placements = reservation.status.placements or ()
+    return is_ended(reservation) and all(placement.pod_ref is not None for placement in placements)
 
 
 def _fails_in_any_case(status: ReservationStatus) -> bool:

@@ -42,14 +42,14 @@ class SchedulerCache:
     def is_ours(self, pod: Pod) -> bool:
         return scheduler_of(pod) in self.scheduler_names
 
-    def catch_up(self) -> None:
+    def note_pods_seen(self) -> None:
         """Tell the snapshot up to which resourceVersion the pods were seen; to be called between two events."""
         self._view.note_pods_seen()
 
     def latest(self, pod: Pod) -> Pod | None:
         """This pod (by UID) as the watch last showed it; None if it is gone."""
-        found = self._pods.get(pod.metadata.name, pod.metadata.namespace)
-        return found if found is not None and found.metadata.uid == pod.metadata.uid else None
+        latest = self._pods.get(pod.metadata.name, pod.metadata.namespace)
+        return latest if latest is not None and latest.metadata.uid == pod.metadata.uid else None
 
     def is_unseen(self, pod: Pod) -> bool:
         """Whether a pod from a live read is in a version that the cache does not have."""

@@ -49,7 +49,7 @@ class SessionRunner:
         """Run one session. If a plugin breaks it, the decisions made before stand, and all other pods and reservations
         are refused with the error."""
         pods, reservations = self._split(batch.pods)
-        self._cache.catch_up()
+        self._cache.note_pods_seen()
         began = monotonic_time()
         session = None
         try:
@@ -81,8 +81,8 @@ class SessionRunner:
     def _return_entries(self, reservations: list[Reservation], decisions: Iterable[Decision]) -> None:
         """Reservations with all their seats leave the queue. Those without any decision go back to their place in it. A
         refused one stays in flight until `decision_handler` says which events may help."""
-        refused = {one.reservation.metadata.uid for one in decisions if isinstance(one, RefuseReservation)}
-        held = {one.reservation.metadata.uid for one in decisions if isinstance(one, HoldSeats)}
+        refused = {each.reservation.metadata.uid for each in decisions if isinstance(each, RefuseReservation)}
+        held = {each.reservation.metadata.uid for each in decisions if isinstance(each, HoldSeats)}
         for uid in (reservation.metadata.uid for reservation in reservations):
             if uid not in refused:
                 (self._queue.delete if uid in held else self._queue.requeue_postponed)(uid)
@@ -106,10 +106,10 @@ def _refuse_undecided(
     """The decisions that were made, and a refusal with the error for every pod and reservation that has none."""
     decisions = list(decided)
     message = describe_plugin_failure(error)
-    decided_pods = {one.pod.metadata.uid for one in decisions if isinstance(one, Assign | RefusePod)}
+    decided_pods = {each.pod.metadata.uid for each in decisions if isinstance(each, Assign | RefusePod)}
     decided_reservations = {
-        one.reservation.metadata.uid for one in decisions if isinstance(one, HoldSeats | RefuseReservation)
+        each.reservation.metadata.uid for each in decisions if isinstance(each, HoldSeats | RefuseReservation)
     }
     decisions += [RefusePod(pod, Code.ERROR, message) for pod in pods if pod.metadata.uid not in decided_pods]
-    undecided = [one for one in reservations if one.metadata.uid not in decided_reservations]
-    return decisions + [RefuseReservation(one, message, code=Code.ERROR) for one in undecided]
+    undecided = [each for each in reservations if each.metadata.uid not in decided_reservations]
+    return decisions + [RefuseReservation(each, message, code=Code.ERROR) for each in undecided]

@@ -1,4 +1,4 @@
-"""Clusters for planning, written down in a line per node, and requests about them."""
+"""Builders of small clusters, plan requests and budgets for the planning tests."""
 
 from __future__ import annotations
 
@@ -65,10 +65,10 @@ def snapshot_of(nodes: Iterable[Node], pods: Iterable[Pod], storage: Iterable[St
     snapshot = Snapshot()
     for item in storage:
         snapshot.apply_storage(item)
-    for one in nodes:
-        snapshot.apply_node(one)
-    for each in pods:
-        snapshot.apply_pod(each)
+    for each in nodes:
+        snapshot.apply_node(each)
+    for each_pod in pods:
+        snapshot.apply_pod(each_pod)
     return snapshot
 
 

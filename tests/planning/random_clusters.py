@@ -1,4 +1,4 @@
-"""Clusters that are drawn, and what becomes of plans for them."""
+"""Hypothesis strategies for random clusters, and functions that apply plans to them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What reservation first means, counted by hand and without any of the code under test."""
+"""Checks of plans by hand, without the code under test: no node over-committed, constraints kept at any time."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ def spread_violations(snapshot: Snapshot, plan: Plan) -> Iterator[str]:
 
 
 def claim_names(pod: Pod) -> list[str]:
-    """The names of its claims, which begin with the zone that the volume is in."""
-    claims = (one.persistent_volume_claim for one in pod.spec.volumes or ())
-    return [one.claim_name for one in claims if one is not None]
+    """The names of the volume claims of a pod; they begin with the zone of the volume."""
+    claims = (volume.persistent_volume_claim for volume in pod.spec.volumes or ())
+    return [claim.claim_name for claim in claims if claim is not None]
 
 
 def volume_violations(snapshot: Snapshot, plan: Plan) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Balance, rule by rule."""
+"""The strategy NodeResourceBalance, rule by rule."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ def balance_plan(nodes: Sequence[Node], pods: Sequence[Pod], **fields: Any) -> P
 def balance_plan_of(
     snapshot: Snapshot, *, max_moves: int = 50, last_migrations: dict[str, float] | None = None, **arguments: Any
 ) -> Plan:
-    asked = plan_request(snapshot, arguments, max_moves=max_moves, last_migrations=last_migrations or {})
-    return make_plan("balance", snapshot, asked)
+    request = plan_request(snapshot, arguments, max_moves=max_moves, last_migrations=last_migrations or {})
+    return make_plan("balance", snapshot, request)
 
 
 def daemon_pod(name: str, cpu: str, memory: str, on: str) -> Pod:
-    """Somebody who stays."""
+    """A DaemonSet pod, which stays on its node."""
     return app(name, cpu, memory, on=on, of="agents", kind="DaemonSet")
 
 
@@ -81,36 +81,36 @@ NEWCOMER = pod("newcomer", {"cpu": "1500m", "memory": "1536Mi"})
 def test_balance_makes_room_for_a_pod_that_fitted_on_no_node() -> None:
     snapshot = opposite_nodes()
     assert not len(ENGINE.feasible_rows(Cycle(NEWCOMER, snapshot, NOW)))
-    found = balance_plan_of(snapshot, maxThreshold=0.1)
-    assert found.moves
-    for one in found.moves:
-        moved = snapshot.pods.known[one.uid].pod
-        snapshot.apply_pod(replace(moved, spec=replace(moved.spec, node_name=one.target)))
+    plan = balance_plan_of(snapshot, maxThreshold=0.1)
+    assert plan.moves
+    for move in plan.moves:
+        moved = snapshot.pods.known[move.uid].pod
+        snapshot.apply_pod(replace(moved, spec=replace(moved.spec, node_name=move.target)))
     assert len(ENGINE.feasible_rows(Cycle(NEWCOMER, snapshot, NOW)))
 
 
 def test_measures_after_a_plan_are_those_before_the_next_one() -> None:
     snapshot = opposite_nodes()
-    found = balance_plan_of(snapshot, maxThreshold=0.1)
-    for one in found.moves:
-        moved = snapshot.pods.known[one.uid].pod
-        snapshot.apply_pod(replace(moved, spec=replace(moved.spec, node_name=one.target)))
-    assert found.moves
-    assert found.after == balance_plan_of(snapshot, maxThreshold=0.1).before | {"threshold": found.after["threshold"]}
+    plan = balance_plan_of(snapshot, maxThreshold=0.1)
+    for move in plan.moves:
+        moved = snapshot.pods.known[move.uid].pod
+        snapshot.apply_pod(replace(moved, spec=replace(moved.spec, node_name=move.target)))
+    assert plan.moves
+    assert plan.after == balance_plan_of(snapshot, maxThreshold=0.1).before | {"threshold": plan.after["threshold"]}
 
 
 def test_measures_after_a_plan_leave_out_dropped_moves(monkeypatch: pytest.MonkeyPatch) -> None:
     dropped = OrderedMoves((), (Refusal(namespace="default", pod="a0", reason="no order"),))
     monkeypatch.setattr("restow.planning.balance.order_moves", lambda *asked, **limits: dropped)
-    found = balance_plan_of(opposite_nodes(), maxThreshold=0.1)
-    assert found.after == found.before
+    plan = balance_plan_of(opposite_nodes(), maxThreshold=0.1)
+    assert plan.after == plan.before
 
 
 def test_two_equally_imbalanced_nodes_are_not_above_mean_plus_deviation() -> None:
-    """Mean 0.2 and deviation 0: nobody is strictly above, which is what `maxThreshold` is for."""
-    found = balance_plan_of(opposite_nodes())
-    assert found.moves == ()
-    assert refusal_reasons(found) == {"": "0 of 2 nodes are above the threshold 0.200"}
+    """Mean 0.2 and deviation 0: no node is strictly above the threshold. That is what `maxThreshold` is for."""
+    plan = balance_plan_of(opposite_nodes())
+    assert plan.moves == ()
+    assert refusal_reasons(plan) == {"": "0 of 2 nodes are above the threshold 0.200"}
 
 
 # --- nodes ------------------------------------------------------------------------------------------------------------
@@ -148,8 +148,8 @@ def test_nodes_that_are_not_ready_are_neither_sources_nor_targets() -> None:
 def test_most_imbalanced_node_is_the_first_source() -> None:
     nodes, pods = uneven_cluster(app("p", "3", "0", on="a"), app("q", "2", "0", on="e"))
     pods += [daemon_pod("e0", "5", "4Gi", "e"), daemon_pod("f0", "3", "6Gi", "f")]
-    found = balance_plan([*nodes, node_of_ten("e"), node_of_ten("f")], pods, maxThreshold=0.1)
-    assert [one[1] for one in move_triples(found)] == ["a", "e"]
+    plan = balance_plan([*nodes, node_of_ten("e"), node_of_ten("f")], pods, maxThreshold=0.1)
+    assert [one[1] for one in move_triples(plan)] == ["a", "e"]
 
 
 # --- pods -------------------------------------------------------------------------------------------------------------
@@ -157,16 +157,16 @@ def test_most_imbalanced_node_is_the_first_source() -> None:
 
 def test_pod_stays_if_its_removal_would_raise_the_imbalance() -> None:
     nodes, pods = uneven_cluster(app("p", "0", "1Gi", on="a"))
-    found = balance_plan(nodes, pods, maxThreshold=0.01)
-    assert found.moves == ()
-    assert refusal_reasons(found)["p"] == "without it the imbalance of a would rise from 0.050 to 0.100"
+    plan = balance_plan(nodes, pods, maxThreshold=0.01)
+    assert plan.moves == ()
+    assert refusal_reasons(plan)["p"] == "without it the imbalance of a would rise from 0.050 to 0.100"
 
 
 def test_pods_move_off_a_node_until_it_is_not_above_the_threshold() -> None:
     nodes, pods = uneven_cluster(*(app(f"p{number}", "1", "0", on="a") for number in range(4)))
-    found = balance_plan(nodes, pods, maxThreshold=0.2)
-    assert len(found.moves) == 2  # 0.9 and 0.3 of a: 0.3; two less: 0.2
-    assert found.after["nodesAbove"] <= 1
+    plan = balance_plan(nodes, pods, maxThreshold=0.2)
+    assert len(plan.moves) == 2  # 0.9 and 0.3 of a: 0.3; two less: 0.2
+    assert plan.after["nodesAbove"] <= 1
 
 
 def candidate(name: str, **fields: Any) -> Pod:
@@ -232,9 +232,9 @@ def test_cheapest_pod_to_evict_moves_first(
     ],
 )
 def test_pods_left_out_by_arguments_stay(arguments: dict[str, Any], reason: str) -> None:
-    found = balance_plan(*uneven_cluster(app("p", "3", "0", on="a")), **arguments)
-    assert found.moves == ()
-    assert reason in refusal_reasons(found)["p"]
+    plan = balance_plan(*uneven_cluster(app("p", "3", "0", on="a")), **arguments)
+    assert plan.moves == ()
+    assert reason in refusal_reasons(plan)["p"]
 
 
 # --- targets ----------------------------------------------------------------------------------------------------------
@@ -246,14 +246,14 @@ def test_target_with_the_largest_gain_is_chosen() -> None:
 
 def test_pod_stays_if_no_target_would_gain() -> None:
     nodes, pods = uneven_cluster(app("p", "3", "0", on="a"))
-    found = balance_plan([nodes[0], *nodes[2:]], [one for one in pods if one.spec.node_name != "b"])
-    assert found.moves == ()
-    assert refusal_reasons(found)["p"] == "2 other nodes have room for it, but it would lower the imbalance of none"
+    plan = balance_plan([nodes[0], *nodes[2:]], [pod for pod in pods if pod.spec.node_name != "b"])
+    assert plan.moves == ()
+    assert refusal_reasons(plan)["p"] == "2 other nodes have room for it, but it would lower the imbalance of none"
 
 
 def test_pods_without_requests_do_not_move() -> None:
-    found = balance_plan(*uneven_cluster(app("idle", "0", "0", on="a"), app("p", "3", "0", on="a")))
-    assert move_triples(found) == [("p", "a", "b")]
+    plan = balance_plan(*uneven_cluster(app("idle", "0", "0", on="a"), app("p", "3", "0", on="a")))
+    assert move_triples(plan) == [("p", "a", "b")]
 
 
 def test_nodes_exchange_pods_of_their_overused_resources() -> None:
@@ -263,9 +263,9 @@ def test_nodes_exchange_pods_of_their_overused_resources() -> None:
         daemon_pod("fa", "4", "1Gi", "a"),
         daemon_pod("fb", "1", "4Gi", "b"),
     ]
-    found = balance_plan([node_of_ten("a"), node_of_ten("b")], pods, maxThreshold=0.1)
-    assert set(move_triples(found)) == {("p", "a", "b"), ("q", "b", "a")}
-    assert found.after["nodesAbove"] == 0
+    plan = balance_plan([node_of_ten("a"), node_of_ten("b")], pods, maxThreshold=0.1)
+    assert set(move_triples(plan)) == {("p", "a", "b"), ("q", "b", "a")}
+    assert plan.after["nodesAbove"] == 0
 
 
 # --- never in circles -------------------------------------------------------------------------------------------------
@@ -284,22 +284,22 @@ def test_repeated_balance_runs_come_to_rest() -> None:
     snapshot = opposite_nodes()
     seen = [float(imbalance_rates(snapshot, ["cpu", "memory"]).sum())]
     for _ in range(10):
-        found = balance_plan_of(snapshot, maxThreshold=0.05)
-        for one in found.moves:
-            moved = snapshot.pods.known[one.uid].pod
-            snapshot.apply_pod(replace(moved, spec=replace(moved.spec, node_name=one.target)))
+        plan = balance_plan_of(snapshot, maxThreshold=0.05)
+        for move in plan.moves:
+            moved = snapshot.pods.known[move.uid].pod
+            snapshot.apply_pod(replace(moved, spec=replace(moved.spec, node_name=move.target)))
         seen.append(float(imbalance_rates(snapshot, ["cpu", "memory"]).sum()))
     assert seen == sorted(seen, reverse=True)
-    assert found.moves == ()
+    assert plan.moves == ()
 
 
 def test_limit_of_moves_is_kept_and_reported() -> None:
-    found = balance_plan(
+    plan = balance_plan(
         *uneven_cluster(*(app(f"p{number}", "1", "0", on="a") for number in range(4))), max_moves=1, maxThreshold=0.1
     )
-    assert len(found.moves) == 1
-    told = "1 node stays above the threshold 0.100; the highest is a with 0.250; the limit of 1 move is reached"
-    assert refusal_reasons(found)[""] == told
+    assert len(plan.moves) == 1
+    reason = "1 node stays above the threshold 0.100; the highest is a with 0.250; the limit of 1 move is reached"
+    assert refusal_reasons(plan)[""] == reason
 
 
 # --- arguments --------------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Defragmentation, rule by rule."""
+"""The strategy Defragmentation, rule by rule."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ SIDECAR = replace(CORE, restart_policy="Always")
 
 
 def bare_pod(name: str, cpu: str, on: str) -> Pod:
-    """Somebody who stays: nobody would make it again."""
+    """A pod that stays: it has no controller to create it again."""
     return pod(name, {"cpu": cpu}, on=on, phase="Running")
 
 
@@ -66,8 +66,8 @@ def defragmentation_plan(nodes: Sequence[Node], pods: Sequence[Pod], **fields: A
 def defragmentation_plan_of(
     snapshot: Snapshot, *, max_moves: int = 50, last_migrations: dict[str, float] | None = None, **arguments: Any
 ) -> Plan:
-    asked = plan_request(snapshot, arguments, max_moves=max_moves, last_migrations=last_migrations or {})
-    return make_plan("defragmentation", snapshot, asked)
+    request = plan_request(snapshot, arguments, max_moves=max_moves, last_migrations=last_migrations or {})
+    return make_plan("defragmentation", snapshot, request)
 
 
 # --- sources ----------------------------------------------------------------------------------------------------------
@@ -83,33 +83,33 @@ def defragmentation_plan_of(
 )
 def test_sources_are_strictly_below_the_low_threshold(cpu: str, moved: bool) -> None:
     large = node("b", {"cpu": "40", "memory": "40Gi", "pods": "20"})
-    found = defragmentation_plan([node_of_ten("a"), large], [app("p", cpu, on="a"), bare_pod("f", "32", "b")])
-    assert bool(found.moves) is moved
+    plan = defragmentation_plan([node_of_ten("a"), large], [app("p", cpu, on="a"), bare_pod("f", "32", "b")])
+    assert bool(plan.moves) is moved
 
 
 def test_least_used_source_is_emptied_first() -> None:
     pods = [app("p", "2", on="a"), app("q", "1", on="b"), bare_pod("f", "8", "t")]
-    found = defragmentation_plan(
+    plan = defragmentation_plan(
         [node_of_ten("a"), node_of_ten("b"), node_of_ten("t")], pods, protectionThresholds={"cpu": 90}
     )
-    assert move_triples(found) == [("q", "b", "t")]
+    assert move_triples(plan) == [("q", "b", "t")]
 
 
 def test_equally_used_sources_are_emptied_by_name() -> None:
     pods = [app("p", "1", on="b"), app("q", "1", on="a"), bare_pod("f", "8", "t")]
-    found = defragmentation_plan(
+    plan = defragmentation_plan(
         [node_of_ten("a"), node_of_ten("b"), node_of_ten("t")], pods, protectionThresholds={"cpu": 90}
     )
-    assert move_triples(found) == [("q", "a", "t")]
+    assert move_triples(plan) == [("q", "a", "t")]
 
 
 def test_critical_nodes_are_no_sources_but_can_be_targets() -> None:
     critical = {"critical": "true"}
     pods = [app("p", "1", on="a"), app("q", "1", on="b"), bare_pod("f", "8", "t")]
-    found = defragmentation_plan(
+    plan = defragmentation_plan(
         [node_of_ten("a", labels=critical), node_of_ten("b"), node_of_ten("t", labels=critical)], pods
     )
-    assert move_triples(found) == [("q", "b", "t")]
+    assert move_triples(plan) == [("q", "b", "t")]
 
 
 @pytest.mark.parametrize(
@@ -123,16 +123,16 @@ def test_critical_nodes_are_no_sources_but_can_be_targets() -> None:
 )
 def test_source_rests_within_the_cool_down_after_a_migration(since: int, moved: bool) -> None:
     one, full = app("p", "1", on="a"), bare_pod("f", "8", "t")
-    found = defragmentation_plan(
+    plan = defragmentation_plan(
         [node_of_ten("a"), node_of_ten("t")], [one, full], coolDownTime=600, last_migrations={"a": NOW - since}
     )
-    assert bool(found.moves) is moved
+    assert bool(plan.moves) is moved
     came = {"restow.sh/moved-at": format_time(NOW - since), "restow.sh/moved-from": "b"}
     assert (
         defragmentation_plan(
             [node_of_ten("a"), node_of_ten("t")], [with_annotations(one, came), full], coolDownTime=600
         ).moves
-        == found.moves
+        == plan.moves
     )
 
 
@@ -144,11 +144,11 @@ def test_annotations_of_moved_pods_make_source_and_target_rest() -> None:
         app("r", "1", on="c"),
         bare_pod("f", "7500m", "t"),
     ]
-    found = defragmentation_plan(
+    plan = defragmentation_plan(
         [node_of_ten("a"), node_of_ten("b"), node_of_ten("c"), node_of_ten("t")], pods, coolDownTime=600
     )
-    assert move_triples(found) == [("r", "c", "t")]
-    assert "2 of 3 sources rest after a migration less than 600s ago" in [one.reason for one in found.refusals]
+    assert move_triples(plan) == [("r", "c", "t")]
+    assert "2 of 3 sources rest after a migration less than 600s ago" in [refusal.reason for refusal in plan.refusals]
 
 
 @pytest.mark.parametrize(
@@ -161,11 +161,11 @@ def test_annotations_of_moved_pods_make_source_and_target_rest() -> None:
 )
 def test_defragmentation_starts_with_more_sources_than_number_of_nodes(number: int, moved: int) -> None:
     pods = [app("p", "1", on="a"), app("q", "1", on="b"), bare_pod("f", "7500m", "t")]
-    found = defragmentation_plan([node_of_ten("a"), node_of_ten("b"), node_of_ten("t")], pods, numberOfNodes=number)
-    assert len(found.moves) == moved
+    plan = defragmentation_plan([node_of_ten("a"), node_of_ten("b"), node_of_ten("t")], pods, numberOfNodes=number)
+    assert len(plan.moves) == moved
     assert (
         moved
-        or refusal_reasons(found)[""] == "2 nodes are below lowThresholds (cpu 30%); numberOfNodes requires more than 2"
+        or refusal_reasons(plan)[""] == "2 nodes are below lowThresholds (cpu 30%); numberOfNodes requires more than 2"
     )
 
 
@@ -209,9 +209,9 @@ def test_pods_left_out_by_arguments_stay(arguments: dict[str, Any], stays: list[
         app("q", "1", on="a", namespace="y"),
         bare_pod("f", "7100m", "t"),
     ]
-    found = defragmentation_plan([node_of_ten("a"), node_of_ten("t")], pods, **arguments)
-    assert [name for name in refusal_reasons(found) if name] == stays
-    assert not stays or refusal_reasons(found)[stays[0]] == reason
+    plan = defragmentation_plan([node_of_ten("a"), node_of_ten("t")], pods, **arguments)
+    assert [name for name in refusal_reasons(plan) if name] == stays
+    assert not stays or refusal_reasons(plan)[stays[0]] == reason
 
 
 def test_pods_left_out_by_arguments_count_as_usage() -> None:
@@ -230,8 +230,8 @@ def test_seats_of_reservations_count_as_usage() -> None:
 
 def test_pods_that_may_not_move_are_refusals_with_a_reason() -> None:
     pods = [app("p", "1", on="a"), bare_pod("bare", "1", "a"), bare_pod("f", "7500m", "t")]
-    found = defragmentation_plan([node_of_ten("a"), node_of_ten("t")], pods)
-    assert refusal_reasons(found) == {"bare": "no controller would recreate it"}
+    plan = defragmentation_plan([node_of_ten("a"), node_of_ten("t")], pods)
+    assert refusal_reasons(plan) == {"bare": "no controller would recreate it"}
 
 
 # --- targets ----------------------------------------------------------------------------------------------------------
@@ -253,8 +253,8 @@ def test_targets_are_strictly_between_their_thresholds(cpu: str, moved: bool) ->
 
 def test_most_used_target_is_filled_first_and_usage_follows_the_moves() -> None:
     pods = [app("p", "1", on="a"), app("q", "1", on="a"), bare_pod("f", "8", "t"), bare_pod("g", "7500m", "u")]
-    found = defragmentation_plan([node_of_ten("a"), node_of_ten("t"), node_of_ten("u")], pods)
-    assert move_triples(found) == [("p", "a", "t"), ("q", "a", "u")]  # t is at 90 now: one more would be above 95
+    plan = defragmentation_plan([node_of_ten("a"), node_of_ten("t"), node_of_ten("u")], pods)
+    assert move_triples(plan) == [("p", "a", "t"), ("q", "a", "u")]  # t is at 90 now: one more would be above 95
 
 
 def test_equally_used_targets_are_filled_by_name() -> None:
@@ -266,10 +266,10 @@ def test_equally_used_targets_are_filled_by_name() -> None:
 
 def test_protection_threshold_is_reached_and_never_exceeded() -> None:
     pods = [app("p", "1", on="a"), app("q", "400m", on="a"), bare_pod("f", "8500m", "t")]
-    found = defragmentation_plan([node_of_ten("a"), node_of_ten("t")], pods)
-    assert move_triples(found) == [("p", "a", "t")]
+    plan = defragmentation_plan([node_of_ten("a"), node_of_ten("t")], pods)
+    assert move_triples(plan) == [("p", "a", "t")]
     assert (
-        refusal_reasons(found)["q"] == "0/1 target nodes are available: 1 would be above protectionThresholds (cpu 95%)"
+        refusal_reasons(plan)["q"] == "0/1 target nodes are available: 1 would be above protectionThresholds (cpu 95%)"
     )
 
 
@@ -288,9 +288,9 @@ def test_protection_threshold_of_another_resource_is_kept(arguments: dict[str, A
 )
 def test_target_has_to_pass_node_filters_of_the_scheduler(target: dict[str, Any], reason: str) -> None:
     pods = [app("p", "1", on="a"), bare_pod("f", "8", "t")]
-    found = defragmentation_plan([node_of_ten("a"), node_of_ten("t", **target)], pods)
-    assert found.moves == ()
-    assert reason in refusal_reasons(found)["p"]
+    plan = defragmentation_plan([node_of_ten("a"), node_of_ten("t", **target)], pods)
+    assert plan.moves == ()
+    assert reason in refusal_reasons(plan)["p"]
 
 
 NEAR = PodAffinityTerm(topology_key=HOST, label_selector=SelectorSpec(match_labels={"app": "cache"}))
@@ -328,9 +328,9 @@ def test_target_has_to_pass_affinity_and_spread_of_the_pod(wish: dict[str, Any],
         pod("c", {"cpu": "100m"}, on="a", labels={"app": "cache"}, phase="Running"),
     ]
     nodes = [node_of_ten(name, labels={HOST: name}) for name in "at"]
-    found = defragmentation_plan(nodes, pods)
-    assert found.moves == ()
-    assert reason in refusal_reasons(found)["p"]
+    plan = defragmentation_plan(nodes, pods)
+    assert plan.moves == ()
+    assert reason in refusal_reasons(plan)["p"]
 
 
 def test_target_has_to_pass_anti_affinity_of_other_pods() -> None:
@@ -338,9 +338,9 @@ def test_target_has_to_pass_anti_affinity_of_other_pods() -> None:
     apart = Affinity(pod_anti_affinity=PodAffinity(required=[term]))
     pods = [app(name, "1", on="a" if name == "p" else "b", labels={"app": "db"}, affinity=apart) for name in "pq"]
     nodes = [node_of_ten(name, labels={HOST: name}) for name in "abt"]
-    found = defragmentation_plan(nodes, [*pods, bare_pod("f", "7500m", "t")])
-    assert move_triples(found) == [("p", "a", "t")]
-    assert "anti-affinity" in refusal_reasons(found)["q"]
+    plan = defragmentation_plan(nodes, [*pods, bare_pod("f", "7500m", "t")])
+    assert move_triples(plan) == [("p", "a", "t")]
+    assert "anti-affinity" in refusal_reasons(plan)["q"]
 
 
 def test_two_pods_do_not_get_the_same_free_room() -> None:
@@ -353,11 +353,11 @@ def test_two_pods_do_not_get_the_same_free_room() -> None:
 
 @pytest.mark.parametrize("resource", ["cpu", "memory", "nvidia.com/gpu"])
 def test_any_resource_can_be_the_resource_type(resource: str) -> None:
-    """Of the two others all nodes have enough and nobody asks for any."""
+    """All nodes have enough of the two other resources, and no pod requests them."""
     offers = {"cpu": "100", "memory": "100Gi", "nvidia.com/gpu": "100", "pods": "20", resource: "10"}
     pods = [pod_with_requests({resource: "1"}, "p", "a"), pod_with_requests({resource: "8"}, "f", "t")]
-    found = defragmentation_plan([node("a", offers), node("t", offers)], pods, resourceType=resource)
-    assert move_triples(found) == [("p", "a", "t")]
+    plan = defragmentation_plan([node("a", offers), node("t", offers)], pods, resourceType=resource)
+    assert move_triples(plan) == [("p", "a", "t")]
 
 
 @pytest.mark.parametrize(
@@ -389,10 +389,10 @@ def test_nodes_without_the_resource_are_neither_sources_nor_targets() -> None:
         *(pod_with_requests(one, f"f{number}", "t") for number in range(3)),
     ]
     nodes = [node_of_ten("plain"), node("a", gpus), node("t", gpus)]
-    found = defragmentation_plan(
+    plan = defragmentation_plan(
         nodes, pods, resourceType="example.com/gpu", protectionThresholds={"example.com/gpu": 100}
     )
-    assert move_triples(found) == [("g", "a", "t")]
+    assert move_triples(plan) == [("g", "a", "t")]
 
 
 def test_nodes_that_are_not_ready_are_neither_sources_nor_targets() -> None:
@@ -411,8 +411,8 @@ def test_nodes_between_the_thresholds_are_neither_sources_nor_targets() -> None:
 
 
 def test_missing_targets_are_reported() -> None:
-    found = defragmentation_plan([node_of_ten("a")], [app("p", "1", on="a")])
-    assert refusal_reasons(found)[""] == (
+    plan = defragmentation_plan([node_of_ten("a")], [app("p", "1", on="a")])
+    assert refusal_reasons(plan)[""] == (
         "no node is between defragmentThresholds (cpu 70%) and protectionThresholds (cpu 95%)"
     )
 
@@ -430,16 +430,16 @@ def test_missing_targets_are_reported() -> None:
 )
 def test_source_is_emptied_as_a_whole_if_asked_for(emptied: bool, room: str, moved: int) -> None:
     pods = [app("p", "1", on="a"), app("q", "1", on="a"), bare_pod("f", room, "t")]
-    found = defragmentation_plan([node_of_ten("a"), node_of_ten("t")], pods, onlyIfEmptied=emptied)
-    assert len(found.moves) == moved
-    assert moved or refusal_reasons(found)["p"] == "a could not be emptied: 1 of 2 pods find no target"
+    plan = defragmentation_plan([node_of_ten("a"), node_of_ten("t")], pods, onlyIfEmptied=emptied)
+    assert len(plan.moves) == moved
+    assert moved or refusal_reasons(plan)["p"] == "a could not be emptied: 1 of 2 pods find no target"
 
 
 def test_pod_that_stays_keeps_all_pods_of_the_node_there_if_asked_for() -> None:
     pods = [app("p", "1", on="a"), bare_pod("bare", "1", "a"), bare_pod("f", "7500m", "t")]
-    found = defragmentation_plan([node_of_ten("a"), node_of_ten("t")], pods, onlyIfEmptied=True)
-    assert found.moves == ()
-    assert refusal_reasons(found)["p"] == "a could not be emptied: 1 of 2 pods stay there"
+    plan = defragmentation_plan([node_of_ten("a"), node_of_ten("t")], pods, onlyIfEmptied=True)
+    assert plan.moves == ()
+    assert refusal_reasons(plan)["p"] == "a could not be emptied: 1 of 2 pods stay there"
 
 
 def test_source_that_cannot_be_emptied_leaves_the_room_to_the_next() -> None:
@@ -449,26 +449,26 @@ def test_source_that_cannot_be_emptied_leaves_the_room_to_the_next() -> None:
         app("r", "2500m", on="b"),
         app("f", "7100m", "2Gi", on="t", kind="DaemonSet"),
     ]
-    found = defragmentation_plan(
+    plan = defragmentation_plan(
         [node_of_ten("a"), node_of_ten("b"), node_of_ten("t")],
         pods,
         onlyIfEmptied=True,
         protectionThresholds={"cpu": 100},
     )
-    assert move_triples(found) == [("r", "b", "t")]
+    assert move_triples(plan) == [("r", "b", "t")]
 
 
 def test_limit_of_moves_is_kept_and_reported() -> None:
     pods = [app(f"p{number}", "100m", on=f"n{number}") for number in range(5)]
-    found = defragmentation_plan(
+    plan = defragmentation_plan(
         [*(node_of_ten(f"n{number}") for number in range(5)), node_of_ten("t")],
         [*pods, bare_pod("f", "8", "t")],
         max_moves=2,
     )
-    assert len(found.moves) == 2
-    assert refusal_reasons(found)[""] == "3 more sources are left: the limit of 2 moves is reached"
+    assert len(plan.moves) == 2
+    assert refusal_reasons(plan)[""] == "3 more sources are left: the limit of 2 moves is reached"
 
 
 def test_emptied_source_is_a_free_node_afterwards() -> None:
-    found = defragmentation_plan([node_of_ten("a"), node_of_ten("t")], [app("p", "1", on="a"), bare_pod("f", "8", "t")])
-    assert (found.before["freeNodes"], found.after["freeNodes"]) == (0, 1)
+    plan = defragmentation_plan([node_of_ten("a"), node_of_ten("t")], [app("p", "1", on="a"), bare_pod("f", "8", "t")])
+    assert (plan.before["freeNodes"], plan.after["freeNodes"]) == (0, 1)

@@ -1,4 +1,4 @@
-"""What may move, why not, and how many at once."""
+"""Which pods may move, why others may not, and how many may move at once."""
 
 from __future__ import annotations
 
@@ -62,8 +62,8 @@ def test_pod_of_an_incomplete_gang_may_not_move() -> None:
         PodGroup(metadata=ObjectMeta(name="g", namespace="default"), spec=PodGroupSpec(min_member=2))
     )
     pod_groups.apply_pod(one)
-    told = "pod group default/g needs 2 pods, 1 exist: its successor would not be scheduled"
-    assert [each.reason for each in candidates_on_node(snapshot, "a", mobility).refusals] == [told, told]
+    reason = "pod group default/g needs 2 pods, 1 exist: its successor would not be scheduled"
+    assert [each.reason for each in candidates_on_node(snapshot, "a", mobility).refusals] == [reason, reason]
     pod_groups.apply_pod(other)
     assert not candidates_on_node(snapshot, "a", mobility).refusals
 
@@ -71,8 +71,8 @@ def test_pod_of_an_incomplete_gang_may_not_move() -> None:
 def test_moving_pod_counts_against_its_budget_and_its_workload() -> None:
     one = own_pod("p", labels=WEB)
     snapshot = snapshot_of([node_of_ten("a")], [one, own_pod("q")])
-    asked = plan_request(snapshot, budgets=[budget("web", 3, "web")], limit=lambda replicas, has_budget: replicas)
-    assert asked.eviction_rules.disruption_limits(one) == [
+    request = plan_request(snapshot, budgets=[budget("web", 3, "web")], limit=lambda replicas, has_budget: replicas)
+    assert request.eviction_rules.disruption_limits(one) == [
         DisruptionLimit("PodDisruptionBudget default/web", 3),
         DisruptionLimit("ReplicaSet default/app", 2),
     ]
@@ -80,8 +80,10 @@ def test_moving_pod_counts_against_its_budget_and_its_workload() -> None:
 
 def test_workload_limit_is_told_whether_a_budget_covers_it() -> None:
     snapshot = snapshot_of([node_of_ten("a")], [own_pod("p", labels=WEB), own_pod("q")])
-    asked = plan_request(snapshot, budgets=[budget("web", 3, "web")], limit=lambda replicas, has: None if has else 1)
-    names = [[one.name for one in asked.eviction_rules.disruption_limits(each.pod)] for each in snapshot.occupants("a")]
+    request = plan_request(snapshot, budgets=[budget("web", 3, "web")], limit=lambda replicas, has: None if has else 1)
+    names = [
+        [one.name for one in request.eviction_rules.disruption_limits(each.pod)] for each in snapshot.occupants("a")
+    ]
     assert names == [["PodDisruptionBudget default/web"], ["ReplicaSet default/app"]]
 
 
@@ -95,13 +97,13 @@ def test_pods_on_a_node_are_candidates_refusals_foreign_or_arriving() -> None:
     snapshot = snapshot_of([node_of_ten("a")], pods)
     snapshot.apply_reservation(reservation("r", {0: "a"}))
     snapshot.assume(own_pod("coming"), "a", at=0.0)
-    found = candidates_on_node(snapshot, "a", plan_request(snapshot, protections=OURS).eviction_rules)
-    assert [one.pod.metadata.name for one in found.candidates] == ["p"]
-    assert {one.pod: one.reason for one in found.refusals} == {
+    on_node = candidates_on_node(snapshot, "a", plan_request(snapshot, protections=OURS).eviction_rules)
+    assert [occupant.pod.metadata.name for occupant in on_node.candidates] == ["p"]
+    assert {refusal.pod: refusal.reason for refusal in on_node.refusals} == {
         "bare": "no controller would recreate it",
         "r-t-0": "it is the seat of a reservation",
     }
-    assert (found.foreign_count, found.arriving_count, found.staying_count) == (1, 1, 4)
+    assert (on_node.foreign_count, on_node.arriving_count, on_node.staying_count) == (1, 1, 4)
 
 
 def test_pods_of_other_schedulers_are_one_refusal_that_says_how_to_include_them() -> None:

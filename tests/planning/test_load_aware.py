@@ -1,4 +1,4 @@
-"""LoadAware: pods go from nodes that are really busy to nodes that are really idle."""
+"""The strategy LoadAware: pods move from nodes with a high measured load to nodes with a low one."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ LIMITS = {"thresholds": {"cpu": 40}, "targetThresholds": {"cpu": 70}}
 def load_aware_plan(nodes: Sequence[Node], pods: Sequence[Pod], use: UsageSamples | None, **arguments: Any) -> Plan:
     snapshot = snapshot_of(nodes, pods)
     last_migrations = arguments.pop("last_migrations", {})
-    asked = plan_request(snapshot, {**LIMITS, **arguments}, measured_usage=use, last_migrations=last_migrations)
-    return make_plan("load-aware", snapshot, asked)
+    request = plan_request(snapshot, {**LIMITS, **arguments}, measured_usage=use, last_migrations=last_migrations)
+    return make_plan("load-aware", snapshot, request)
 
 
 NODES = [node_of_ten("a"), node_of_ten("b"), node_of_ten("c")]
@@ -60,29 +60,29 @@ BUSY = {"a": "9", "b": "1", "c": "2"}
 
 
 def test_heaviest_pods_move_to_the_least_loaded_node_until_the_source_is_not_busy() -> None:
-    found = load_aware_plan(NODES, PODS, usage_samples(BUSY, {"big": "3", "small": "1"}))
-    assert move_triples(found) == [("big", "a", "b")]
-    assert (found.before["busyNodes"], found.after["busyNodes"]) == (1, 0)
+    plan = load_aware_plan(NODES, PODS, usage_samples(BUSY, {"big": "3", "small": "1"}))
+    assert move_triples(plan) == [("big", "a", "b")]
+    assert (plan.before["busyNodes"], plan.after["busyNodes"]) == (1, 0)
 
 
 def test_target_does_not_become_busy() -> None:
-    found = load_aware_plan(
+    plan = load_aware_plan(
         NODES, PODS, usage_samples({"a": "9", "b": "3900m", "c": "3900m"}, {"big": "4", "small": "1"})
     )
-    assert move_triples(found) == [("small", "a", "b")]
-    assert "and with it each would be above targetThresholds" in refusal_reasons(found)["big"]
+    assert move_triples(plan) == [("small", "a", "b")]
+    assert "and with it each would be above targetThresholds" in refusal_reasons(plan)["big"]
 
 
 def test_pods_without_usage_samples_stay() -> None:
-    found = load_aware_plan(NODES, PODS, usage_samples(BUSY, {"small": "3"}))
-    assert move_triples(found) == [("small", "a", "b")]
-    assert refusal_reasons(found)["big"] == "its usage is not measured"
+    plan = load_aware_plan(NODES, PODS, usage_samples(BUSY, {"small": "3"}))
+    assert move_triples(plan) == [("small", "a", "b")]
+    assert refusal_reasons(plan)["big"] == "its usage is not measured"
 
 
 def test_pod_that_uses_nothing_of_the_overused_resource_stays() -> None:
-    found = load_aware_plan(NODES, PODS, usage_samples(BUSY, {"big": "0"}))
-    assert not found.moves
-    assert refusal_reasons(found)["big"] == "it uses no cpu, which is overused on its node"
+    plan = load_aware_plan(NODES, PODS, usage_samples(BUSY, {"big": "0"}))
+    assert not plan.moves
+    assert refusal_reasons(plan)["big"] == "it uses no cpu, which is overused on its node"
 
 
 def test_pod_stays_once_the_resource_it_uses_is_not_overused_any_more() -> None:
@@ -93,13 +93,13 @@ def test_pod_stays_once_the_resource_it_uses_is_not_overused_any_more() -> None:
         ("default", "small"): UsageSample(NOW, {"cpu": 2000, "memory": 0}),
     }
     limits = {"thresholds": {"cpu": 40, "memory": 40}, "targetThresholds": {"cpu": 70, "memory": 70}}
-    found = load_aware_plan(NODES, PODS, UsageSamples({"a": full, "b": idle, "c": idle}, pods), **limits)
-    assert move_triples(found) == [("big", "a", "b")]
-    assert refusal_reasons(found)["small"] == "it uses no memory, which is overused on its node"
+    plan = load_aware_plan(NODES, PODS, UsageSamples({"a": full, "b": idle, "c": idle}, pods), **limits)
+    assert move_triples(plan) == [("big", "a", "b")]
+    assert refusal_reasons(plan)["small"] == "it uses no memory, which is overused on its node"
 
 
 @pytest.mark.parametrize(
-    ("use", "told"),
+    ("use", "reason"),
     [
         pytest.param(None, "measured usage is not available: usage metrics were not read", id="metrics were not read"),
         pytest.param(
@@ -123,9 +123,9 @@ def test_pod_stays_once_the_resource_it_uses_is_not_overused_any_more() -> None:
         ),
     ],
 )
-def test_no_pod_moves_without_recent_samples_busy_and_idle_nodes(use: UsageSamples | None, told: str) -> None:
-    found = load_aware_plan(NODES, PODS, use)
-    assert not found.moves and any(told in one.reason for one in found.refusals), found.refusals
+def test_no_pod_moves_without_recent_samples_busy_and_idle_nodes(use: UsageSamples | None, reason: str) -> None:
+    plan = load_aware_plan(NODES, PODS, use)
+    assert not plan.moves and any(reason in refusal.reason for refusal in plan.refusals), plan.refusals
 
 
 @pytest.mark.parametrize(
@@ -143,10 +143,10 @@ def test_node_or_pod_that_is_measured_in_part_is_ignored(nodes: Vector, pods: Ve
         {("default", "big"): UsageSample(NOW, pods)},
     )
     limits = {"thresholds": {"cpu": 40, "memory": 40}, "targetThresholds": {"cpu": 70, "memory": 70}}
-    found = load_aware_plan(NODES, PODS, use, **limits)
-    assert bool(found.moves) is moved
-    told = any("1 of 3 Ready nodes are not measured" in one.reason for one in found.refusals)
-    assert told is ("memory" not in nodes)
+    plan = load_aware_plan(NODES, PODS, use, **limits)
+    assert bool(plan.moves) is moved
+    reason = any("1 of 3 Ready nodes are not measured" in refusal.reason for refusal in plan.refusals)
+    assert reason is ("memory" not in nodes)
 
 
 def test_load_aware_starts_with_more_idle_nodes_than_number_of_nodes() -> None:
@@ -162,12 +162,12 @@ def test_cordoned_node_is_no_target() -> None:
 @pytest.mark.parametrize("node", ["a", "b"], ids=["a source", "a target"])
 def test_node_rests_within_the_cool_down_after_a_migration(node: str) -> None:
     touched = {node: NOW - 100}
-    found = load_aware_plan(
+    plan = load_aware_plan(
         NODES[:2], PODS, usage_samples(BUSY, {"big": "3"}), coolDownTime=600, last_migrations=touched
     )
-    assert not found.moves
-    told = "1 of 2 measured nodes rest after a migration less than 600s ago"
-    assert told in [one.reason for one in found.refusals]
+    assert not plan.moves
+    reason = "1 of 2 measured nodes rest after a migration less than 600s ago"
+    assert reason in [refusal.reason for refusal in plan.refusals]
     assert load_aware_plan(
         NODES[:2], PODS, usage_samples(BUSY, {"big": "3"}), coolDownTime=60, last_migrations=touched
     ).moves
@@ -180,7 +180,7 @@ def test_pod_does_not_move_back_within_the_cool_down() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "reason"),
     [
         ({"thresholds": {"cpu": 80}}, "thresholds.cpu: is 80, above targetThresholds.cpu, which is 70"),
         ({"thresholds": {"disk": 8}}, "thresholds.disk: only cpu, memory and pods are measured"),
@@ -190,7 +190,7 @@ def test_pod_does_not_move_back_within_the_cool_down() -> None:
     ],
     ids=lambda value: "" if isinstance(value, dict) else value[:30],
 )
-def test_wrong_load_aware_arguments_are_refused_with_their_path(arguments: dict[str, Any], told: str) -> None:
+def test_wrong_load_aware_arguments_are_refused_with_their_path(arguments: dict[str, Any], reason: str) -> None:
     with pytest.raises(WireError) as error:
         read_load_aware({**LIMITS, **arguments})
-    assert told in str(error.value)
+    assert reason in str(error.value)

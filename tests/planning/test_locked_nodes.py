@@ -1,4 +1,4 @@
-"""Whatever the strategy, nobody moves onto a node that is locked for another queue."""
+"""No strategy moves or places a pod on a node that is locked for another queue."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NAMES = [f"n{number}" for number in range(7)]
 
 
 def locked_cluster(strategy: str, seed: int) -> tuple[Snapshot, dict[str, str], PlanRequest]:
-    """A cluster of half-empty nodes, some of them locked, and what a plan is asked for with."""
+    """A cluster of half-empty nodes, some of them locked, the queue of each node, and a plan request."""
     random = Random(seed)
     pods = [
         of_queue(app(f"p{n}", f"{random.randint(5, 25)}00m", on=random.choice(NAMES)), random.choice(QUEUES))
@@ -50,7 +50,7 @@ def test_plans_keep_pods_off_nodes_locked_for_other_queues(strategy: str, seed: 
     pod_groups = present(about.pod_groups)
     whose = {one.pod.metadata.uid: pod_groups.queue_of(one.pod) for one in snapshot.pods.known.values()}
     assert all(holders.get(move.target, "") in ("", whose[move.uid]) for move in plan.moves)
-    waiting = {one.metadata.name: pod_groups.queue_of(one) for one in about.pending}
+    waiting = {pod.metadata.name: pod_groups.queue_of(pod) for pod in about.pending}
     assert all(holders.get(place.node, "") in ("", waiting[place.pod]) for place in plan.places)
     assert replay_plan(snapshot, plan, about).valid
 

@@ -1,4 +1,4 @@
-"""Figures that anybody can recompute by hand."""
+"""Measures of small clusters, compared with values computed by hand."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_nodes_with_daemonset_pods_only_are_free() -> None:
     pods = [app("web", on="a"), app("agent", on="b", of="agents", kind="DaemonSet"), app("web-2", on="c")]
     snapshot = snapshot_of([node_of_ten("a"), node_of_ten("b"), node_of_ten("c"), node_of_ten("d")], pods)
     snapshot.apply_reservation(reservation("r", {0: "d"}))
-    assert cluster_overview(snapshot, ())["freeNodes"] == 1  # b; d is promised to somebody
+    assert cluster_overview(snapshot, ())["freeNodes"] == 1  # b; d has a seat of a reservation
 
 
 @pytest.mark.parametrize(

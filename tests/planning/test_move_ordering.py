@@ -1,4 +1,4 @@
-"""Moves in waves: every pod has its new seat before it leaves the old one, whatever the order needed for that."""
+"""Ordering of moves in waves: the target of every move is reserved before its pod leaves the old node."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ def checked_order(
     snapshot: Snapshot, asked: PlanRequest, who: Iterable[DesiredMove], most: int | None = None
 ) -> OrderedMoves:
     """The sequence, which must survive a replay."""
-    found = order_moves(snapshot, asked, who, max_moves=most)
-    assert replay_plan(snapshot, Plan(strategy="s", moves=found.moves), asked).defects == ()
-    return found
+    ordered = order_moves(snapshot, asked, who, max_moves=most)
+    assert replay_plan(snapshot, Plan(strategy="s", moves=ordered.moves), asked).defects == ()
+    return ordered
 
 
 def host_labels(name: str, **labels: str) -> dict[str, str]:
@@ -75,17 +75,17 @@ def test_moves_wait_for_the_room_that_others_leave(
     pods: Sequence[Pod], targets: dict[str, str], expected: list[list[str]]
 ) -> None:
     snapshot = snapshot_of([node_of_ten(name) for name in "abcd"], pods)
-    found = checked_order(snapshot, plan_request(snapshot), desired_moves(**targets))
-    assert (pods_by_wave(found), found.dropped) == (expected, ())
+    ordered = checked_order(snapshot, plan_request(snapshot), desired_moves(**targets))
+    assert (pods_by_wave(ordered), ordered.dropped) == (expected, ())
 
 
 def test_swap_of_full_nodes_stops_at_a_third_node() -> None:
     snapshot = snapshot_of(
         [node_of_ten("a"), node_of_ten("b"), node_of_ten("c")], [app("p", "9", on="a"), app("q", "9", on="b")]
     )
-    found = checked_order(snapshot, plan_request(snapshot), desired_moves(p="b", q="a"))
-    assert move_triples(found.moves) == [("p", "a", "c"), ("q", "b", "a"), ("p", "c", "b")]
-    assert [move.wave for move in found.moves] == [1, 2, 3]
+    ordered = checked_order(snapshot, plan_request(snapshot), desired_moves(p="b", q="a"))
+    assert move_triples(ordered.moves) == [("p", "a", "c"), ("q", "b", "a"), ("p", "c", "b")]
+    assert [move.wave for move in ordered.moves] == [1, 2, 3]
 
 
 @pytest.mark.parametrize(
@@ -97,39 +97,39 @@ def test_swap_of_full_nodes_stops_at_a_third_node() -> None:
 )
 def test_ring_without_a_third_node_is_dropped_with_the_reason(nodes: str, most: int | None, reason: str) -> None:
     snapshot = snapshot_of([node_of_ten(name) for name in nodes], [app("p", "9", on="a"), app("q", "9", on="b")])
-    found = checked_order(snapshot, plan_request(snapshot), desired_moves(p="b", q="a"), most)
-    assert found.moves == ()
-    assert {one.pod for one in found.dropped} == {"p", "q"}
-    assert reason in found.dropped[0].reason
+    ordered = checked_order(snapshot, plan_request(snapshot), desired_moves(p="b", q="a"), most)
+    assert ordered.moves == ()
+    assert {refusal.pod for refusal in ordered.dropped} == {"p", "q"}
+    assert reason in ordered.dropped[0].reason
 
 
 def test_stop_is_not_made_if_the_pod_cannot_reach_its_target() -> None:
     pods = [app("p", "9", on="a"), app("q", "9", on="b"), app("stays", "9", on="d")]
     snapshot = snapshot_of([node_of_ten(name) for name in "abcd"], pods)
-    found = checked_order(snapshot, plan_request(snapshot), desired_moves(p="d", q="a"), most=9)
-    assert move_triples(found.moves) == []
-    assert {one.pod for one in found.dropped} == {"p", "q"}
+    ordered = checked_order(snapshot, plan_request(snapshot), desired_moves(p="d", q="a"), most=9)
+    assert move_triples(ordered.moves) == []
+    assert {refusal.pod for refusal in ordered.dropped} == {"p", "q"}
 
 
 def test_given_order_is_kept_where_starting_early_would_drop_moves() -> None:
     pods = [app("p", "5", on="a"), app("q", "5", on="b"), app("full", "5", on="b"), app("r", "4", on="c")]
     snapshot = snapshot_of([node_of_ten(name) for name in "abc"], pods)
-    found = checked_order(snapshot, plan_request(snapshot), desired_moves(p="c", q="a"))
-    assert found.dropped == ()
+    ordered = checked_order(snapshot, plan_request(snapshot), desired_moves(p="c", q="a"))
+    assert ordered.dropped == ()
 
 
 def test_budget_makes_more_waves_and_drops_no_move() -> None:
     pods = [app(name, on="a", labels={"app": "web"}) for name in ("p", "q", "r")]
     snapshot = snapshot_of([node_of_ten("a"), node_of_ten("b")], pods)
-    asked = plan_request(snapshot, budgets=[budget("web", 2, "web")])
-    assert pods_by_wave(checked_order(snapshot, asked, desired_moves(p="b", q="b", r="b"))) == [["p", "q"], ["r"]]
+    request = plan_request(snapshot, budgets=[budget("web", 2, "web")])
+    assert pods_by_wave(checked_order(snapshot, request, desired_moves(p="b", q="b", r="b"))) == [["p", "q"], ["r"]]
 
 
 def test_workload_limit_makes_more_waves_and_drops_no_move() -> None:
     pods = [app(name, on="a", of="web") for name in ("p", "q")] + [app("other", on="a", of="other")]
     snapshot = snapshot_of([node_of_ten("a"), node_of_ten("b")], pods)
-    asked = plan_request(snapshot, limit=lambda replicas, has_budget: 1)
-    assert pods_by_wave(checked_order(snapshot, asked, desired_moves(p="b", q="b", other="b"))) == [
+    request = plan_request(snapshot, limit=lambda replicas, has_budget: 1)
+    assert pods_by_wave(checked_order(snapshot, request, desired_moves(p="b", q="b", other="b"))) == [
         ["p", "other"],
         ["q"],
     ]
@@ -142,8 +142,8 @@ def test_pod_waits_until_a_pod_with_anti_affinity_has_left() -> None:
         app("q", on="b", labels={"app": "db"}, affinity=APART),
     ]
     snapshot = snapshot_of(nodes, pods)
-    found = checked_order(snapshot, plan_request(snapshot), desired_moves(p="c", q="a"))
-    assert pods_by_wave(found) == [["p"], ["q"]]
+    ordered = checked_order(snapshot, plan_request(snapshot), desired_moves(p="c", q="a"))
+    assert pods_by_wave(ordered) == [["p"], ["q"]]
 
 
 def test_pod_is_not_kept_away_by_its_own_anti_affinity() -> None:
@@ -163,8 +163,8 @@ def test_pod_is_not_kept_away_by_its_own_anti_affinity() -> None:
 
 def test_room_of_a_moving_pod_stays_taken_until_the_wave_ends() -> None:
     snapshot = snapshot_of([node_of_ten("a"), node_of_ten("b")], [app("p", "6", on="a"), app("q", "6", on="b")])
-    found = order_moves(snapshot, plan_request(snapshot), desired_moves(p="b", q="a"))
-    assert found.moves == ()
+    ordered = order_moves(snapshot, plan_request(snapshot), desired_moves(p="b", q="a"))
+    assert ordered.moves == ()
 
 
 def test_ordering_moves_leaves_the_snapshot_as_it_was() -> None:
@@ -172,13 +172,15 @@ def test_ordering_moves_leaves_the_snapshot_as_it_was() -> None:
     before = snapshot.room.free.copy()
     order_moves(snapshot, plan_request(snapshot), desired_moves(p="b"))
     assert (snapshot.room.free == before).all()
-    assert [one.key for one in snapshot.occupants("a")] == ["uid-p"]
+    assert [occupant.key for occupant in snapshot.occupants("a")] == ["uid-p"]
 
 
 def test_orders_are_unique_and_count_from_one() -> None:
     snapshot = snapshot_of([node_of_ten("a"), node_of_ten("b")], [app(f"p{number}", on="a") for number in range(5)])
-    found = checked_order(snapshot, plan_request(snapshot), [DesiredMove(f"uid-p{number}", "b") for number in range(5)])
-    assert [move.order for move in found.moves] == [1, 2, 3, 4, 5]
+    ordered = checked_order(
+        snapshot, plan_request(snapshot), [DesiredMove(f"uid-p{number}", "b") for number in range(5)]
+    )
+    assert [move.order for move in ordered.moves] == [1, 2, 3, 4, 5]
 
 
 @pytest.mark.parametrize(
@@ -210,13 +212,13 @@ def test_target_has_to_keep_the_spread_once_the_pods_of_the_wave_have_left() -> 
         node_of_ten("c", labels={"zone": "2"}),
     ]
     snapshot = snapshot_of(nodes, [app("p", on="a", **fields), app("q", on="a", **fields), app("r", on="b", **fields)])
-    found = checked_order(snapshot, plan_request(snapshot), desired_moves(p="c", q="c"))
-    assert move_triples(found.moves) == [("p", "a", "c")]
-    assert "topology spread" in found.dropped[0].reason
+    ordered = checked_order(snapshot, plan_request(snapshot), desired_moves(p="c", q="c"))
+    assert move_triples(ordered.moves) == [("p", "a", "c")]
+    assert "topology spread" in ordered.dropped[0].reason
 
 
 class LateAfter:
-    """It is late once somebody has looked so many times."""
+    """A deadline that is reached after so many checks."""
 
     def __init__(self, allowed: int) -> None:
         self._left = allowed
@@ -238,11 +240,11 @@ FULL_SWAP = ([app("p", "6", on="a"), app("q", "6", on="b"), app("r", "1", on="c"
 def test_moves_ordered_before_the_deadline_are_valid(pods: Sequence[Pod], targets: dict[str, str], looks: int) -> None:
     snapshot = snapshot_of([node_of_ten(name) for name in "abcd"], pods)
     asked, wish = plan_request(snapshot), desired_moves(**targets)
-    found = order_moves(snapshot, asked, wish, is_late=LateAfter(looks))
-    assert replay_plan(snapshot, Plan(strategy="s", moves=found.moves), asked).defects == ()
-    ends = {move.pod: move.target for move in found.moves}
+    ordered = order_moves(snapshot, asked, wish, is_late=LateAfter(looks))
+    assert replay_plan(snapshot, Plan(strategy="s", moves=ordered.moves), asked).defects == ()
+    ends = {move.pod: move.target for move in ordered.moves}
     assert ends == {pod: target for pod, target in targets.items() if pod in ends}
-    assert {one.pod for one in found.dropped} == targets.keys() - ends.keys()
+    assert {refusal.pod for refusal in ordered.dropped} == targets.keys() - ends.keys()
 
 
 def test_more_time_orders_more_moves() -> None:

@@ -34,10 +34,10 @@ def usage_of_pods(pods: Iterable[Pod], cores: Cores, *, at: float = NOW) -> Usag
     """What pods use, and nodes by that; pods that are not named use nothing."""
     nodes: dict[str, int] = dict.fromkeys("abcdef", 0)
     samples = {}
-    for one in pods:
-        used = round(1000 * cores.get(one.metadata.name, 0.0))
-        samples["default", one.metadata.name] = UsageSample(at, {"cpu": used})
-        nodes[one.spec.node_name or ""] += used
+    for measured in pods:
+        used = round(1000 * cores.get(measured.metadata.name, 0.0))
+        samples["default", measured.metadata.name] = UsageSample(at, {"cpu": used})
+        nodes[measured.spec.node_name or ""] += used
     return UsageSamples({name: UsageSample(at, {"cpu": used}) for name, used in nodes.items()}, samples)
 
 
@@ -60,10 +60,10 @@ FULL, SMALL = app("full", "8", on="b"), app("p", "1", on="a")
     ],
 )
 def test_defragmentation_does_not_make_a_target_busy(cores: Cores, moved: bool) -> None:
-    found = plan_with_peers("defragmentation", [FULL, SMALL], cores)
-    assert bool(found.moves) is moved
+    plan = plan_with_peers("defragmentation", [FULL, SMALL], cores)
+    assert bool(plan.moves) is moved
     if not moved:
-        assert refusal_reasons(found)["p"] == "0/1 target nodes are available: 1 would be busier than LoadAware allows"
+        assert refusal_reasons(plan)["p"] == "0/1 target nodes are available: 1 would be busier than LoadAware allows"
         assert plan_with_peers("defragmentation", [FULL, SMALL], cores, peers=PeerPlugins()).moves
 
 
@@ -78,10 +78,10 @@ def test_defragmentation_does_not_make_a_target_busy(cores: Cores, moved: bool) 
 def test_defragmentation_does_not_fill_a_node_with_unknown_load(use: UsageSamples) -> None:
     """Otherwise LoadAware would undo it as soon as that is known again."""
     snapshot = snapshot_of([node_of_ten("a"), node_of_ten("b")], [FULL, SMALL])
-    found = make_plan("defragmentation", snapshot, plan_request(snapshot, PACK, measured_usage=use, peers=BOTH))
-    assert found.moves == ()
-    told = "0/1 target nodes are available: 1 has no recent usage sample, which LoadAware requires"
-    assert refusal_reasons(found)["p"] == told
+    plan = make_plan("defragmentation", snapshot, plan_request(snapshot, PACK, measured_usage=use, peers=BOTH))
+    assert plan.moves == ()
+    reason = "0/1 target nodes are available: 1 has no recent usage sample, which LoadAware requires"
+    assert refusal_reasons(plan)["p"] == reason
 
 
 def test_node_takes_no_pod_until_it_is_measured_after_its_last_migration() -> None:
@@ -97,8 +97,8 @@ def test_unmeasured_pod_counts_with_its_requests() -> None:
     snapshot = snapshot_of([node_of_ten("a"), node_of_ten("b")], [FULL, SMALL])
     for cores, moved in ((6000, True), (6001, False)):
         use = UsageSamples({"b": UsageSample(NOW, {"cpu": cores})})
-        asked = plan_request(snapshot, PACK, measured_usage=use, peers=BOTH)
-        assert bool(make_plan("defragmentation", snapshot, asked).moves) is moved
+        request = plan_request(snapshot, PACK, measured_usage=use, peers=BOTH)
+        assert bool(make_plan("defragmentation", snapshot, request).moves) is moved
 
 
 HOT = [app("hot", "4", on="a"), app("other", "1", on="a")]
@@ -143,8 +143,8 @@ def test_balance_does_not_turn_a_node_into_a_source_of_defragmentation() -> None
     pods = [app("c1", "2", "1Gi", on="a"), app("c2", "2", "1Gi", on="a"), app("m", "4", "9Gi", on="b")]
     arguments = {"maxThreshold": 0.05}
     assert move_triples(plan_with_peers("balance", pods, {}, peers=PeerPlugins(), arguments=arguments))
-    found = plan_with_peers("balance", pods, {}, arguments=arguments)
-    assert not found.moves and "Defragmentation would empty its node" in refusal_reasons(found)["c1"]
+    plan = plan_with_peers("balance", pods, {}, arguments=arguments)
+    assert not plan.moves and "Defragmentation would empty its node" in refusal_reasons(plan)["c1"]
 
 
 def test_optimal_plans_again_without_nodes_that_it_would_make_busy() -> None:
@@ -191,8 +191,8 @@ def test_nodes_rest_for_the_longest_cool_down_of_all_plugins(strategy: str, peer
     cores = {"hot": 6.0, "other": 3.0}
     for since, moved in ((599, False), (601, True)):
         touched = dict.fromkeys("abcd", NOW - since)
-        found = plan_with_peers(strategy, pods, cores, peers=peers, last_migrations=touched)
-        assert bool(found.moves) is moved, (since, found.refusals)
+        plan = plan_with_peers(strategy, pods, cores, peers=peers, last_migrations=touched)
+        assert bool(plan.moves) is moved, (since, plan.refusals)
 
 
 # --- plugins that let the scheduler choose ----------------------------------------------------------------------------
@@ -246,9 +246,9 @@ def test_only_pods_that_violate_hard_constraints_move_to_an_emptied_node(
         app("full", "5", on="b", of="full"),
     ]
     nodes = [node_of_ten(one, labels={"kubernetes.io/hostname": one}) for one in "abc"]
-    found = descheduling_plan(name, nodes, pods, arguments)
-    assert [one[2] for one in move_triples(found)] == ([target] if target else []), found
-    assert target or "other plugins are against it" in refusal_reasons(found)["p"]
+    plan = descheduling_plan(name, nodes, pods, arguments)
+    assert [one[2] for one in move_triples(plan)] == ([target] if target else []), plan
+    assert target or "other plugins are against it" in refusal_reasons(plan)["p"]
     assert [one[2] for one in move_triples(descheduling_plan(name, nodes, pods, arguments, PeerPlugins()))] == ["c"]
 
 
@@ -267,8 +267,8 @@ def test_pods_that_may_stay_keep_the_cool_down_of_other_plugins(name: str, since
     peers = PeerPlugins(defragmentation=(read_defragmentation(RESTING),))
     plugin = descheduler_plugins()[name]
     assert isinstance(plugin, Planner)
-    asked = plan_request(snapshot, {}, peers=peers, last_migrations={"a": NOW - since})
-    assert bool(plugin.plan(snapshot, asked).moves) is moved
+    request = plan_request(snapshot, {}, peers=peers, last_migrations={"a": NOW - since})
+    assert bool(plugin.plan(snapshot, request).moves) is moved
 
 
 @pytest.mark.parametrize(
@@ -277,8 +277,8 @@ def test_pods_that_may_stay_keep_the_cool_down_of_other_plugins(name: str, since
 def test_pods_that_must_leave_prefer_nodes_that_are_not_emptied(there: str, target: str) -> None:
     tainted = node_of_ten("a", taints=[Taint(key="gone", effect="NoSchedule")])
     pods = [app("p", "1", on="a"), app("kept", there, on="b", of="kept")]
-    found = descheduling_plan("RemovePodsViolatingNodeTaints", [tainted, node_of_ten("b"), node_of_ten("c")], pods, {})
-    assert move_triples(found) == [("p", "a", target)]
+    plan = descheduling_plan("RemovePodsViolatingNodeTaints", [tainted, node_of_ten("b"), node_of_ten("c")], pods, {})
+    assert move_triples(plan) == [("p", "a", target)]
 
 
 # --- together ---------------------------------------------------------------------------------------------------------
@@ -293,7 +293,7 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
 def pods_after(pods: list[Pod], plan: Plan) -> list[Pod]:
     where = {move.pod: move.target for move in plan.moves}
     return [
-        replace(one, spec=replace(one.spec, node_name=where.get(one.metadata.name, one.spec.node_name))) for one in pods
+        replace(pod, spec=replace(pod.spec, node_name=where.get(pod.metadata.name, pod.spec.node_name))) for pod in pods
     ]
 
 
@@ -324,10 +324,10 @@ def test_load_aware_defragmentation_and_balance_together_come_to_rest(
         for strategy in order:
             snapshot: Snapshot = snapshot_of([node_of_ten(name) for name in "abcdef"], pods)
             use = usage_of_pods(pods, cores)
-            asked = plan_request(snapshot, ARGUMENTS[strategy], measured_usage=use, peers=BOTH)
-            found = make_plan(strategy, snapshot, asked)
-            pods = pods_after(pods, found)
-            if found.moves:
+            request = plan_request(snapshot, ARGUMENTS[strategy], measured_usage=use, peers=BOTH)
+            plan = make_plan(strategy, snapshot, request)
+            pods = pods_after(pods, plan)
+            if plan.moves:
                 assert pod_nodes(pods) not in seen, "this is where it has been before"
                 seen.add(pod_nodes(pods))
         if pods == before:
@@ -355,12 +355,12 @@ def test_load_aware_defragmentation_and_remove_duplicates_together_come_to_rest(
             plugin, snapshot = known[name], snapshot_of([node_of_ten(one) for one in "abcdef"], pods)
             assert isinstance(plugin, Planner)
             arguments = COOL if name == "LoadAware" else {}
-            asked = plan_request(snapshot, arguments, measured_usage=usage_of_pods(pods, cores), peers=BOTH)
-            pods = pods_after(pods, plugin.plan(snapshot, asked))
+            request = plan_request(snapshot, arguments, measured_usage=usage_of_pods(pods, cores), peers=BOTH)
+            pods = pods_after(pods, plugin.plan(snapshot, request))
         if pods == before:
             return
     raise AssertionError("twelve cycles, and still something moves")
 
 
 def pod_nodes(pods: list[Pod]) -> tuple[str | None, ...]:
-    return tuple(one.spec.node_name for one in pods)
+    return tuple(pod.spec.node_name for pod in pods)

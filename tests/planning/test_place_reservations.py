@@ -1,4 +1,4 @@
-"""Claims: which reservations a plan's places become, and when."""
+"""Which reservations the places of a plan become, and when they are due."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def place_reservations(pods: Iterable[Pod], **nodes: str) -> list[PlaceReservati
     train = ObjectMeta(name="train", namespace="default", uid="uid-train")
     owner_chains.put_group(PodGroup(metadata=train, spec=PodGroupSpec(queue="ml")))
     places = [Place(namespace="default", pod=name.replace("_", "-"), node=node) for name, node in nodes.items()]
-    return place_reservations_of("plan", places, {("default", one.metadata.name): one for one in pods}, owner_chains)
+    return place_reservations_of("plan", places, {("default", pod.metadata.name): pod for pod in pods}, owner_chains)
 
 
 def move(name: str, source: str, target: str) -> Move:
@@ -60,7 +60,7 @@ GANG = [gang_member("big", "8"), gang_member("small-0", "1"), gang_member("small
 
 
 def test_gang_has_one_place_reservation_and_every_other_pod_its_own() -> None:
-    found = place_reservations(
+    reservations = place_reservations(
         [*GANG, pod("alone"), pod_with_annotations("too", {QUEUE_ANNOTATION: "dev"})],
         big="a",
         small_0="b",
@@ -68,18 +68,18 @@ def test_gang_has_one_place_reservation_and_every_other_pod_its_own() -> None:
         small_1="b",
         too="a",
     )
-    assert [(one.owner.kind, one.owner.name, one.owner.uid, one.queue) for one in found] == [
+    assert [(one.owner.kind, one.owner.name, one.owner.uid, one.queue) for one in reservations] == [
         ("PodGroup", "train", "uid-train", "ml"),
         ("Pod", "alone", "uid-alone", "default"),
         ("Pod", "too", "uid-too", "dev"),
     ]
-    assert len({one.name for one in found}) == 3
+    assert len({one.name for one in reservations}) == 3
 
 
 def test_seats_of_small_pods_come_first_and_equal_ones_are_one_task() -> None:
     """Pods try the seats of Fits in order: a small one is not to sit down in the seat of a large one."""
     spec = only_reservation(GANG, big="a", small_0="b", small_1="b").spec
-    assert [(one.name, one.replicas, one.template.spec.containers) for one in spec.tasks or ()] == [
+    assert [(task.name, task.replicas, task.template.spec.containers) for task in spec.tasks or ()] == [
         ("place-1", 2, GANG[1].spec.containers),
         ("place-2", 1, GANG[0].spec.containers),
     ]
@@ -88,9 +88,9 @@ def test_seats_of_small_pods_come_first_and_equal_ones_are_one_task() -> None:
 
 def test_place_reservation_awaits_the_pods_that_leave_its_nodes() -> None:
     [claim] = place_reservations(GANG, big="a", small_0="b", small_1="b")
-    found = reservation_object(claim, move("x", "a", "c"), move("y", "c", "d"), move("w", "b", "c"))
-    assert (found.metadata.annotations or {})["restow.sh/awaits"] == "uid-w,uid-x"
-    assert {name for task in found.spec.tasks or () for name in names_of(task.template.spec)} == {"a", "b"}
+    reservation = reservation_object(claim, move("x", "a", "c"), move("y", "c", "d"), move("w", "b", "c"))
+    assert (reservation.metadata.annotations or {})["restow.sh/awaits"] == "uid-w,uid-x"
+    assert {name for task in reservation.spec.tasks or () for name in names_of(task.template.spec)} == {"a", "b"}
 
 
 def test_place_reservation_is_due_once_no_move_goes_to_its_nodes() -> None:
@@ -117,16 +117,16 @@ SEATS = {"big": "a", "small_0": "b", "small_1": "b"}
 def test_place_reservation_is_satisfied_by_a_reservation_with_the_same_seats(
     pods: list[Pod], nodes: dict[str, str], held: bool
 ) -> None:
-    found = only_reservation(GANG, **SEATS)
+    reservation = only_reservation(GANG, **SEATS)
     [claim] = place_reservations(pods, **nodes)
-    assert claim.is_satisfied_by(found) is held
+    assert claim.is_satisfied_by(reservation) is held
 
 
 def test_consumed_seat_is_not_reserved_again() -> None:
-    found = only_reservation(GANG, **SEATS)
+    reservation = only_reservation(GANG, **SEATS)
     seat = Placement(task="place-1", index=0, node_name="b", pod_ref=ObjectReference(name="small-0"))
     [claim] = place_reservations([GANG[0], GANG[2]], big="a", small_1="b")
-    assert claim.is_satisfied_by(replace(found, status=ReservationStatus(placements=[seat])))
+    assert claim.is_satisfied_by(replace(reservation, status=ReservationStatus(placements=[seat])))
 
 
 def test_new_pod_with_the_same_name_has_a_place_reservation_of_its_own() -> None:

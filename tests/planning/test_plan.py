@@ -1,4 +1,4 @@
-"""The written forms of a plan, and what is refused when one is read."""
+"""The written forms of a plan, and the errors when a plan is read."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_waves_are_in_order_and_so_are_their_moves() -> None:
         return Move(order=order, wave=wave, namespace="a", pod=f"p{order}", source="n1", target="n2")
 
     plan = Plan(strategy="s", moves=(move(3, 2), move(2, 1), move(1, 1)))
-    assert [(wave, [one.order for one in moves]) for wave, moves in plan.waves()] == [(1, [1, 2]), (2, [3])]
+    assert [(wave, [move.order for move in moves]) for wave, moves in plan.waves()] == [(1, [1, 2]), (2, [3])]
 
 
 def test_equal_configurations_have_one_fingerprint_in_any_order() -> None:

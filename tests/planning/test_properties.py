@@ -1,4 +1,5 @@
-"""What holds for every plan, whatever the cluster: nobody over-committed or lost, the measure better, always the same.
+"""Properties of every plan on random clusters: no node over-committed, no pod lost, a better measure, always the same
+plan.
 
 RESTOW_EXAMPLES says how many clusters are tried (by default few enough for every run of the tests).
 """
@@ -55,15 +56,15 @@ def test_plans_by_requests_are_valid_and_improve_their_measure(strategy: str, da
     budgets: list[PodDisruptionBudget] = data.draw(random_budgets)
     arguments = data.draw(st.sampled_from(ARGUMENTS[strategy]))
     most = data.draw(st.integers(0, 12))
-    asked = plan_request(snapshot, arguments, budgets=budgets, limit=lambda replicas, has_budget: 2, max_moves=most)
+    request = plan_request(snapshot, arguments, budgets=budgets, limit=lambda replicas, has_budget: 2, max_moves=most)
     free, count = snapshot.room.free.copy(), len(snapshot.pods.known)
     uneven, emptied = imbalance_rates(snapshot, ["cpu", "memory"]).sum(), free_nodes(snapshot)
     resource = arguments.get("resourceType", "cpu")
     packed = packing_measure(snapshot, resource)
 
-    plan = make_plan(strategy, snapshot, asked)  # raises where a replay finds a defect
+    plan = make_plan(strategy, snapshot, request)  # raises where a replay finds a defect
 
-    assert plan == replace(make_plan(strategy, snapshot, asked), seconds=plan.seconds)
+    assert plan == replace(make_plan(strategy, snapshot, request), seconds=plan.seconds)
     assert len(plan.moves) <= most
     assert [
         *placement_violations(snapshot, plan),
@@ -111,12 +112,12 @@ def test_plans_by_measured_usage_are_valid_and_reduce_excess_load(snapshot: Snap
     use, most = random_usage(snapshot, data), data.draw(st.integers(0, 12))
     budgets: list[PodDisruptionBudget] = data.draw(random_budgets)
     arguments = {"thresholds": {"cpu": 40}, "targetThresholds": {"cpu": 60}}
-    asked = plan_request(snapshot, arguments, budgets=budgets, max_moves=most, measured_usage=use)
+    request = plan_request(snapshot, arguments, budgets=budgets, max_moves=most, measured_usage=use)
     free, count = snapshot.room.free.copy(), len(snapshot.pods.known)
 
-    plan = make_plan("load-aware", snapshot, asked)
+    plan = make_plan("load-aware", snapshot, request)
 
-    assert plan == replace(make_plan("load-aware", snapshot, asked), seconds=plan.seconds)
+    assert plan == replace(make_plan("load-aware", snapshot, request), seconds=plan.seconds)
     assert len(plan.moves) <= most
     assert [
         *placement_violations(snapshot, plan),
@@ -141,21 +142,21 @@ def test_arbitrary_moves_are_ordered_or_dropped(snapshot: Snapshot, data: st.Dat
     chosen = data.draw(st.lists(st.sampled_from(uids), unique=True, max_size=8)) if uids else []
     names = snapshot.rows.names()
     wanted = [DesiredMove(uid, data.draw(st.sampled_from(names))) for uid in chosen]
-    asked = plan_request(snapshot, limit=lambda replicas, has_budget: 1)
-    found = order_moves(snapshot, asked, wanted)
-    plan = Plan(strategy="s", moves=found.moves)
-    assert replay_plan(snapshot, plan, asked).defects == ()
+    request = plan_request(snapshot, limit=lambda replicas, has_budget: 1)
+    ordered = order_moves(snapshot, request, wanted)
+    plan = Plan(strategy="s", moves=ordered.moves)
+    assert replay_plan(snapshot, plan, request).defects == ()
     assert [
         *placement_violations(snapshot, plan),
         *spread_violations(snapshot, plan),
         *volume_violations(snapshot, plan),
     ] == []
-    arrived = {move.uid: move.target for move in sorted(found.moves, key=lambda one: one.order)}
-    dropped = {one.pod for one in found.dropped}
+    arrived = {move.uid: move.target for move in sorted(ordered.moves, key=lambda one: one.order)}
+    dropped = {refusal.pod for refusal in ordered.dropped}
     for one in wanted:
         name = snapshot.pods.known[one.uid].pod.metadata.name
         assert (arrived.get(one.uid) == one.target) is not (name in dropped)
-    assert order_moves(snapshot, asked, wanted) == found
+    assert order_moves(snapshot, request, wanted) == ordered
 
 
 def plan_with_defect(plan: Plan, snapshot: Snapshot, data: st.DataObject) -> Plan | None:
@@ -191,7 +192,7 @@ def test_replay_finds_planted_defects(snapshot: Snapshot, data: st.DataObject) -
 
 
 def disturbed_plan(plan: Plan, snapshot: Snapshot, data: st.DataObject) -> Plan:
-    """The plan with moves that go elsewhere, are left out, come too early, or that nobody planned."""
+    """The plan with moves that go elsewhere, are left out, come too early, or were not planned."""
     names, moves = snapshot.rows.names(), list(plan.moves)
     moving = {move.uid for move in moves}
     for uid, one in sorted(snapshot.pods.known.items()):

@@ -1,4 +1,4 @@
-"""What becomes of a plan when the cluster has changed: what still works is done, and every difference is told."""
+"""Repair of a plan after the cluster has changed: possible moves are kept, and every change is reported."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ EMPTY_A = (move(1, "p", "a", "b"), move(2, "q", "a", "b"))
 def base_cluster(*more: Pod, without: Iterable[str] = ()) -> Snapshot:
     """a and b have two small pods each, c has one, d none."""
     pods = [app(name, "2", on=node, labels={"app": name}) for name, node in zip("pqrst", "aabbc", strict=True)]
-    kept = [one for one in pods if one.metadata.name not in without]
+    kept = [pod for pod in pods if pod.metadata.name not in without]
     return snapshot_of([node_of_ten(name) for name in "abcd"], [*kept, *more])
 
 
@@ -48,12 +48,12 @@ def repaired_plan(snapshot: Snapshot, *moved: Move, objective: str = "free-nodes
 
 
 def change_reasons(found: RepairedPlan) -> list[str]:
-    return [one.reason for one in found.changes]
+    return [change.reason for change in found.changes]
 
 
 def test_valid_plan_is_not_changed() -> None:
-    found = repaired_plan(base_cluster(), *EMPTY_A)
-    assert (move_triples(found.plan), found.changes, found.is_worthwhile) == (move_triples(EMPTY_A), (), True)
+    plan = repaired_plan(base_cluster(), *EMPTY_A)
+    assert (move_triples(plan.plan), plan.changes, plan.is_worthwhile) == (move_triples(EMPTY_A), (), True)
 
 
 CASES: dict[str, tuple[Snapshot, list[tuple[str, str, str]], list[str]]] = {
@@ -81,31 +81,31 @@ CASES: dict[str, tuple[Snapshot, list[tuple[str, str, str]], list[str]]] = {
 @pytest.mark.parametrize("case", CASES)
 def test_moves_are_left_out_or_get_other_targets(case: str) -> None:
     snapshot, left, said = CASES[case]
-    found = repaired_plan(snapshot, *EMPTY_A)
-    assert (sorted(move_triples(found.plan)), change_reasons(found)) == (left, said)
-    assert found.is_worthwhile is bool(left)
+    plan = repaired_plan(snapshot, *EMPTY_A)
+    assert (sorted(move_triples(plan.plan)), change_reasons(plan)) == (left, said)
+    assert plan.is_worthwhile is bool(left)
 
 
 def test_plan_without_objective_gets_no_other_targets() -> None:
-    found = repaired_plan(base_cluster(app("guest", "4", on="b")), *EMPTY_A, objective="")
-    assert move_triples(found.plan) == [("p", "a", "b")] and found.is_worthwhile
+    plan = repaired_plan(base_cluster(app("guest", "4", on="b")), *EMPTY_A, objective="")
+    assert move_triples(plan.plan) == [("p", "a", "b")] and plan.is_worthwhile
 
 
 def test_pod_stays_if_it_needs_the_room_of_a_pod_that_stays() -> None:
-    """r was to make room on b for p, and has become nobody's: it would not come back."""
+    """r was to make room on b for p, but has lost its controller: it would not be created again."""
     pods = [app("p", "4", on="a"), pod("r", {"cpu": "8"}, on="b")]
     snapshot = snapshot_of([node_of_ten("a"), node_of_ten("b"), node_of_ten("c")], pods)
-    found = repaired_plan(snapshot, move(1, "r", "b", "c"), move(2, "p", "a", "b", wave=2), objective="")
-    assert (found.plan.moves, found.is_worthwhile) == ((), False)
-    assert [one.split(":")[1] for one in change_reasons(found)] == [" may not move", " cannot go to b"]
+    plan = repaired_plan(snapshot, move(1, "r", "b", "c"), move(2, "p", "a", "b", wave=2), objective="")
+    assert (plan.plan.moves, plan.is_worthwhile) == ((), False)
+    assert [one.split(":")[1] for one in change_reasons(plan)] == [" may not move", " cannot go to b"]
 
 
 def test_budget_that_allows_fewer_pods_makes_more_waves() -> None:
     both = [app(name, "2", on="a", labels={"app": "web"}) for name in "pq"]
     snapshot = snapshot_of([node_of_ten("a"), node_of_ten("b")], [*both, app("r", "2", on="b")])
-    found = repaired_plan(snapshot, *EMPTY_A, budgets=[budget("web", 1, "web")])
-    assert [(one.order, one.wave) for one in found.plan.moves] == [(1, 1), (2, 2)]
-    [said] = change_reasons(found)
+    plan = repaired_plan(snapshot, *EMPTY_A, budgets=[budget("web", 1, "web")])
+    assert [(move.order, move.wave) for move in plan.plan.moves] == [(1, 1), (2, 2)]
+    [said] = change_reasons(plan)
     assert "allows 1 at once" in said
 
 
@@ -113,8 +113,8 @@ def test_other_target_is_the_one_that_costs_no_slot() -> None:
     """b is full; c would lose a slot of 8 by taking the pod, e would not."""
     pods = [app("p", "3", on="a"), app("full", "9", on="b"), app("r", "1", on="c"), app("s", "5", on="e")]
     snapshot = snapshot_of([node_of_ten(name) for name in "abce"], pods)
-    found = repaired_plan(snapshot, move(1, "p", "a", "b"), objective="slots")
-    assert move_triples(found.plan) == [("p", "a", "e")] and found.is_worthwhile
+    plan = repaired_plan(snapshot, move(1, "p", "a", "b"), objective="slots")
+    assert move_triples(plan.plan) == [("p", "a", "e")] and plan.is_worthwhile
 
 
 WAITS = (pod("waits", {"cpu": "9"}), pod("late", {"cpu": "9"}))
@@ -122,28 +122,28 @@ PLACES = (Place(namespace="default", pod="waits", node="a"),)
 
 
 def test_places_move_to_nodes_with_room() -> None:
-    found = repaired_plan(
+    plan = repaired_plan(
         base_cluster(app("guest", "5", on="a")), *EMPTY_A, objective="pending", pending=WAITS, places=PLACES
     )
-    assert [one.node for one in found.plan.places] == ["d"]
-    assert not found.is_worthwhile  # d is empty: nobody has to move for that
+    assert [place.node for place in plan.plan.places] == ["d"]
+    assert not plan.is_worthwhile  # d is empty: no pod has to move for that
 
 
 def test_pod_that_is_not_pending_any_more_needs_no_room() -> None:
-    found = repaired_plan(base_cluster(), *EMPTY_A, objective="pending", pending=WAITS[1:], places=PLACES)
-    assert (found.plan.places, found.is_worthwhile) == ((), False)
-    assert change_reasons(found)[-1] == "gets no place: there is no such pending pod"
+    plan = repaired_plan(base_cluster(), *EMPTY_A, objective="pending", pending=WAITS[1:], places=PLACES)
+    assert (plan.plan.places, plan.is_worthwhile) == ((), False)
+    assert change_reasons(plan)[-1] == "gets no place: there is no such pending pod"
 
 
 def test_repaired_moves_keep_their_orders() -> None:
-    found = repaired_plan(base_cluster(without="p"), *EMPTY_A)
-    assert [(one.order, one.pod) for one in found.plan.moves] == [(2, "q")]
+    plan = repaired_plan(base_cluster(without="p"), *EMPTY_A)
+    assert [(move.order, move.pod) for move in plan.plan.moves] == [(2, "q")]
 
 
 @property_settings
 @given(st.data())
 def test_repaired_plan_is_valid_and_gains_something(data: st.DataObject) -> None:
-    """Churn: some pods go, others come; what is left of the plan is valid, moves nobody else, and gains something."""
+    """Churn: some pods go, others come; the repaired plan is valid, moves no other pods, and gains something."""
     snapshot = data.draw(random_snapshots())
     plan = make_plan("optimal", snapshot, plan_request(snapshot, time_limit=60.0, work_limit=20, max_moves=8))
     for uid in data.draw(st.lists(st.sampled_from(sorted(snapshot.pods.known) or [""]), unique=True, max_size=4)):
@@ -153,11 +153,11 @@ def test_repaired_plan_is_valid_and_gains_something(data: st.DataObject) -> None
         name = data.draw(st.sampled_from(snapshot.rows.names()))
         if (snapshot.room.free[:2, snapshot.rows.find_row(name)] >= 2000).all():
             snapshot.apply_pod(app(f"new{number}", "2", "100Mi", on=name))
-    asked = plan_request(snapshot)
-    found = repair_plan(snapshot, plan, asked)
+    request = plan_request(snapshot)
+    found = repair_plan(snapshot, plan, request)
     ordered = tuple(replace(one, order=number) for number, one in enumerate(found.plan.moves, start=1))
-    assert replay_plan(snapshot, replace(plan, moves=ordered), asked).defects == ()
-    assert {one.uid for one in ordered} <= {one.uid for one in plan.moves}
+    assert replay_plan(snapshot, replace(plan, moves=ordered), request).defects == ()
+    assert {one.uid for one in ordered} <= {move.uid for move in plan.moves}
     if found.is_worthwhile and found.changes:
-        later = measures_after(snapshot, asked, found.plan.moves, lambda one: {"free": free_nodes(one)})
+        later = measures_after(snapshot, request, found.plan.moves, lambda one: {"free": free_nodes(one)})
         assert later["free"] > free_nodes(snapshot)

@@ -1,4 +1,4 @@
-"""Replay finds every defect that is planted into a valid plan, and says it in a sentence."""
+"""The replay finds every defect that is planted into a valid plan, and reports it in a sentence."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def defect_reasons(*moves: Move, places: tuple[Place, ...] = (), **asked: Any) -
     plan = Plan(strategy="s", moves=moves, places=places)
     found = replay_plan(snapshot, plan, plan_request(snapshot, pending=PENDING, **asked))
     assert found.valid is not bool(found.defects)
-    return [one.reason for one in found.defects]
+    return [defect.reason for defect in found.defects]
 
 
 def test_valid_plan_has_no_defects() -> None:
@@ -93,8 +93,8 @@ def test_valid_plan_has_no_defects() -> None:
     ],
 )
 def test_planted_defect_is_found(changed: dict[str, Any], reason: str) -> None:
-    found = defect_reasons(replace(GOOD[0], **changed), *GOOD[1:])
-    assert any(reason in one for one in found), found
+    defects = defect_reasons(replace(GOOD[0], **changed), *GOOD[1:])
+    assert any(reason in defect for defect in defects), defects
 
 
 def test_over_commitment_is_a_defect_with_numbers() -> None:
@@ -114,13 +114,13 @@ def test_pod_that_moves_twice_in_one_wave_is_a_defect() -> None:
 
 
 def test_wave_with_more_pods_than_a_budget_allows_is_a_defect() -> None:
-    found = defect_reasons(*GOOD, budgets=[budget("web", 1, "web")])
-    assert found == ["wave 1 moves 2 pods of PodDisruptionBudget default/web, which allows 1 at once"]
+    defects = defect_reasons(*GOOD, budgets=[budget("web", 1, "web")])
+    assert defects == ["wave 1 moves 2 pods of PodDisruptionBudget default/web, which allows 1 at once"]
 
 
 def test_budget_that_allows_no_disruption_protects_its_pods() -> None:
-    found = defect_reasons(*GOOD[:1], budgets=[budget("web", 0, "web")])
-    assert len(found) == 1 and found[0].startswith("may not move: PodDisruptionBudget default/web: ")
+    defects = defect_reasons(*GOOD[:1], budgets=[budget("web", 0, "web")])
+    assert len(defects) == 1 and defects[0].startswith("may not move: PodDisruptionBudget default/web: ")
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What Prometheus answers, as samples: whom they are about, and of when they are."""
+"""Usage samples from the answers of Prometheus: their nodes and pods, and their times."""
 
 from __future__ import annotations
 
@@ -66,9 +66,9 @@ def test_implausible_values_are_ignored(cpu: list[PrometheusSample]) -> None:
 def test_pod_samples_are_keyed_by_namespace_and_name() -> None:
     labels = {"namespace": "shop", "pod": "web-0"}
     answers = {query: [PrometheusSample(labels, 5.0, 2.0)] for query in (ASKED.pods.cpu, ASKED.pods.memory)}
-    found = samples_from_prometheus(ASKED, answers)
-    assert found.pods == {("shop", "web-0"): UsageSample(5.0, {"cpu": 2000, "memory": 2})}
-    assert found.unavailable_reason == "Prometheus reports no node"
+    samples = samples_from_prometheus(ASKED, answers)
+    assert samples.pods == {("shop", "web-0"): UsageSample(5.0, {"cpu": 2000, "memory": 2})}
+    assert samples.unavailable_reason == "Prometheus reports no node"
 
 
 def test_moves_take_the_usage_of_a_pod_along() -> None:

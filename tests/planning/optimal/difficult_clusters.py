@@ -1,4 +1,4 @@
-"""Clusters that nobody would wish for, drawn at random: a v1 List of everything that planning reads.
+"""Random clusters with all difficulties at once: a v1 List of everything that planning reads.
 
 Pods that are spread, keep apart or stay together, have volumes in one zone, claim ports, ask for devices that few nodes
 have or for nothing; some wait, some terminate, some are on nodes that do not exist. Gangs that lack members, queues

@@ -1,4 +1,4 @@
-"""Plans of the optimiser that were replayed, and what they are for."""
+"""Replayed plans of the optimiser, and the clusters, gangs and clocks that they are made with."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from tests.planning.clusters import app, node_of_ten, plan_request, snapshot_of,
 
 def checked_plan(snapshot: Snapshot, **asked: Any) -> Plan:
     """A plan that was replayed, with as many steps as such a cluster needs."""
-    wish = plan_request(snapshot, **{"work_limit": 30, "time_limit": 60.0, **asked})
-    plan = plan_optimal(snapshot, wish)
-    assert replay_plan(snapshot, plan, wish).defects == ()
-    assert len(plan.moves) <= wish.max_moves
+    request = plan_request(snapshot, **{"work_limit": 30, "time_limit": 60.0, **asked})
+    plan = plan_optimal(snapshot, request)
+    assert replay_plan(snapshot, plan, request).defects == ()
+    assert len(plan.moves) <= request.max_moves
     return plan
 
 
@@ -70,7 +70,7 @@ class TickingClock:
 
 
 class CutShortClock(TickingClock):
-    """A clock that somebody sets forward by as much as there was to wait."""
+    """A clock that jumps past the time limit, as the one of `restow plan` does after Ctrl-C."""
 
     def __init__(self, tick: float, at: int, by: float) -> None:
         super().__init__(tick)

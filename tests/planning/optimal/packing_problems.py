@@ -1,4 +1,4 @@
-"""Problems for the search: drawn ones, and one that takes a swap."""
+"""Packing problems for the search: random ones, and one that needs an exchange of pods."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What holds for every optimal plan, even on clusters that nobody would wish for: see `nasty`.
+"""Properties of every optimal plan on difficult clusters: see `difficult_clusters`.
 
 RESTOW_OPTIMISER_CLUSTERS says how many of them are tried.
 """
@@ -64,7 +64,7 @@ def cluster_and_request(seed: int, objective: str) -> tuple[OfflineCluster, Plan
 
 
 TOLD: defaultdict[tuple[int, str], list[PlanProgress]] = defaultdict(list)
-"""By seed and objective, what was told while it was planned."""
+"""By seed and objective: the progress that was reported during planning."""
 
 
 @cache
@@ -117,7 +117,7 @@ def test_measures_of_a_plan_come_true_and_no_bound_is_below_them(seed: int, obje
 
 
 def useless_moves(cluster: OfflineCluster, request: PlanRequest, plan: Plan) -> list[str]:
-    """Pods whose moves could be left out, together with all that need them, and as much would be reached."""
+    """Pods with moves that could be left out, with all moves that need them, without loss."""
     ends = {move.uid: move.target for move in plan.moves}
     return [uid for uid in ends if not _is_needed(uid, ends, cluster, request, plan)]
 
@@ -176,10 +176,10 @@ def test_plan_places_whole_gangs_within_the_limits_of_queues(seed: int) -> None:
 def test_plan_counts_the_pending_pods_of_the_scheduler_and_places_no_less_value(seed: int) -> None:
     cluster, request, plan = cached_plan(seed, "pending")
     decided = schedule_offline(OfflineCluster(inventory(seed)), PROFILE, NOW)
-    refused = sum(1 for one in decided.unschedulable if one.pod)
+    refused = sum(1 for refusal in decided.unschedulable if refusal.pod)
     assert plan.after["pendingPods"] == len(decided.placements) + refused
     groups = value_pending_pods(cluster.snapshot, request).groups
-    worth = {(pod.metadata.namespace, pod.metadata.name): one.value for one in groups for pod in one.pods}
+    worth = {(pod.metadata.namespace, pod.metadata.name): group.value for group in groups for pod in group.pods}
     placed, scheduled = (
         sum(worth.get((one.namespace, one.pod), 0) for one in some) for some in (plan.places, decided.placements)
     )

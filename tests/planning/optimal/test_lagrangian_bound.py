@@ -1,4 +1,4 @@
-"""What room brings is counted right, and what nodes could gain is never taken for less than it is."""
+"""Knapsack tables are exact for one resource, and the Lagrangian bound is never below the optimum."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_patterns_of_the_bound_fit_and_have_the_value_they_state(problem: Packin
     for one in LagrangianBound(problem, enumerate_departures(problem, together)).patterns(zero_prices(problem)):
         room = problem.free[one.node] + problem.class_sizes[list(one.departing_classes)].sum(axis=0)
         taken = sum((problem.demands[which].size * number for which, number in one.placements), np.zeros(2, np.int64))
-        assert ((taken <= room) | (taken == 0)).all()  # who asks for none goes even where there is too little
+        assert ((taken <= room) | (taken == 0)).all()  # a resource that is not requested may be over-committed
         assert one.value == sum(problem.demands[which].value * number for which, number in one.placements) > 0
 
 

@@ -1,4 +1,4 @@
-"""Optimal, the plugin: its arguments, and the optimiser asked with them in a cycle."""
+"""The descheduler plugin Optimal: its arguments, and its plans in a cycle."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def test_optimal_plugin_frees_nodes_in_a_cycle() -> None:
 
 
 def test_optimal_plugin_makes_slots_for_a_shape() -> None:
-    found = plugin_plan(objective="slots", shape={"cpu": "9"})
-    assert (found.before["slots"], found.after["slots"]) == (0, 2)
+    plan = plugin_plan(objective="slots", shape={"cpu": "9"})
+    assert (plan.before["slots"], plan.after["slots"]) == (0, 2)
 
 
 @pytest.mark.parametrize(
@@ -46,15 +46,15 @@ def test_smaller_limit_of_moves_holds(arguments: dict[str, Any], number: int) ->
 
 
 def test_pods_left_out_by_arguments_stay() -> None:
-    found = plugin_plan(evictableNamespaces={"exclude": ["default"]})
-    assert {move.pod for move in found.moves} <= {"r"}
-    assert "evictableNamespaces leaves out namespace default" in refusal_reasons(found)["p"]
+    plan = plugin_plan(evictableNamespaces={"exclude": ["default"]})
+    assert {move.pod for move in plan.moves} <= {"r"}
+    assert "evictableNamespaces leaves out namespace default" in refusal_reasons(plan)["p"]
 
 
 def test_nodes_in_their_cool_down_are_neither_sources_nor_targets() -> None:
-    found = plugin_plan(coolDownTime=600, last_migrations={"a": NOW - 100})
-    assert all("a" not in (move.source, move.target) for move in found.moves) and found.moves
-    assert "a rests after a migration less than 600s ago" in refusal_reasons(found)["p"]
+    plan = plugin_plan(coolDownTime=600, last_migrations={"a": NOW - 100})
+    assert all("a" not in (move.source, move.target) for move in plan.moves) and plan.moves
+    assert "a rests after a migration less than 600s ago" in refusal_reasons(plan)["p"]
 
 
 def test_same_arguments_give_the_same_plan() -> None:
@@ -73,5 +73,5 @@ def test_wrong_optimal_arguments_are_refused_with_their_paths() -> None:
     }
     with pytest.raises(WireError) as error:
         read_optimal(wrong)
-    paths = {one.path for one in error.value.problems}
+    paths = {problem.path for problem in error.value.problems}
     assert paths == {"objective", "shape.cpu", "shape.memory", *wrong.keys() - {"shape"}}

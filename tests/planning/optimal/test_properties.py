@@ -1,4 +1,4 @@
-"""What holds for every optimal plan, whatever the cluster: pods that keep apart, spread over zones, share a zone with
+"""Properties of every optimal plan on random clusters: pods that keep apart, spread over zones, share a zone with
 their volume or wait as a gang. Nobody else is asked than the sequence of moves, the replay and a count by hand.
 
 RESTOW_OPTIMISER_EXAMPLES says how many clusters are tried.
@@ -69,17 +69,17 @@ def _pod(draw: st.DrawFn, name: str, kind: str) -> Pod:
 def test_optimal_plan_is_valid_by_replay_and_by_hand(objective: str, data: st.DataObject) -> None:
     snapshot, budgets = data.draw(random_snapshots()), data.draw(random_budgets)
     more = data.draw(random_pending()) if objective == "pending" else {}
-    wish = optimal_request(snapshot, objective, budgets=budgets, **more)
-    plan = make_plan("optimal", snapshot, wish)
-    assert replay_plan(snapshot, plan, wish).defects == ()
+    request = optimal_request(snapshot, objective, budgets=budgets, **more)
+    plan = make_plan("optimal", snapshot, request)
+    assert replay_plan(snapshot, plan, request).defects == ()
     assert [
         *placement_violations(snapshot, plan),
         *spread_violations(snapshot, plan),
         *volume_violations(snapshot, plan),
     ] == []
-    assert len(plan.moves) <= wish.max_moves
+    assert len(plan.moves) <= request.max_moves
     placed = sum(place.pod.startswith("g") for place in plan.places)
-    assert placed == 0 or wish.pod_groups is None or placed >= 2
+    assert placed == 0 or request.pod_groups is None or placed >= 2
     if objective in FIGURES:
         reached = plan.after[FIGURES[objective]]
         assert plan.before[FIGURES[objective]] <= reached <= (plan.bound or 0)
@@ -89,13 +89,15 @@ def test_optimal_plan_is_valid_by_replay_and_by_hand(objective: str, data: st.Da
 @tried
 @given(random_snapshots())
 def test_each_move_of_an_optimal_plan_is_needed(objective: str, snapshot: Snapshot) -> None:
-    wish = optimal_request(snapshot, objective)
-    plan = make_plan("optimal", snapshot, wish)
+    request = optimal_request(snapshot, objective)
+    plan = make_plan("optimal", snapshot, request)
     ends = {move.uid: move.target for move in plan.moves}
     for dropped in ends:
         rest = [DesiredMove(uid, target) for uid, target in ends.items() if uid != dropped]
-        left = order_moves(snapshot, wish, rest, max_moves=wish.max_moves)
-        assert measures_after(snapshot, wish, left.moves, measure)[FIGURES[objective]] < plan.after[FIGURES[objective]]
+        left = order_moves(snapshot, request, rest, max_moves=request.max_moves)
+        assert (
+            measures_after(snapshot, request, left.moves, measure)[FIGURES[objective]] < plan.after[FIGURES[objective]]
+        )
 
 
 @st.composite
@@ -118,17 +120,17 @@ def measures_of_all_plans(snapshot: Snapshot, wish: PlanRequest) -> Iterator[Mea
     known = sorted(snapshot.pods.known.items())
     for ends in product("abc", repeat=len(known)):
         wanted = [DesiredMove(uid, end) for (uid, one), end in zip(known, ends, strict=True) if one.node != end]
-        found = order_moves(snapshot, wish, wanted, max_moves=wish.max_moves)
-        if not found.dropped and len(found.moves) <= wish.max_moves:
-            yield measures_after(snapshot, wish, found.moves, measure)
+        ordered = order_moves(snapshot, wish, wanted, max_moves=wish.max_moves)
+        if not ordered.dropped and len(ordered.moves) <= wish.max_moves:
+            yield measures_after(snapshot, wish, ordered.moves, measure)
 
 
 @pytest.mark.parametrize("objective", sorted(FIGURES))
 @settings(tried, max_examples=max(EXAMPLES // 2, 3))
 @given(tiny_snapshots(), st.integers(0, 4))
 def test_no_plan_exceeds_the_bound_and_proven_plans_are_optimal(objective: str, snapshot: Snapshot, most: int) -> None:
-    wish = optimal_request(snapshot, objective, max_moves=most)
-    plan: Plan = make_plan("optimal", snapshot, wish)
-    best = max(found[FIGURES[objective]] for found in measures_of_all_plans(snapshot, wish))
+    request = optimal_request(snapshot, objective, max_moves=most)
+    plan: Plan = make_plan("optimal", snapshot, request)
+    best = max(found[FIGURES[objective]] for found in measures_of_all_plans(snapshot, request))
     assert plan.bound is not None and plan.bound >= best
     assert plan.after["gap"] > 0 or plan.after[FIGURES[objective]] == best

@@ -1,4 +1,4 @@
-"""A plan is for those whom the scheduler would place: whom it refuses, a plan refuses in the same words."""
+"""Plans for pending pods: a pod that the scheduler refuses is refused in the same words."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def pod_groups(pods: list[Pod], *queues: Queue, **gang: Any) -> PodGroupCache:
         known.queues.apply(each)
     if gang:
         known.apply_group(PodGroup(metadata=ObjectMeta(name="ring", namespace="default"), spec=PodGroupSpec(**gang)))
-    for one in pods:
-        known.apply_pod(one)
+    for pending in pods:
+        known.apply_pod(pending)
     return known
 
 

@@ -1,4 +1,4 @@
-"""The search against an exhaustive one on tiny clusters: it finds the best answer, and no bound is below it."""
+"""The search compared with full enumeration on tiny clusters: it finds the optimum, and no bound is below it."""
 
 from __future__ import annotations
 
@@ -135,8 +135,8 @@ def test_amounts_are_divided_by_their_greatest_common_divisor() -> None:
 
 
 def test_search_gathers_room_by_one_move_instead_of_a_swap() -> None:
-    found = search_result(swap_problem())
-    assert (solution_value(swap_problem(), found.solution), found.solution.move_count, found.bound) == (1, 1, 1)
+    result = search_result(swap_problem())
+    assert (solution_value(swap_problem(), result.solution), result.solution.move_count, result.bound) == (1, 1, 1)
 
 
 def test_over_committed_node_takes_no_pod_before_enough_have_left() -> None:
@@ -151,9 +151,9 @@ def test_over_committed_node_takes_no_pod_before_enough_have_left() -> None:
         cannot_empty=np.zeros(2, np.bool_),
         demands=[Demand(size=np.array([1]), allowed_nodes=np.array([True, False]), value=1)],
     )
-    found = search_result(problem)
-    assert not solution_defects(problem, found.solution)
-    assert (solution_value(problem, found.solution), found.solution.move_count) == (1, 2)
+    result = search_result(problem)
+    assert not solution_defects(problem, result.solution)
+    assert (solution_value(problem, result.solution), result.solution.move_count) == (1, 2)
 
 
 def test_resource_that_is_not_requested_may_be_over_committed() -> None:
@@ -168,8 +168,8 @@ def test_resource_that_is_not_requested_may_be_over_committed() -> None:
         cannot_empty=np.zeros(1, np.bool_),
         demands=[Demand(size=np.array([0, 2]), allowed_nodes=everywhere, value=1)],
     )
-    found = search_result(problem)
-    assert (solution_value(problem, found.solution), found.solution.move_count, found.bound) == (2, 0, 2)
+    result = search_result(problem)
+    assert (solution_value(problem, result.solution), result.solution.move_count, result.bound) == (2, 0, 2)
 
 
 @pytest.mark.parametrize(("limit", "expected"), [(0, 0), (1, 1), (2, 2), (3, 2)])
@@ -184,8 +184,8 @@ def test_limit_of_moves_is_never_exceeded(limit: int, expected: int) -> None:
         cannot_empty=np.zeros(3, np.bool_),
         demands=[Demand(size=np.array([4]), allowed_nodes=np.array([True, True, False]), value=1)],
     )
-    found = search_result(problem)
-    assert (solution_value(problem, found.solution), found.solution.move_count) == (expected, expected)
+    result = search_result(problem)
+    assert (solution_value(problem, result.solution), result.solution.move_count) == (expected, expected)
 
 
 def test_departure_sets_tell_up_to_which_number_they_are_complete() -> None:

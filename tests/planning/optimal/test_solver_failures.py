@@ -1,4 +1,4 @@
-"""Without a solver there is still a plan, and it says so; and a search tells how far it is."""
+"""Plans without a working solver, deadlines during solver runs, and the reported progress."""
 
 from __future__ import annotations
 
@@ -59,29 +59,29 @@ def test_greedy_plan_is_the_result_if_the_solver_fails(
         )
     asked = {"objective": objective, "shape": {"cpu": 8_000}, "pending": (app("large", "8", phase="Pending"),)}
     plan = checked_plan(swap_cluster(), **asked)
-    assert NO_RESULT in [one.reason for one in plan.refusals]
+    assert NO_RESULT in [refusal.reason for refusal in plan.refusals]
 
 
 def test_working_solver_is_not_reported_as_failed() -> None:
-    assert NO_RESULT not in [one.reason for one in checked_plan(swap_cluster()).refusals]
+    assert NO_RESULT not in [refusal.reason for refusal in checked_plan(swap_cluster()).refusals]
 
 
 def test_search_reports_phases_and_rising_objectives() -> None:
-    told: list[PlanProgress] = []
-    plan = checked_plan(swap_cluster(), objective="slots", shape={"cpu": 3_000}, report_progress=told.append)
-    assert told[0] == PlanProgress("reading")
-    assert told[-1] == PlanProgress("moves", plan.after["slots"], plan.bound)
-    bests = [one.best for one in told if one.best is not None]
+    reported: list[PlanProgress] = []
+    plan = checked_plan(swap_cluster(), objective="slots", shape={"cpu": 3_000}, report_progress=reported.append)
+    assert reported[0] == PlanProgress("reading")
+    assert reported[-1] == PlanProgress("moves", plan.after["slots"], plan.bound)
+    bests = [one.best for one in reported if one.best is not None]
     assert bests == sorted(bests)
 
 
 @pytest.mark.parametrize("objective", ["free-nodes", "slots", "pending"])
 def test_bound_below_the_plan_is_not_shown(monkeypatch: pytest.MonkeyPatch, objective: str) -> None:
     monkeypatch.setattr(strategy, "search", lambda *a, **b: replace(search(*a, **b), bound=0.0))
-    told: list[PlanProgress] = []
+    reported: list[PlanProgress] = []
     asked = {"objective": objective, "shape": {"cpu": 10_000}, "pending": (pending_pod("large", "9"),)}
-    plan = checked_plan(scattered_cluster(), **asked, report_progress=told.append)
-    assert (plan.bound, "gap" in plan.after, told[-1].bound) == (None, False, None)
+    plan = checked_plan(scattered_cluster(), **asked, report_progress=reported.append)
+    assert (plan.bound, "gap" in plan.after, reported[-1].bound) == (None, False, None)
     assert len(plan.moves) > 0
 
 
@@ -115,8 +115,8 @@ def test_long_solver_run_stops_at_the_deadline() -> None:
 def test_incumbent_is_the_result_if_no_pattern_is_promising(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(master_problem.MasterProblem, "_promising_patterns", lambda *_: [])
     problem, _ = crowded_problem(2)
-    found = search(problem, SearchBudget(lambda: 60.0, 20), np.random.default_rng(0))
-    assert 0 < solution_value(problem, found.solution) <= found.bound
+    result = search(problem, SearchBudget(lambda: 60.0, 20), np.random.default_rng(0))
+    assert 0 < solution_value(problem, result.solution) <= result.bound
 
 
 def test_terms_of_the_same_row_and_column_are_summed() -> None:

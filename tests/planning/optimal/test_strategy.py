@@ -1,4 +1,4 @@
-"""Plans of the optimiser on small clusters: every one is replayed, and none makes anything worse."""
+"""Plans of the optimiser on small clusters: all are replayed, and none lowers a figure."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Whatever the cluster, planning ends when it should. The clock is not a real one: it goes on a little whenever it is
-looked at, so what is counted is how often that happens, and not how fast a machine is."""
+"""Planning ends soon after its time limit. The clock of these tests ticks whenever it is read, so that they count the
+readings between the limit and the end, and do not depend on the speed of the machine."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ SEEDS = int(os.environ.get("RESTOW_OPTIMISER_CLUSTERS", "4"))
 OBJECTIVES = ("free-nodes", "slots", "pending")
 TICK = 0.001
 LOOKS_AFTERWARDS = 80
-"""Enough to drop everything and turn the answer into moves, with a look for each of them."""
+"""Enough to stop all work and to turn the solution into moves, with a reading for each of them."""
 
 
 def scenario_plan(
@@ -73,21 +73,21 @@ def test_plan_is_ready_soon_after_it_was_cut_short(at: int, objective: str) -> N
 @pytest.mark.parametrize("objective", ["free-nodes", "slots"])
 @pytest.mark.parametrize("phase", ["patterns", "flow", "neighbourhoods"])
 def test_plan_that_was_cut_short_is_the_best_so_far(phase: str, objective: str) -> None:
-    clock, told = CutShortClock(0.001, 10**9, 3_600.0), list[PlanProgress]()
+    clock, reported = CutShortClock(0.001, 10**9, 3_600.0), list[PlanProgress]()
 
     def tell(stand: PlanProgress) -> None:
-        told.append(stand)
+        reported.append(stand)
         if stand.phase == phase:
             clock.cut_short()
 
     plan = scenario_plan(Scenario(seed=3, nodes=8, pods=28), clock, objective, 3_600.0, report_progress=tell)
-    bests = [one.best for one in told if one.best is not None]
+    bests = [one.best for one in reported if one.best is not None]
     assert plan.after["slots" if objective == "slots" else "freeNodes"] >= max(bests)
     assert plan.moves
 
 
 BAD = Scenario(seed=2, nodes=6, pods=30, pending=2)
-"""Its pods are so small beside its nodes, and so different, that there are more bundles than anybody could look at."""
+"""Its pods are so small and so different that there are far too many fillings of a node to try them all."""
 
 
 def test_step_limit_ends_a_search_without_a_clock() -> None:
@@ -131,7 +131,7 @@ def test_flow_model_gives_up_when_too_large_or_too_late(most: int, late: bool) -
 
 
 def single_pods_problem(seed: int) -> PackingProblem:
-    """Waiting pods that mostly are the only ones of their kind, and nobody who could leave."""
+    """Pending pods that mostly are the only ones of their kind, and no movable pods."""
     rng, everywhere = np.random.default_rng(seed), np.ones(2, np.bool_)
     return PackingProblem(
         free=rng.integers(2, 12, (2, 2)),

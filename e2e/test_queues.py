@@ -64,14 +64,14 @@ async def dry_run_patch(client: Client, name: str, changes: Document) -> None:
 
 
 def locked(queues: Informer[Queue], name: str) -> list[str]:
-    found = queues.get(name)
-    reservation = found.status.reservation if found else None
+    shown = queues.get(name)
+    reservation = shown.status.reservation if shown else None
     return (reservation.nodes or []) if reservation else []
 
 
 def stands(queues: Informer[Queue], name: str) -> str:
-    found = queues.get(name)
-    said = find_condition(found.status.conditions, "GuaranteeSatisfied") if found else None
+    shown = queues.get(name)
+    said = find_condition(shown.status.conditions, "GuaranteeSatisfied") if shown else None
     return said.status if said else ""
 
 
@@ -167,7 +167,7 @@ async def test_queue_with_invalid_fields_is_refused(client: Client, account: Pat
     assert [id for id, (_, told) in WRONG.items() if told not in heard[id]] == [], heard
 
 
-# --- what the door knows of the cluster, and of others ----------------------------------------------------------------
+# --- what the API server knows of the cluster and of other guarantees -------------------------------------------------
 
 SOME = {"cpu": 80_000, "memory": 320 * 2**30, "example.org/slots": 8}
 PROMISES = [
@@ -185,7 +185,7 @@ def share(value: float, **resource: str) -> Document:
     return {"guarantee": {"percentage": {"value": value}, **({"resource": resource} if resource else {})}}
 
 
-DOOR: dict[str, tuple[str, Document, str]] = {
+REFUSED_GUARANTEES: dict[str, tuple[str, Document, str]] = {
     "amounts the cluster does not have": (
         "new",
         amounts(cpu="81", memory="1Gi"),
@@ -260,9 +260,9 @@ DOOR: dict[str, tuple[str, Document, str]] = {
 
 async def know(client: Client, shown: dict[str, str]) -> None:
     """Have the API server know these parameters, and no others; it hears of them after a moment."""
-    found = await client.get(CONFIG_MAP, CEILINGS_NAME, LEASES)
+    config_map = await client.get(CONFIG_MAP, CEILINGS_NAME, LEASES)
     mark = {"share_mark": "100", "nodes_mark": "-1"}
-    data = {**dict.fromkeys(found.data or ()), **shown, **mark}
+    data = {**dict.fromkeys(config_map.data or ()), **shown, **mark}
     await client.patch(CONFIG_MAP, CEILINGS_NAME, {"data": data}, LEASES)
     assert "for queue mark" in await refusal(client, queue("mark", **share(0.1)))
 
@@ -271,9 +271,11 @@ async def test_queue_beyond_the_cluster_or_other_guarantees_is_refused(client: C
     await know(
         client, admission_parameters(GuaranteeCeilings(by_queue={"small": 10}), ClusterCapacity(10, SOME), PROMISES)
     )
-    heard = {id: await refusal(client, queue(name, **spec), 0) for id, (name, spec, _) in DOOR.items()}
+    heard = {id: await refusal(client, queue(name, **spec), 0) for id, (name, spec, _) in REFUSED_GUARANTEES.items()}
     assert [
-        id for id, (_, _, told) in DOOR.items() if not heard[id].endswith(told) or bool(told) != bool(heard[id])
+        id
+        for id, (_, _, told) in REFUSED_GUARANTEES.items()
+        if not heard[id].endswith(told) or bool(told) != bool(heard[id])
     ] == [], heard
 
 

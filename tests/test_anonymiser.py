@@ -267,13 +267,13 @@ def test_anonymised_cluster_has_the_same_optimal_plan(objective: str) -> None:
 
 def test_anonymised_documents_contain_no_private_text() -> None:
     _, data = anonymised(read(HANDMADE))
-    assert not [one for one in strings(json.loads(data)) if "acme" in one.lower()]
+    assert not [string for string in strings(json.loads(data)) if "acme" in string.lower()]
 
 
 def test_anonymised_names_and_labels_differ_from_the_original(inventory: Inventory) -> None:
     _, data = anonymised(inventory)
     metadata = [one.metadata for kind in inventory.kinds for one in inventory.of(kind)]
-    texts = {text for one in metadata for text in (one.name, one.uid, *(one.labels or {}).values())}
+    texts = {text for meta in metadata for text in (meta.name, meta.uid, *(meta.labels or {}).values())}
     free = {text for text in texts if text and text not in PUBLIC_TEXTS and not text.isdigit()}
     assert free and not free & set(strings(json.loads(data)))
 
@@ -291,9 +291,9 @@ def test_aliases_are_valid_names_and_labels(inventory: Inventory) -> None:
 def test_claim_of_an_ephemeral_volume_keeps_its_pod() -> None:
     anonymiser, data = anonymised(read(HANDMADE))
     after = read_inventory(data, "anonymised")
-    (eph,) = [one for one in after.of(POD) if one.metadata.name == anonymiser.alias_of("acme-eph")]
+    (eph,) = [pod for pod in after.of(POD) if pod.metadata.name == anonymiser.alias_of("acme-eph")]
     (use,) = claims_used(eph)
-    assert use.name in [one.metadata.name for one in after.of(PERSISTENT_VOLUME_CLAIM)]
+    assert use.name in [claim.metadata.name for claim in after.of(PERSISTENT_VOLUME_CLAIM)]
 
 
 @pytest.mark.parametrize("kind", CAPTURED_KINDS, ids=str)
@@ -326,11 +326,11 @@ def test_anonymiser_keeps_own_annotations_and_drops_others() -> None:
         "acme.example/note": "acme",
     }
     anonymiser, data = anonymised(read([pod("acme-p", metadata={"annotations": annotations})]))
-    (found,) = [one["metadata"]["annotations"] for one in json.loads(data)["items"]]
-    assert list(found) == list(annotations)[:3]
-    assert re.fullmatch(r"x\d+/x\d+/x\d+/3", found["restow.sh/reservation"])
-    assert found["restow.sh/moved-at"] == annotations["restow.sh/moved-at"]
-    assert found["controller.kubernetes.io/pod-deletion-cost"] == anonymiser.alias_of("acme")
+    (kept,) = [item["metadata"]["annotations"] for item in json.loads(data)["items"]]
+    assert list(kept) == list(annotations)[:3]
+    assert re.fullmatch(r"x\d+/x\d+/x\d+/3", kept["restow.sh/reservation"])
+    assert kept["restow.sh/moved-at"] == annotations["restow.sh/moved-at"]
+    assert kept["controller.kubernetes.io/pod-deletion-cost"] == anonymiser.alias_of("acme")
 
 
 @pytest.mark.parametrize(
@@ -366,12 +366,12 @@ def test_anonymised_pod_of_a_failing_job_keeps_its_obstacle(spec: Document, anno
     ]
     before = read(items)
     anonymiser, data = anonymised(before)
-    (told,) = obstacles(before, "acme-p")
-    assert obstacles(read_inventory(data, "anonymised"), anonymiser.alias_of("acme-p")) == [renamed(told, anonymiser)]
+    (obstacle,) = obstacles(before, "acme-p")
+    assert obstacles(read_inventory(data, "anonymised"), anonymiser.alias_of("acme-p")) == [renamed(obstacle, anonymiser)]
 
 
 def obstacles(inventory: Inventory, name: str) -> list[str]:
     """What keeps a pod from moving."""
     cluster = offline.OfflineCluster(inventory)
-    (found,) = [one for one in cluster.pods if one.metadata.name == name]
-    return list(offline.offline_eviction_rules(cluster, Configuration(), NOW).refusal_reasons(found))
+    (successor,) = [pod for pod in cluster.pods if pod.metadata.name == name]
+    return list(offline.offline_eviction_rules(cluster, Configuration(), NOW).refusal_reasons(successor))

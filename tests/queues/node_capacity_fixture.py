@@ -30,7 +30,7 @@ def node_spec(
 
 
 def node_capacity(nodes: Mapping[str, Any]) -> NodeCapacity:
-    """A fleet of named nodes."""
+    """The capacity of nodes, by name."""
     names = tuple(sorted(nodes))
     offered = _cells([(nodes[name]["cpu"], nodes[name]["memory"]) for name in names])
     gone = [nodes[name]["taken"] + sum(nodes[name]["own"].values()) for name in names]

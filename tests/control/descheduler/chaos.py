@@ -1,5 +1,5 @@
-"""One seeded run of everything at once: plans that are applied and claim room, a descheduler, migrations, queues that
-lock nodes, schedulers, thieves; each of them dies, is replaced and misreads.
+"""One seeded run of everything at once: plans that are applied and reserve places, a descheduler, migrations, queues
+that lock nodes, schedulers, competitors; each of them dies, is replaced and misreads.
 
     python -m tests.control.descheduler.chaos 300 [FILE]
 
@@ -89,7 +89,7 @@ class Lives:
 
 
 class PlanAccidents(RandomDisruptions):
-    def __init__(self, it: ScatteredCluster, auditor: WriteAuditor, rng: random.Random, *, thieves: bool) -> None:
+    def __init__(self, it: ScatteredCluster, auditor: WriteAuditor, rng: random.Random, *, competitors: bool) -> None:
         super().__init__(it, rng, NODES)
         self._it = it
         self._auditor = auditor
@@ -109,7 +109,7 @@ class PlanAccidents(RandomDisruptions):
             *[self.guarantee] * 2,
             self.let_go,
         ]
-        if thieves:
+        if competitors:
             self.all += [self.steal, self.delete_foreign_pod]
 
     async def create_pod(self) -> None:
@@ -124,7 +124,7 @@ class PlanAccidents(RandomDisruptions):
         await self._it.delete(kinds.POD, self._rng.choice(found).metadata.name)
 
     async def lose_member(self) -> None:
-        """It is made again, under its old name."""
+        """It is created again, under its old name."""
         name = self._rng.choice(("gang-0", "gang-1", "alone"))
         await self._it.delete(kinds.POD, name, grace_seconds=0)
         await pass_time(self._rng.uniform(0, 2))
@@ -220,8 +220,8 @@ async def _begin(it: ScatteredCluster) -> None:
             "labelSelector": {"matchLabels": {"app": "web"}},
         }
     ]
-    made = template("900m", app="web", topologySpreadConstraints=spread)
-    await it.create(kinds.DEPLOYMENT, workload("web", 4, pods=made))
+    pods = template("900m", app="web", topologySpreadConstraints=spread)
+    await it.create(kinds.DEPLOYMENT, workload("web", 4, pods=pods))
     await pass_time(5)
     await it.create(kinds.POD_GROUP, pod_group("gang", 2))
     for name in ("gang-0", "gang-1", "alone"):
@@ -230,10 +230,10 @@ async def _begin(it: ScatteredCluster) -> None:
 
 
 async def run(seed: int) -> Counter[str]:
-    """Carry a run out; AssertionError where a promise is broken. Comes out how jobs and claims ended."""
+    """Carry a run out; AssertionError where a promise is broken. Comes out how jobs and place reservations ended."""
     rng = random.Random(seed)
-    thieves = rng.random() < 0.5
-    plan = random_faults(rng, timely=thieves)
+    competitors = rng.random() < 0.5
+    plan = random_faults(rng, timely=competitors)
     faults, cores = list[str](), random.Random(seed + 2).uniform(0.1, 1.5)
     async with unscheduled_cluster(nodes=len(NODES), seed=seed) as base:
         it = ScatteredCluster(base.api, base.world, base.clock)
@@ -268,7 +268,7 @@ async def run(seed: int) -> Counter[str]:
         if rng.random() < 0.5:
             processes.append(Lives(it, rng, plan, lock, it.api))
         alive = [asyncio.create_task(schedulers.run()), *(asyncio.create_task(one.run()) for one in processes)]
-        accidents = PlanAccidents(it, auditor, random.Random(seed + 1), thieves=thieves)
+        accidents = PlanAccidents(it, auditor, random.Random(seed + 1), competitors=competitors)
         for _ in range(STEPS):
             await accidents.disrupt()
             await pass_time(rng.choice((0.0, 0.3, 1.0, 5.0, 15.0)))
@@ -289,7 +289,7 @@ async def run(seed: int) -> Counter[str]:
         ended = Counter(f"{job.status.phase} {job.status.reason or ''}".strip() for job in await it.jobs())
         by = Counter(f"of {_maker(job)}" for job in await it.jobs())
         told = Counter(
-            f"claim {one.status.state.phase} {one.status.state.reason or ''}" for one in await place_reservations(it)
+            f"place {one.status.state.phase} {one.status.state.reason or ''}" for one in await place_reservations(it)
         )
         placed = Counter(placed=sum(bool(one.spec.node_name) for one in await it.pods() if not _is_web(one)))
         return ended + by + told + placed + Counter(audits=auditor.audits)
@@ -312,4 +312,4 @@ async def _is_at_rest(it: ScatteredCluster, auditor: WriteAuditor) -> None:
 
 
 if __name__ == "__main__":
-    run_seeds(run, "claim")
+    run_seeds(run, "place")

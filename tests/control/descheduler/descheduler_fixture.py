@@ -65,8 +65,8 @@ class ScatteredCluster(MigrationCluster):
 
     async def create_scattered_pods(self, pods: int = 4) -> None:
         await self.create(kinds.POD, pod("anchor", "2900m", nodeName="n1"))
-        made = template("200m", app="web")
-        await self.create(kinds.DEPLOYMENT, workload("web", pods, pods=made))
+        pods_template = template("200m", app="web")
+        await self.create(kinds.DEPLOYMENT, workload("web", pods, pods=pods_template))
         await pass_time(5)
 
     async def jobs(self) -> list[PodMigrationJob]:
@@ -84,11 +84,11 @@ class ScatteredCluster(MigrationCluster):
 @asynccontextmanager
 async def running_event_handlers(it: SimulatedCluster) -> AsyncIterator[DeschedulerEventHandlers]:
     """What planning goes by, kept up with the API until this ends."""
-    feed = DeschedulerEventHandlers(SharedInformers(Client(it.api), random.Random(1)), it.clock, "restow-system")
-    task = asyncio.create_task(feed.run())
+    handlers = DeschedulerEventHandlers(SharedInformers(Client(it.api), random.Random(1)), it.clock, "restow-system")
+    task = asyncio.create_task(handlers.run())
     try:
-        await feed.synced()
-        yield feed
+        await handlers.synced()
+        yield handlers
     finally:
         task.cancel()
         await asyncio.wait((task,))
@@ -202,8 +202,8 @@ def plan_runner(
 
 async def plan_in_two_waves(it: ScatteredCluster) -> Plan:
     """What the descheduler would do, in waves of two."""
-    async with running_component(descheduler(it, defragmentation_section())) as made:
-        plan = (await made.trigger(dry_run=True)).outcome.plan
+    async with running_component(descheduler(it, defragmentation_section())) as controller:
+        plan = (await controller.trigger(dry_run=True)).outcome.plan
     moves = tuple(replace(move, wave=1 + (move.order > 2)) for move in plan.moves)
     assert len(moves) == 4
     return replace(plan, moves=moves)

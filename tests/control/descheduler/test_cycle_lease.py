@@ -79,13 +79,13 @@ class Severed:
 async def test_controller_run_is_refused_while_a_command_plans() -> None:
     async with (
         scattered_cluster(migrating=False) as it,
-        running_component(descheduler(it, defragmentation_section())) as made,
+        running_component(descheduler(it, defragmentation_section())) as controller,
     ):
         asked = asyncio.create_task(command(it, 2, executor=_slowly).run_once())
         await pass_time(10)
         with pytest.raises(RunRefused, match=UNDER_WAY):
-            await made.trigger()
-        assert len((await made.trigger(dry_run=True)).outcome.plan.moves) == 4
+            await controller.trigger()
+        assert len((await controller.trigger(dry_run=True)).outcome.plan.moves) == 4
         assert len((await asked).jobs) == len(await it.jobs()) == 4
 
 
@@ -93,9 +93,9 @@ async def test_controller_run_is_refused_while_a_command_plans() -> None:
 async def test_command_run_is_refused_while_the_controller_plans() -> None:
     async with (
         scattered_cluster(migrating=False) as it,
-        running_component(descheduler(it, defragmentation_section(), executor=_slowly)) as made,
+        running_component(descheduler(it, defragmentation_section(), executor=_slowly)) as controller,
     ):
-        asked = asyncio.create_task(made.trigger())
+        asked = asyncio.create_task(controller.trigger())
         await pass_time(10)
         with pytest.raises(RunRefused, match=r"a run is under way: a descheduler \(\w+\) has the Lease"):
             await command(it, 2).run_once()
@@ -172,7 +172,7 @@ async def test_unreadable_job_does_not_block_the_lease() -> None:
     """With a CRD of another project, which accepts any content."""
     async with scattered_cluster(migrating=False) as it:
         await it.allow_any_field(kinds.POD_MIGRATION_JOB, "spec")
-        with suppress(WireError):  # it is made, but the answer cannot be read either
+        with suppress(WireError):  # it is created, but the answer cannot be read either
             await it.create(kinds.POD_MIGRATION_JOB, {"metadata": {"name": "odd"}, "spec": {"podRef": "a pod"}})
         assert len((await command(it, 2).run_once()).jobs) == 4
 
@@ -208,7 +208,7 @@ async def test_scheduled_run_is_retried_while_the_api_server_is_away(seconds: fl
 async def test_no_cycle_runs_between_two_waves_of_an_applied_plan() -> None:
     async with (
         scattered_cluster() as it,
-        running_component(descheduler(it, defragmentation_section(interval="1s"))) as made,
+        running_component(descheduler(it, defragmentation_section(interval="1s"))) as controller,
     ):
         await it.stop()
         plan = await plan_in_two_waves(it)
@@ -219,7 +219,7 @@ async def test_no_cycle_runs_between_two_waves_of_an_applied_plan() -> None:
         await pass_time(10)
         await it.go()
         with pytest.raises(RunRefused, match="is under way"):
-            await made.trigger()
+            await controller.trigger()
         assert (await applied).succeeded == 4
         assert {(job.metadata.annotations or {}).get("restow.sh/profile") for job in await it.jobs()} == {None}
 

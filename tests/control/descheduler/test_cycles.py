@@ -112,7 +112,7 @@ async def test_schedule_follows_the_clock_after_the_clock_was_set(cron: str, bef
     async with scattered_cluster() as it:
         clock = Jumping(it.clock)
         clock.ahead = before
-        made = Descheduler(
+        controller = Descheduler(
             it.api,
             clock,
             random.Random(1),
@@ -122,7 +122,7 @@ async def test_schedule_follows_the_clock_after_the_clock_was_set(cron: str, bef
                 migration=migration_arguments(),
             ),
         )
-        async with running_component(made):
+        async with running_component(controller):
             await pass_time(30)
             assert await it.jobs() == []
             clock.ahead = after
@@ -134,19 +134,19 @@ async def test_schedule_follows_the_clock_after_the_clock_was_set(cron: str, bef
 async def test_run_is_refused_while_a_plan_is_under_way() -> None:
     async with (
         scattered_cluster(migrating=False) as it,
-        running_component(descheduler(it, defragmentation_section())) as made,
+        running_component(descheduler(it, defragmentation_section())) as controller,
     ):
-        run = await made.trigger()
+        run = await controller.trigger()
         assert len(run.jobs) == 4
         with pytest.raises(RunRefused, match=f"plan {run.plan} is under way: 4 of its 4 jobs have not ended"):
-            await made.trigger("pack")
+            await controller.trigger("pack")
         assert len(await it.jobs()) == 4
 
 
 @on_virtual_time
 async def test_dry_run_returns_the_plan_and_creates_no_jobs() -> None:
-    async with scattered_cluster() as it, running_component(descheduler(it, defragmentation_section())) as made:
-        run = await made.trigger(dry_run=True)
+    async with scattered_cluster() as it, running_component(descheduler(it, defragmentation_section())) as controller:
+        run = await controller.trigger(dry_run=True)
         assert len(run.outcome.plan.moves) == 4 and run.jobs == ()
         assert await it.jobs() == []
 
@@ -155,9 +155,9 @@ async def test_dry_run_returns_the_plan_and_creates_no_jobs() -> None:
 async def test_stop_switch_blocks_runs_until_it_is_off() -> None:
     async with scattered_cluster() as it:
         await it.stop()
-        async with running_component(descheduler(it, defragmentation_section(interval="60s"))) as made:
+        async with running_component(descheduler(it, defragmentation_section(interval="60s"))) as controller:
             with pytest.raises(RunRefused, match="evictions are stopped: maintenance; run restow resume to continue"):
-                await made.trigger()
+                await controller.trigger()
             await pass_time(200)
             assert await it.jobs() == []
             await it.go()
@@ -194,9 +194,9 @@ async def test_run_is_refused_if_it_becomes_blocked_while_planning(
 ) -> None:
     async with (
         scattered_cluster(migrating=False) as it,
-        running_component(descheduler(it, defragmentation_section(), executor=_slowly)) as made,
+        running_component(descheduler(it, defragmentation_section(), executor=_slowly)) as controller,
     ):
-        asked = asyncio.create_task(made.trigger())
+        asked = asyncio.create_task(controller.trigger())
         await pass_time(5)
         await happens(it)
         there = len(await it.jobs())
@@ -209,9 +209,9 @@ async def test_run_is_refused_if_it_becomes_blocked_while_planning(
 async def test_one_of_many_concurrent_triggers_runs() -> None:
     async with (
         scattered_cluster(migrating=False) as it,
-        running_component(descheduler(it, defragmentation_section(), executor=_slowly)) as made,
+        running_component(descheduler(it, defragmentation_section(), executor=_slowly)) as controller,
     ):
-        asked = [asyncio.create_task(made.trigger(dry_run=dry)) for dry in (True, False, False, True, False)]
+        asked = [asyncio.create_task(controller.trigger(dry_run=dry)) for dry in (True, False, False, True, False)]
         found = await asyncio.gather(*asked, return_exceptions=True)
         assert [isinstance(one, RunRefused) for one in found] == [False, False, True, False, True], found
         assert len(await it.jobs()) == 4
@@ -221,9 +221,9 @@ async def test_one_of_many_concurrent_triggers_runs() -> None:
 async def test_triggered_run_goes_on_after_its_caller_is_cancelled() -> None:
     async with (
         scattered_cluster(migrating=False) as it,
-        running_component(descheduler(it, defragmentation_section(), executor=_slowly)) as made,
+        running_component(descheduler(it, defragmentation_section(), executor=_slowly)) as controller,
     ):
-        asked = asyncio.create_task(made.trigger())
+        asked = asyncio.create_task(controller.trigger())
         await pass_time(1)
         asked.cancel()
         await pass_time(20)
@@ -232,9 +232,9 @@ async def test_triggered_run_goes_on_after_its_caller_is_cancelled() -> None:
 
 @on_virtual_time
 async def test_unknown_profile_error_names_the_existing_profiles() -> None:
-    async with scattered_cluster() as it, running_component(descheduler(it, defragmentation_section())) as made:
+    async with scattered_cluster() as it, running_component(descheduler(it, defragmentation_section())) as controller:
         with pytest.raises(LookupError, match="no profile is called 'spread'; there are pack"):
-            await made.trigger("spread")
+            await controller.trigger("spread")
 
 
 @pytest.mark.parametrize(
@@ -250,21 +250,21 @@ async def test_unknown_profile_error_names_the_existing_profiles() -> None:
 async def test_cycle_keeps_its_limits(limits: dict[str, int], moves: int) -> None:
     async with (
         scattered_cluster() as it,
-        running_component(descheduler(it, defragmentation_section() | limits)) as made,
+        running_component(descheduler(it, defragmentation_section() | limits)) as controller,
     ):
-        assert len((await made.trigger(dry_run=True)).outcome.plan.moves) == moves
+        assert len((await controller.trigger(dry_run=True)).outcome.plan.moves) == moves
 
 
 @on_virtual_time
 async def test_pods_with_a_job_of_another_plan_are_left_alone() -> None:
     async with (
         scattered_cluster(migrating=False) as it,
-        running_component(descheduler(it, defragmentation_section())) as made,
+        running_component(descheduler(it, defragmentation_section())) as controller,
     ):
         mine = next(one for one in await it.pods() if one.metadata.name.startswith("web"))
         await it.move(mine, "by-hand")
         await pass_time(1)
-        plan = (await made.trigger(dry_run=True)).outcome.plan
+        plan = (await controller.trigger(dry_run=True)).outcome.plan
         assert len(plan.moves) == 3
         assert "job by-hand moves it already" in [one.reason for one in plan.refusals]
 
@@ -304,9 +304,11 @@ class Breaking:
 @on_virtual_time
 async def test_restart_after_a_crash_never_creates_two_jobs_for_a_pod(number: int) -> None:
     async with scattered_cluster() as it:
-        async with running_component(descheduler(it, defragmentation_section(), api=Breaking(it, number))) as made:
+        async with running_component(
+            descheduler(it, defragmentation_section(), api=Breaking(it, number))
+        ) as controller:
             with pytest.raises(RuntimeError):
-                await made.trigger()
+                await controller.trigger()
         async with running_component(descheduler(it, defragmentation_section(interval="30s"), seed=2)):
             await pass_time(300)
         assert await it.occupied_nodes() == {"n1"}

@@ -47,9 +47,9 @@ from tests.sim.simulated_cluster import default_profile, on_virtual_time, pass_t
 async def test_room_gathered_for_a_gang_is_not_taken_by_other_pods(after: float) -> None:
     async with crowded_cluster() as it:
         plan = await plan_with_places(it)
-        thieves = asyncio.create_task(create_competing_pods(it, after))
+        competitors = asyncio.create_task(create_competing_pods(it, after))
         done = await plan_runner(it).apply(plan)
-        await thieves
+        await competitors
         await pass_time(5)
         where = await nodes_by_pod(it)
         assert (done.succeeded, done.filled_places) == (2, 2)
@@ -62,10 +62,10 @@ async def test_room_gathered_for_a_gang_is_not_taken_by_other_pods(after: float)
 async def test_without_place_reservations_other_pods_take_the_room() -> None:
     async with crowded_cluster() as it:
         plan = replace(await plan_with_places(it), objective="", places=())
-        thieves = asyncio.create_task(create_competing_pods(it, 2.0))
+        competitors = asyncio.create_task(create_competing_pods(it, 2.0))
         with suppress(ClusterChanged):
             await plan_runner(it).apply(plan)
-        await thieves
+        await competitors
         await pass_time(5)
         where = await nodes_by_pod(it)
         assert any(node for name, node in where.items() if name.startswith("competitor"))
@@ -92,10 +92,10 @@ async def test_gang_has_one_place_reservation_with_all_its_seats() -> None:
     async with crowded_cluster() as it:
         begun = asyncio.create_task(plan_runner(it).apply(await plan_with_places(it)))
         await pass_time(1)
-        [claim] = await place_reservations(it)
-        assert claim.spec.min_available == 2
-        assert sorted(one.node_name for one in claim.status.placements or ()) == ["n2", "n3"]
-        assert [(one.object.kind, one.object.name) for one in claim.spec.owners or () if one.object] == [
+        [place_reservation] = await place_reservations(it)
+        assert place_reservation.spec.min_available == 2
+        assert sorted(one.node_name for one in place_reservation.status.placements or ()) == ["n2", "n3"]
+        assert [(one.object.kind, one.object.name) for one in place_reservation.spec.owners or () if one.object] == [
             ("PodGroup", "gang")
         ]
         await begun
@@ -127,8 +127,8 @@ async def test_place_reservation_of_an_abandoned_plan_expires() -> None:
             await begun
         await it.delete(kinds.POD, "gang-1")
         await pass_time(1000)
-        [claim] = await place_reservations(it)
-        assert (claim.status.state.phase, claim.status.state.reason) == ("Failed", "Expired")
+        [place_reservation] = await place_reservations(it)
+        assert (place_reservation.status.state.phase, place_reservation.status.state.reason) == ("Failed", "Expired")
 
 
 @on_virtual_time
@@ -154,8 +154,8 @@ async def test_place_reservations_are_extended_while_the_plan_is_carried_out() -
         await pass_time(20)
         shaky.plan = FaultPlan(refused=0.3, unknown=0.3)
         await pass_time(380)
-        [claim] = await place_reservations(it)
-        assert (claim.status.state.phase, begun.done()) == ("Waiting", False)
+        [place_reservation] = await place_reservations(it)
+        assert (place_reservation.status.state.phase, begun.done()) == ("Waiting", False)
         begun.cancel()
         with suppress(asyncio.CancelledError):
             await begun
@@ -185,9 +185,9 @@ async def test_pods_without_a_gang_have_place_reservations_of_their_own() -> Non
         await pass_time(1)
         plan = await plan_with_places(it)
         seat = Place(namespace="default", pod="alone", node="n2")
-        thieves = asyncio.create_task(create_competing_pods(it, 0.5))
+        competitors = asyncio.create_task(create_competing_pods(it, 0.5))
         done = await plan_runner(it).apply(replace(plan, moves=plan.moves[:1], places=(seat,)))
-        await thieves
+        await competitors
         assert done.filled_places == 1 and (await nodes_by_pod(it))["alone"] == "n2"
 
 
@@ -211,12 +211,12 @@ async def test_pods_of_different_sizes_get_seats_of_their_size() -> None:
 
 @on_virtual_time
 async def test_repaired_place_moves_its_reservation_and_dropped_place_leaves_none() -> None:
-    async with crowded_cluster() as it, running_event_handlers(it) as feed:
+    async with crowded_cluster() as it, running_event_handlers(it) as handlers:
         plan, client = await plan_with_places(it), Client(it.api)
-        made = PlanPlaceReservations(client, it.clock, feed, DeschedulerSettings(), "plan")
+        places = PlanPlaceReservations(client, it.clock, handlers, DeschedulerSettings(), "plan")
         elsewhere = (plan.places[0], replace(plan.places[1], node="n4"))
         for seats, nodes in ((plan.places, {"n2", "n3"}), (elsewhere, {"n2", "n4"}), ((), set[str]())):
-            await made.ensure_due(made.desired(seats, feed.pending_pods(default_profile())), plan.moves)
+            await places.ensure_due(places.desired(seats, handlers.pending_pods(default_profile())), plan.moves)
             tasks = [task for one in await place_reservations(it) for task in one.spec.tasks or ()]
             assert {name for task in tasks for name in names_of(task.template.spec)} == nodes
 
@@ -267,13 +267,16 @@ async def test_room_that_other_pods_leave_meanwhile_is_kept() -> None:
 
 @on_virtual_time
 async def test_seats_held_elsewhere_after_a_repair_are_kept_after_the_last_move() -> None:
-    async with crowded_cluster() as it, running_event_handlers(it) as feed:
+    async with crowded_cluster() as it, running_event_handlers(it) as handlers:
         plan, client = await plan_with_places(it), Client(it.api)
-        made = PlanPlaceReservations(client, it.clock, feed, DeschedulerSettings(), "plan")
-        pending, repaired = feed.pending_pods(default_profile()), (plan.places[0], replace(plan.places[1], node="n4"))
-        await made.ensure_due(made.desired(repaired, pending), plan.moves)
+        places = PlanPlaceReservations(client, it.clock, handlers, DeschedulerSettings(), "plan")
+        pending, repaired = (
+            handlers.pending_pods(default_profile()),
+            (plan.places[0], replace(plan.places[1], node="n4")),
+        )
+        await places.ensure_due(places.desired(repaired, pending), plan.moves)
         [before] = await place_reservations(it)
-        await made.ensure_due(made.desired(plan.places, pending), ())
+        await places.ensure_due(places.desired(plan.places, pending), ())
         [after] = await place_reservations(it)
         assert before.metadata.uid == after.metadata.uid
 
@@ -291,17 +294,17 @@ MAKING_ROOM: Document = {
 @on_virtual_time
 async def test_place_reservations_of_a_dead_descheduler_are_deleted_by_the_next_cycle() -> None:
     async with crowded_cluster() as it:
-        mortal = FaultyApi(it.api, Random(1), FaultPlan(crash_after=1))  # after the Lease and the claim
+        mortal = FaultyApi(it.api, Random(1), FaultPlan(crash_after=1))  # after the Lease and the place reservation
 
         async def first() -> None:
-            async with running_component(descheduler(it, MAKING_ROOM, api=mortal)) as made:
-                await made.trigger()
+            async with running_component(descheduler(it, MAKING_ROOM, api=mortal)) as controller:
+                await controller.trigger()
 
         await run_until_crash(mortal, first())
         await pass_time(2)
         [orphan] = await place_reservations(it)
-        async with running_component(descheduler(it, MAKING_ROOM)) as made:
-            await made.trigger()
+        async with running_component(descheduler(it, MAKING_ROOM)) as controller:
+            await controller.trigger()
             await pass_time(30)
         left = await place_reservations(it)
         assert orphan.metadata.uid not in {one.metadata.uid for one in left}
@@ -311,8 +314,8 @@ async def test_place_reservations_of_a_dead_descheduler_are_deleted_by_the_next_
 @pytest.mark.parametrize("again", [True, False], ids=["others come under their names", "they are gone"])
 @on_virtual_time
 async def test_place_reservations_for_pods_that_are_not_pending_are_deleted_by_the_next_cycle(again: bool) -> None:
-    async with crowded_cluster() as it, running_component(descheduler(it, MAKING_ROOM)) as made:
-        await made.trigger()
+    async with crowded_cluster() as it, running_component(descheduler(it, MAKING_ROOM)) as controller:
+        await controller.trigger()
         await it.delete(kinds.POD_GROUP, "gang")
         if again:
             await it.create(kinds.POD_GROUP, pod_group("gang", 2))
@@ -322,7 +325,7 @@ async def test_place_reservations_for_pods_that_are_not_pending_are_deleted_by_t
             await it.create(kinds.POD, pod("alone", "3500m"))
         await pass_time(30)
         assert [one.status.state.phase for one in await place_reservations(it)] == ["Available"]
-        await made.trigger()
+        await controller.trigger()
         await pass_time(5)
         where = await nodes_by_pod(it)
         assert await place_reservations(it) == []
@@ -337,15 +340,15 @@ async def test_applied_plan_is_under_way_between_its_waves() -> None:
         await pass_time(1)
         begun.cancel()
         await pass_time(20)
-        async with running_component(descheduler(it, MAKING_ROOM)) as made:
+        async with running_component(descheduler(it, MAKING_ROOM)) as controller:
             with pytest.raises(RunRefused, match="is under way: its place reservations wait for pods to leave"):
-                await made.trigger()
+                await controller.trigger()
 
 
 @on_virtual_time
 async def test_profile_that_makes_room_reserves_it() -> None:
-    async with crowded_cluster() as it, running_component(descheduler(it, MAKING_ROOM)) as made:
-        run = await made.trigger()
+    async with crowded_cluster() as it, running_component(descheduler(it, MAKING_ROOM)) as controller:
+        run = await controller.trigger()
         assert len(run.outcome.plan.places) == 2
         await create_competing_pods(it, 0.5)
         await pass_time(30)

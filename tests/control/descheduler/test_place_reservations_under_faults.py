@@ -26,20 +26,20 @@ BEHIND = (16, 51)
 """Seeds with which the view is behind: before a wave, and at the end."""
 
 
-async def _dying(plan: FaultPlan) -> FaultyApi:
+async def _dying(faults: FaultPlan) -> FaultyApi:
     """One process applies the plan and dies; competing pods come; another process continues."""
     async with crowded_cluster() as it:
-        made = await plan_with_places(it)
-        mortal = FaultyApi(it.api, Random(1), plan)
+        plan = await plan_with_places(it)
+        mortal = FaultyApi(it.api, Random(1), faults)
 
         async def first() -> None:
-            await plan_runner(it, api=mortal).apply(made)
+            await plan_runner(it, api=mortal).apply(plan)
 
         await run_until_crash(mortal, first())
-        claimed = await place_reservations(it) != []
-        if claimed:
+        is_reserved = await place_reservations(it) != []
+        if is_reserved:
             await pass_time(1)
-        done = await plan_runner(it).apply(made)
+        done = await plan_runner(it).apply(plan)
         assert (done.succeeded, done.filled_places) == (2, 2)
         await pass_time(5)
         assert {one.status.state.phase for one in await place_reservations(it)} <= {"Succeeded"}
@@ -56,10 +56,10 @@ def test_apply_may_die_after_any_write() -> None:
 
 
 async def _troubled(seed: int) -> None:
-    """Somebody applies the plan behind faults of every kind, again and again until it is done, with thieves around."""
+    """A process applies the plan under faults of every kind, again and again until it is done, with competing pods."""
     async with crowded_cluster() as it:
         plan = await plan_with_places(it)
-        thieves = asyncio.create_task(_steal_from_claims(it))
+        competitors = asyncio.create_task(_steal_reserved_room(it))
         for attempt in range(40):
             shaky = FaultyApi(it.api, Random(seed * 100 + attempt), DESCHEDULER_FAULTS)
             try:
@@ -68,15 +68,15 @@ async def _troubled(seed: int) -> None:
             except ApiError:
                 await pass_time(1)
         assert (done.succeeded, done.filled_places) == (2, 2)
-        await thieves
+        await competitors
         await pass_time(30)
         assert {one.status.state.phase for one in await place_reservations(it)} <= {"Succeeded"}
         assert len(await it.jobs()) == 2
         await assert_nothing_overcommitted(it)
 
 
-async def _steal_from_claims(it: ScatteredCluster) -> None:
-    """As soon as a claim is held."""
+async def _steal_reserved_room(it: ScatteredCluster) -> None:
+    """As soon as a place reservation holds seats."""
     while not any(one.status.placements for one in await place_reservations(it)):
         await pass_time(0.2)
     await create_competing_pods(it, 0.0)

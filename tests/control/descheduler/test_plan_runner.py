@@ -159,7 +159,7 @@ async def test_plan_without_uids_moves_the_pods_of_these_names() -> None:
 async def test_apply_is_refused_while_another_plan_is_under_way() -> None:
     async with scattered_cluster(migrating=False) as it:
         plan = await plan_in_two_waves(it)
-        async with running_component(descheduler(it, defragmentation_section())) as made:
-            await made.trigger()
+        async with running_component(descheduler(it, defragmentation_section())) as controller:
+            await controller.trigger()
         with pytest.raises(AnotherPlanActive, match="is under way: 4 of its 4 jobs have not ended"):
             await plan_runner(it).apply(plan)

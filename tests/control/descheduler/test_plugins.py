@@ -23,12 +23,12 @@ from tests.sim.simulated_cluster import (
 
 def profiles(**plugins: tuple[str, dict[str, Any]]) -> Document:
     """A section with a profile for each plugin, all on an interval."""
-    made = []
+    profiles_made = []
     for name, (point, arguments) in plugins.items():
         config = [{"name": name, "args": arguments}] if arguments else []
         enabled = {point: {"enabled": [name]}}
-        made.append({"name": name.lower(), "interval": "30s", "plugins": enabled, "pluginConfig": config})
-    return {"profiles": made}
+        profiles_made.append({"name": name.lower(), "interval": "30s", "plugins": enabled, "pluginConfig": config})
+    return {"profiles": profiles_made}
 
 
 async def settle(it: ScatteredCluster, section: Document, seconds: float = 300) -> dict[str, str | None]:

@@ -49,20 +49,20 @@ ARGUMENTS: dict[str, Document] = {
 
 def section(*, cool_down: int) -> Document:
     """A profile for each of them; only packing says how long nodes rest."""
-    made = []
+    profiles = []
     for name, arguments in ARGUMENTS.items():
         args = {**arguments, **({"coolDownTime": cool_down} if name == "Defragmentation" else {})}
         enabled = {"balance": {"enabled": [name]}}
         config = [{"name": name, "args": args}]
-        made.append({"name": name.lower(), "interval": f"{INTERVAL}s", "plugins": enabled, "pluginConfig": config})
-    return {"profiles": made}
+        profiles.append({"name": name.lower(), "interval": f"{INTERVAL}s", "plugins": enabled, "pluginConfig": config})
+    return {"profiles": profiles}
 
 
 def app(name: str, rng: random.Random) -> Document:
     """A Deployment that asks for some cpu and some memory, mostly not in the same measure as nodes have it."""
-    made = template(f"{rng.randint(2, 9)}00m", app=name)
-    made["spec"]["containers"][0]["resources"]["requests"]["memory"] = f"{rng.choice((64, 512, 4096))}Mi"
-    return workload(name, rng.randint(2, 4), pods=made)
+    pods = template(f"{rng.randint(2, 9)}00m", app=name)
+    pods["spec"]["containers"][0]["resources"]["requests"]["memory"] = f"{rng.choice((64, 512, 4096))}Mi"
+    return workload(name, rng.randint(2, 4), pods=pods)
 
 
 async def scatter(it: ScatteredCluster, rng: random.Random) -> None:

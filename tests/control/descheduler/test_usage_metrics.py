@@ -30,7 +30,7 @@ from tests.prometheus.server import cluster as measured_cluster
 from tests.sim.simulated_cluster import on_virtual_time, pass_time, running_component
 
 
-class Nobody:
+class UnreachableApi:
     """An Api that must not be asked."""
 
     async def call(self, request: Request) -> Response:
@@ -71,7 +71,7 @@ async def measure(url: str, **provider: Any) -> UsageSamples:
     assert policy.prometheus is not None
     metering = policy.usage_source_for(policy.profile_called("cool"))
     assert metering is not None
-    meter = UsageMeter(Client(Nobody()), StillClock(NOW), PrometheusServer(policy.prometheus))
+    meter = UsageMeter(Client(UnreachableApi()), StillClock(NOW), PrometheusServer(policy.prometheus))
     found, _ = await meter.measure(metering)
     return found
 
@@ -126,8 +126,8 @@ async def test_events_say_that_usage_is_not_measured_and_that_it_is_again(
         api = MeteringApi(it)
         for name, value in trouble.items():
             setattr(api, name, value)
-        made = descheduler(it, COOL, api=api, metrics=DeschedulerMetrics(registry))
-        async with running_component(made):
+        controller = descheduler(it, COOL, api=api, metrics=DeschedulerMetrics(registry))
+        async with running_component(controller):
             await pass_time(100)
             [(about, message)] = await events_with_reason(it, "UseNotMeasured", "ConfigMap")
             assert about == "restow" and message.startswith("KubernetesMetrics: ") and told in message, message
@@ -158,7 +158,7 @@ async def test_missing_prometheus_is_logged_once_and_nothing_moves(caplog: pytes
         pass
     policy = read_policy(section(f"http://127.0.0.1:{port}"), descheduler_plugins())
     assert policy.prometheus is not None
-    meter = UsageMeter(Client(Nobody()), StillClock(NOW), PrometheusServer(policy.prometheus))
+    meter = UsageMeter(Client(UnreachableApi()), StillClock(NOW), PrometheusServer(policy.prometheus))
     for _ in range(3):
         use, _ = await meter.measure(read_load_aware(ARGUMENTS).usage_source)
     assert len([record for record in caplog.records if record.levelno == logging.WARNING]) == 1

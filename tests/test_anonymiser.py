@@ -367,7 +367,9 @@ def test_anonymised_pod_of_a_failing_job_keeps_its_obstacle(spec: Document, anno
     before = read(items)
     anonymiser, data = anonymised(before)
     (obstacle,) = obstacles(before, "acme-p")
-    assert obstacles(read_inventory(data, "anonymised"), anonymiser.alias_of("acme-p")) == [renamed(obstacle, anonymiser)]
+    assert obstacles(read_inventory(data, "anonymised"), anonymiser.alias_of("acme-p")) == [
+        renamed(obstacle, anonymiser)
+    ]
 
 
 def obstacles(inventory: Inventory, name: str) -> list[str]:

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from restow.model.objects import Container, Node, NodeSpec, NodeStatus, ObjectMeta, Pod, PodSpec, ResourceRequirements
 from restow.output.html_report import main_resource, pods_after, render_page
-from restow.planning.plan import Move, Place, Plan, Refusal
+from restow.planning.plan import Move, Place, Plan, PlanRefusal
 
 
 def node(name: str, **offers: str) -> Node:
@@ -34,7 +34,7 @@ PLAN = Plan(
     before={"freeNodes": 0, "placedPods": 0, "pendingPods": 1},
     after={"freeNodes": 1, "placedPods": 1, "pendingPods": 1, "gap": 50.0},
     bound=2,
-    refusals=(Refusal(namespace="default", pod="db", reason="it is <b>bare</b>"),),
+    refusals=(PlanRefusal(namespace="default", pod="db", reason="it is <b>bare</b>"),),
 )
 
 

@@ -16,7 +16,7 @@ from restow.model.wire import WireError
 from restow.planning.arguments import read_balance
 from restow.planning.balance import imbalance_rates, imbalance_threshold
 from restow.planning.move_ordering import OrderedMoves
-from restow.planning.plan import Plan, Refusal
+from restow.planning.plan import Plan, PlanRefusal
 from restow.planning.strategies import make_plan
 from restow.scheduling.framework import Cycle
 from tests.model.cluster.builders import node, pod
@@ -100,7 +100,7 @@ def test_measures_after_a_plan_are_those_before_the_next_one() -> None:
 
 
 def test_measures_after_a_plan_leave_out_dropped_moves(monkeypatch: pytest.MonkeyPatch) -> None:
-    dropped = OrderedMoves((), (Refusal(namespace="default", pod="a0", reason="no order"),))
+    dropped = OrderedMoves((), (PlanRefusal(namespace="default", pod="a0", reason="no order"),))
     monkeypatch.setattr("restow.planning.balance.order_moves", lambda *asked, **limits: dropped)
     plan = balance_plan_of(opposite_nodes(), maxThreshold=0.1)
     assert plan.after == plan.before

@@ -14,7 +14,7 @@ from restow.planning.plan import (
     Move,
     Place,
     Plan,
-    Refusal,
+    PlanRefusal,
     configuration_fingerprint,
     encode_plan,
     plan_document,
@@ -31,7 +31,7 @@ PLAN = Plan(
     after={"freeNodes": 2},
     bound=3,
     seconds=0.5,
-    refusals=(Refusal(namespace="a", pod="r", reason="no controller would recreate it"),),
+    refusals=(PlanRefusal(namespace="a", pod="r", reason="no controller would recreate it"),),
     versions={"Pod a/p": "7"},
     configuration=configuration_fingerprint({"scheduler": {}}),
 )

@@ -19,7 +19,7 @@ from restow.model.pods import namespaced_name
 from restow.model.resources import is_extended, pod_requests
 from restow.output import plan_figures
 from restow.output.node_bars import NodeUse, count_fitting_pods, node_uses, workload_of
-from restow.planning.plan import Plan, Refusal, group_by_reason
+from restow.planning.plan import Plan, PlanRefusal, group_by_reason
 
 COLOURS = 8
 """Number of workloads with their own colour; the others share one."""
@@ -268,7 +268,7 @@ def _places(plan: Plan, pods: Iterable[Pod], resource: str) -> str:
     return _section("Pending pods that fit after the moves", table) if rows else ""
 
 
-def _refusals(refusals: Iterable[Refusal]) -> str:
+def _refusals(refusals: Iterable[PlanRefusal]) -> str:
     rows = []
     for reason, names in group_by_reason(refusals):
         more = f", and {len(names) - MOST_EXAMPLES} more" if len(names) > MOST_EXAMPLES else ""

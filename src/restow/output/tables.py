@@ -15,7 +15,7 @@ from rich.text import Text
 
 from restow.model.counted_nouns import counted_noun
 from restow.output import plan_figures
-from restow.planning.plan import Plan, Refusal, group_by_reason, plan_document
+from restow.planning.plan import Plan, PlanRefusal, group_by_reason, plan_document
 from restow.planning.replay import ReplayResult
 from restow.snapshots.explanation import Explanation
 from restow.snapshots.offline import Schedule
@@ -72,7 +72,7 @@ def plan_table(result: Plan) -> RenderableType:
     return Group(*parts)
 
 
-def _refusal_table(refusals: Iterable[Refusal]) -> Table:
+def _refusal_table(refusals: Iterable[PlanRefusal]) -> Table:
     """The pods that are not moved or placed, by reason, the most frequent first."""
     table = _table("pods", "reason", "examples")
     for reason, names in group_by_reason(refusals):

@@ -43,7 +43,7 @@ from restow.planning.measures import (
 from restow.planning.move_ordering import DesiredMove, order_moves
 from restow.planning.move_simulation import MoveSimulation
 from restow.planning.peer_constraints import PeerConstraints
-from restow.planning.plan import Measures, Plan, Refusal
+from restow.planning.plan import Measures, Plan, PlanRefusal
 from restow.planning.plan_effect import measures_after, object_versions
 from restow.planning.plan_request import PlanRequest
 from restow.planning.requested_usage import RequestedUsage
@@ -118,11 +118,11 @@ class _BalanceRun:
         self._peers = PeerConstraints(snapshot, request)
         self._target_rows: Mask = self._ready & ~self._peers.emptied_rows()
 
-    def choose_moves(self) -> list[Refusal]:
+    def choose_moves(self) -> list[PlanRefusal]:
         """Choose moves until there are no more; returns which pods stay, and why."""
         request = self._request
         resting = nodes_cooling_down(self._snapshot, request.last_migrations, request.now, self._cool_down)
-        refusals: list[Refusal] = []
+        refusals: list[PlanRefusal] = []
         sources = np.flatnonzero(self._ready & (self._rates > self.threshold + RATE_TOLERANCE))
         sources = sources[np.lexsort((self._name_ranks[sources], -self._rates[sources]))]
         for row in sources.tolist():
@@ -135,7 +135,7 @@ class _BalanceRun:
     def _is_above(self, row: int) -> bool:
         return self._rates.item(row) > self.threshold + RATE_TOLERANCE
 
-    def _summary(self, sources: RowIndex, resting: frozenset[str]) -> Iterator[Refusal]:
+    def _summary(self, sources: RowIndex, resting: frozenset[str]) -> Iterator[PlanRefusal]:
         """One sentence about the nodes that stay above the threshold, or that there were none."""
         if not len(sources):
             yield general_refusal(f"0 of {self._ready.sum()} nodes are above the threshold {self.threshold:.3f}")
@@ -151,7 +151,7 @@ class _BalanceRun:
             message += f"; the limit of {counted_noun(len(self.desired_moves), 'move')} is reached"
         yield general_refusal(message)
 
-    def _move_pods_off(self, node: str, row: int) -> list[Refusal]:
+    def _move_pods_off(self, node: str, row: int) -> list[PlanRefusal]:
         """Choose moves off a node until it is not above the threshold; returns which pods stay, and why."""
         on_node = candidates_on_node(self._snapshot, node, self._request.eviction_rules)
         refusals = list(on_node.refusals)

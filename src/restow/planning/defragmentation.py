@@ -33,7 +33,7 @@ from restow.planning.measures import cluster_overview
 from restow.planning.move_ordering import DesiredMove, OrderedMoves, order_moves
 from restow.planning.move_simulation import MoveSimulation
 from restow.planning.peer_constraints import PeerConstraints
-from restow.planning.plan import Measures, Plan, Refusal
+from restow.planning.plan import Measures, Plan, PlanRefusal
 from restow.planning.plan_effect import measures_after, object_versions
 from restow.planning.plan_request import PlanRequest
 from restow.planning.requested_usage import Percents
@@ -71,7 +71,7 @@ def _ordered_moves(
 ) -> OrderedMoves:
     """The moves in waves. With `whole_nodes` the pods of a node move all or not at all: if one of them cannot, the
     others stay as well, and the rest is ordered again without them."""
-    dropped: tuple[Refusal, ...] = ()
+    dropped: tuple[PlanRefusal, ...] = ()
     while True:
         ordered = order_moves(snapshot, request, desired, max_moves=request.max_moves)
         if not (whole_nodes and ordered.dropped):
@@ -98,7 +98,7 @@ class _SourceAttempt(msgspec.Struct):
     """Pods with the rows of their targets."""
     unplaced: list[Occupant] = []
     """Pods without a target."""
-    over_limit: list[Refusal] = []
+    over_limit: list[PlanRefusal] = []
     """Pods that a limit of the cycle keeps on the node."""
 
 
@@ -115,7 +115,7 @@ class _DefragmentationRun:
         self._unplaced: list[Occupant] = []
         self._targets: RowIndex = np.flatnonzero(self._nodes.target_rows)
 
-    def choose_moves(self) -> list[Refusal]:
+    def choose_moves(self) -> list[PlanRefusal]:
         """Choose moves until there are no more; returns which pods stay, and why."""
         settings = self._settings
         low, targets = int(self._nodes.low_rows.sum()), int(self._nodes.target_rows.sum())
@@ -141,7 +141,7 @@ class _DefragmentationRun:
             refusals += self._move_pods_off(node)
         return refusals + self._unplaced_refusals()
 
-    def _sources(self) -> tuple[list[str], list[Refusal]]:
+    def _sources(self) -> tuple[list[str], list[PlanRefusal]]:
         """The sources in order, and a sentence about those in their cool-down."""
         request, cool_down = self._request, self._request.cool_down(self._settings.cool_down)
         resting = nodes_cooling_down(self._snapshot, request.last_migrations, request.now, cool_down)
@@ -152,7 +152,7 @@ class _DefragmentationRun:
         message = f"{len(names) - len(sources)} of {len(names)} sources {cool_down_message(cool_down)}"
         return sources, [general_refusal(message)]
 
-    def _move_pods_off(self, node: str) -> list[Refusal]:
+    def _move_pods_off(self, node: str) -> list[PlanRefusal]:
         """Choose moves for the pods of one source; returns which of them stay, and why."""
         on_node = candidates_on_node(self._snapshot, node, self._request.eviction_rules)
         reasons = [(pod, self._settings.pods.refusal_reason(pod.pod)) for pod in on_node.candidates]
@@ -164,7 +164,7 @@ class _DefragmentationRun:
         staying = on_node.staying_count + len(on_node.candidates) - len(pods)
         return [*refusals, *self._empty_node(node, pods, staying)]
 
-    def _empty_node(self, node: str, pods: list[Occupant], staying: int) -> list[Refusal]:
+    def _empty_node(self, node: str, pods: list[Occupant], staying: int) -> list[PlanRefusal]:
         """Choose moves for these pods of a source, on which `staying` other pods stay; returns the refusals."""
         whole_node = self._settings.only_if_emptied
         if whole_node and (reason := self._why_not_emptied(node, pods, staying)):
@@ -230,10 +230,10 @@ class _DefragmentationRun:
 
     # --- why not ------------------------------------------------------------------------------------------------------
 
-    def _unplaced_refusals(self) -> list[Refusal]:
+    def _unplaced_refusals(self) -> list[PlanRefusal]:
         """Why pods found no target, with all moves made; computed once per pod class."""
         reasons: dict[PodClass, str] = {}
-        refusals: list[Refusal] = []
+        refusals: list[PlanRefusal] = []
         for pod in self._unplaced:
             pod_class = self._snapshot.class_of(pod.pod, pod.shape)
             if pod_class not in reasons:
@@ -261,7 +261,7 @@ class _DefragmentationRun:
         return f"0/{len(targets)} target nodes are available: {reason_histogram(reasons)}"
 
 
-def _not_emptied(node: str, pods: list[Occupant], reason: str) -> list[Refusal]:
+def _not_emptied(node: str, pods: list[Occupant], reason: str) -> list[PlanRefusal]:
     return [pod_refusal(pod.pod, f"{node} could not be emptied: {reason}") for pod in pods]
 
 

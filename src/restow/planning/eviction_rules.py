@@ -22,7 +22,7 @@ from restow.model.objects import PersistentVolumeClaim, Pod
 from restow.model.pods import namespaced_name, scheduler_of, stays_with_node
 from restow.model.reservations.matching import requested_reservation, why_not_moved_from_named
 from restow.model.snapshot import Snapshot
-from restow.planning.plan import Refusal
+from restow.planning.plan import PlanRefusal
 from restow.planning.plan_request import DisruptionLimit, EvictionRules
 from restow.scheduling.jobs import why_successor_unschedulable
 from restow.scheduling.pod_group_cache import PodGroupCache
@@ -110,7 +110,7 @@ class NodeCandidates(msgspec.Struct, frozen=True):
 
     candidates: tuple[Occupant, ...]
     """The pods that may move."""
-    refusals: tuple[Refusal, ...]
+    refusals: tuple[PlanRefusal, ...]
     foreign_count: int
     """How many pods belong to other schedulers."""
     arriving_count: int
@@ -125,7 +125,7 @@ class NodeCandidates(msgspec.Struct, frozen=True):
 def candidates_on_node(snapshot: Snapshot, node: str, rules: EvictionRules) -> NodeCandidates:
     """The pods on a node, except static and DaemonSet pods. Seats that reservations hold on it are refusals, too."""
     candidates: list[Occupant] = []
-    refusals: list[Refusal] = []
+    refusals: list[PlanRefusal] = []
     foreign = arriving = 0
     for occupant in snapshot.occupants(node):
         if stays_with_node(occupant.pod):
@@ -143,17 +143,17 @@ def candidates_on_node(snapshot: Snapshot, node: str, rules: EvictionRules) -> N
     return NodeCandidates(tuple(candidates), tuple(refusals), foreign, arriving)
 
 
-def pod_refusal(pod: Pod, reason: str) -> Refusal:
+def pod_refusal(pod: Pod, reason: str) -> PlanRefusal:
     namespace, name = namespaced_name(pod)
-    return Refusal(namespace=namespace, pod=name, reason=reason)
+    return PlanRefusal(namespace=namespace, pod=name, reason=reason)
 
 
-def general_refusal(reason: str) -> Refusal:
+def general_refusal(reason: str) -> PlanRefusal:
     """A sentence that is not about a single pod."""
-    return Refusal(namespace="", pod="", reason=reason)
+    return PlanRefusal(namespace="", pod="", reason=reason)
 
 
-def foreign_pod_refusals(snapshot: Snapshot, rules: EvictionRules) -> Iterator[Refusal]:
+def foreign_pod_refusals(snapshot: Snapshot, rules: EvictionRules) -> Iterator[PlanRefusal]:
     """One refusal for all pods of other schedulers, static and DaemonSet pods not counted."""
     known = [occupant.pod for occupant in snapshot.pods.known.values()]
     foreign = [pod for pod in known if not rules.is_ours(pod) and not stays_with_node(pod)]

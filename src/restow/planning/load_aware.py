@@ -31,7 +31,7 @@ from restow.planning.measures import cluster_overview, name_ranks, ready_rows
 from restow.planning.move_ordering import DesiredMove, order_moves
 from restow.planning.move_simulation import MoveSimulation
 from restow.planning.peer_constraints import PeerConstraints
-from restow.planning.plan import Measures, Plan, Refusal
+from restow.planning.plan import Measures, Plan, PlanRefusal
 from restow.planning.plan_effect import measures_after, object_versions
 from restow.planning.plan_request import PlanRequest
 from restow.planning.usage_samples import UsageSample, UsageSamples
@@ -79,7 +79,7 @@ class _LoadAwareRun:
 
     # --- planning -----------------------------------------------------------------------------------------------------
 
-    def choose_moves(self) -> list[Refusal]:
+    def choose_moves(self) -> list[PlanRefusal]:
         """Choose moves until there are no more; returns which pods stay, and why."""
         samples, settings = self._request.measured_usage, self._settings
         if samples is None or not samples.nodes:
@@ -97,7 +97,7 @@ class _LoadAwareRun:
             refusals += self._move_pods_off(row)
         return refusals
 
-    def _ignored_nodes(self, samples: UsageSamples) -> list[Refusal]:
+    def _ignored_nodes(self, samples: UsageSamples) -> list[PlanRefusal]:
         """Sentences about the nodes with an unknown load, and about those in their cool-down."""
         max_age = self._settings.usage_source.max_age
         stale, _ = samples.count_older_than(self._request.now - max_age)
@@ -121,7 +121,7 @@ class _LoadAwareRun:
         rows = rows[self._usable[rows] & ~self._snapshot.nodes.unschedulable[rows]]
         return rows[self._load.rows_below(self._settings.idle_thresholds, rows)]
 
-    def _move_pods_off(self, row: int) -> list[Refusal]:
+    def _move_pods_off(self, row: int) -> list[PlanRefusal]:
         """Choose moves off a busy node until it is not busy any more; returns which pods stay, and why."""
         on_node = candidates_on_node(self._snapshot, self._node_name(row), self._request.eviction_rules)
         refusals = list(on_node.refusals)

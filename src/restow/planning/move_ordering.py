@@ -26,7 +26,7 @@ from restow.model.snapshot import Snapshot
 from restow.planning.deadline import DeadlineCheck, no_deadline
 from restow.planning.measures import slots_by_row
 from restow.planning.move_simulation import MoveSimulation
-from restow.planning.plan import Move, Refusal
+from restow.planning.plan import Move, PlanRefusal
 from restow.planning.plan_request import DisruptionLimit, PlanRequest
 
 
@@ -39,7 +39,7 @@ class DesiredMove(msgspec.Struct, frozen=True, gc=False):
 
 class OrderedMoves(msgspec.Struct, frozen=True):
     moves: tuple[Move, ...]
-    dropped: tuple[Refusal, ...] = ()
+    dropped: tuple[PlanRefusal, ...] = ()
     """Pods that stay where they are, and why."""
 
 
@@ -217,14 +217,14 @@ class _Attempt:
             limits = self._limits[uid] = self._eviction_rules.disruption_limits(occupant.pod) if occupant else ()
         return limits
 
-    def _drop_refusal(self, move: DesiredMove) -> Refusal:
+    def _drop_refusal(self, move: DesiredMove) -> PlanRefusal:
         exhausted = next((limit.name for limit in self._disruption_limits(move.uid) if limit.max_moving < 1), None)
         return self._refusal(move, f"{exhausted} allows no disruption" if exhausted else self._move_refusal(move))
 
-    def _refusal(self, move: DesiredMove, reason: str) -> Refusal:
+    def _refusal(self, move: DesiredMove, reason: str) -> PlanRefusal:
         occupant = self.simulation.occupant(move.uid)
         metadata = occupant.pod.metadata if occupant else None
-        return Refusal(
+        return PlanRefusal(
             namespace=(metadata.namespace or "default") if metadata else "",
             pod=metadata.name if metadata else move.uid,
             reason=f"cannot move to {move.target} in any order of moves: {reason}",

@@ -48,7 +48,7 @@ class Place(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     node: str
 
 
-class Refusal(msgspec.Struct, frozen=True, kw_only=True, order=True, forbid_unknown_fields=True):
+class PlanRefusal(msgspec.Struct, frozen=True, kw_only=True, order=True, forbid_unknown_fields=True):
     """Why a pod does not move or is not placed. With an empty pod, a sentence about many pods or about the plan."""
 
     namespace: str
@@ -67,7 +67,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unk
     """The objective of no valid plan is larger than this; None if no bound is known."""
     seconds: float = 0.0
     """How long it took to make the plan."""
-    refusals: tuple[Refusal, ...] = ()
+    refusals: tuple[PlanRefusal, ...] = ()
     shape: dict[str, int] = {}
     """The requests of the pod that the objective `slots` makes room for, in base units."""
     versions: dict[str, str] = {}
@@ -82,7 +82,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unk
             yield wave, list(moves)
 
 
-def group_by_reason(refusals: Iterable[Refusal]) -> list[tuple[str, list[str]]]:
+def group_by_reason(refusals: Iterable[PlanRefusal]) -> list[tuple[str, list[str]]]:
     """Each reason with the names of its pods, the most frequent reason first."""
     pods: dict[str, list[str]] = {}
     for refusal in refusals:

@@ -18,7 +18,7 @@ from restow.model.resources import Vector
 from restow.model.snapshot import Snapshot
 from restow.planning.arguments import DefragmentationSettings, LoadAwareSettings
 from restow.planning.cycle_limits import MoveCounter
-from restow.planning.plan import Plan, Refusal
+from restow.planning.plan import Plan, PlanRefusal
 from restow.planning.usage_samples import UsageSamples
 from restow.scheduling.actions.enqueue import enqueue
 from restow.scheduling.actions.reserve import reserve
@@ -78,7 +78,7 @@ class PlanRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Pending pods of Restow's scheduler."""
     pod_groups: PodGroupCache | None = None
     """The PodGroups and queues of the pods."""
-    pending_refusals: tuple[Refusal, ...] = ()
+    pending_refusals: tuple[PlanRefusal, ...] = ()
     """Pods without a node that are not in `pending`, and why; with an empty pod, a sentence about many pods."""
     scheduler_names: frozenset[str] | None = None
     """The scheduler names of Restow's scheduler; None for those of the pending pods."""

@@ -33,7 +33,7 @@ from restow.planning.descheduling.metrics_providers import PrometheusProvider
 from restow.planning.descheduling.policy import DeschedulerPolicy
 from restow.planning.descheduling.profile_cycle import GuardedEvictionRules
 from restow.planning.eviction_rules import ConfiguredEvictionRules
-from restow.planning.plan import Plan, Refusal, configuration_fingerprint
+from restow.planning.plan import Plan, PlanRefusal, configuration_fingerprint
 from restow.planning.plan_request import PlanProgress, PlanRequest
 from restow.planning.replay import ReplayResult, replay_plan
 from restow.planning.strategies import STRATEGY_PLUGINS, make_plan
@@ -162,7 +162,9 @@ def offline_plan_request(
         eviction_rules=GuardedEvictionRules(rules, (), pods_not_to_plan(jobs, now, 0.0)),
         now=now,
         pending=tuple(pod for pod in ours if not _gate_reason(pod, profile)),
-        pending_refusals=tuple(Refusal(namespace=pod.namespace, pod=pod.pod, reason=pod.message) for pod in refused),
+        pending_refusals=tuple(
+            PlanRefusal(namespace=pod.namespace, pod=pod.pod, reason=pod.message) for pod in refused
+        ),
         scheduler_names=profile.scheduler_names,
         actions=profile.actions,
         pod_groups=cluster.pod_groups,

@@ -28,7 +28,7 @@ from restow.planning.measures import cluster_overview
 from restow.planning.move_ordering import DesiredMove, order_moves
 from restow.planning.move_simulation import MoveSimulation, simulate_moves
 from restow.planning.places import assign_places
-from restow.planning.plan import Move, Plan, Refusal
+from restow.planning.plan import Move, Plan, PlanRefusal
 from restow.planning.plan_effect import measures_after, object_versions
 from restow.planning.plan_request import DisruptionLimit, PlanRequest
 from restow.planning.replay import replay_plan
@@ -104,7 +104,7 @@ class _ProfileCycle:
         self._planner_of: dict[str, str] = {}
         self._removals: dict[str, PodRemoval] = {}
         self._remover_of: dict[str, str] = {}
-        self._removal_refusals: list[Refusal] = []
+        self._removal_refusals: list[PlanRefusal] = []
         self._failures: dict[str, str] = {}
         self._seconds: dict[str, float] = {}
 
@@ -154,14 +154,14 @@ class _ProfileCycle:
         """The plan without moves beyond the limits of the cycle, and without stops on the way: every pod moves once,
         straight to its last target."""
         last_targets = {move.uid: move.target for move in plan.moves}
-        refusals: list[Refusal] = []
+        refusals: list[PlanRefusal] = []
         desired: list[DesiredMove] = []
         for move in plan.moves:
             target = last_targets.pop(move.uid, None)
             if target is None:  # a later move of the same pod
                 continue
             if reason := self._counter.limit_reached(move.namespace, move.source):
-                refusals.append(Refusal(namespace=move.namespace, pod=move.pod, reason=reason))
+                refusals.append(PlanRefusal(namespace=move.namespace, pod=move.pod, reason=reason))
             else:
                 self._counter.count_move(move.namespace, move.source)
                 desired.append(DesiredMove(move.uid, target))
@@ -185,7 +185,7 @@ class _ProfileCycle:
                 or self._counter.limit_reached(namespace, node)
             )
             if reason:
-                self._removal_refusals.append(Refusal(namespace=namespace, pod=meta.name, reason=reason))
+                self._removal_refusals.append(PlanRefusal(namespace=namespace, pod=meta.name, reason=reason))
                 continue
             self._counter.count_move(namespace, node)
             self._removals[meta.uid] = removal
@@ -236,10 +236,10 @@ class _ProfileCycle:
                     yield replace(move, order=order, wave=waves_before + number)
             waves_before += max((move.wave for move in plan.moves), default=0)
 
-    def _joined_refusals(self) -> Iterator[Refusal]:
+    def _joined_refusals(self) -> Iterator[PlanRefusal]:
         """The refusals of pods that no plugin moves, without repetitions."""
         if not self._profile.planners and not self._profile.removers:
-            return iter((Refusal(namespace="", pod="", reason=_NO_PLUGIN),))
+            return iter((PlanRefusal(namespace="", pod="", reason=_NO_PLUGIN),))
         moving = {(move.namespace, move.pod) for plan in self._plans for move in plan.moves}
         refusals = dict.fromkeys(refusal for plan in self._plans for refusal in plan.refusals)
         return (refusal for refusal in refusals if (refusal.namespace, refusal.pod) not in moving)

@@ -26,7 +26,7 @@ from restow.model.resources import PODS, is_extended
 from restow.model.snapshot import Snapshot
 from restow.planning.optimal.packing_problem import Ints
 from restow.planning.optimal.schedulable_jobs import SchedulableJobs, schedulable_jobs
-from restow.planning.plan import Refusal
+from restow.planning.plan import PlanRefusal
 from restow.planning.plan_request import PlanRequest
 from restow.scheduling.jobs import Job
 from restow.scheduling.queue_shares import QueueShares
@@ -60,7 +60,7 @@ class PendingPods(msgspec.Struct, frozen=True, eq=False):
     resources are added up, and cannot be turned back into an amount."""
     shares: QueueShares
     """What the queues may still take."""
-    refusals: tuple[Refusal, ...]
+    refusals: tuple[PlanRefusal, ...]
     pod_count: int
     """How many pods are pending, with those that are refused."""
     seated_count: int

@@ -29,7 +29,7 @@ from restow.planning.move_simulation import without_node_pin
 from restow.planning.optimal.packing_problem import UNLIMITED, Demand, Ints, PackingProblem, scale_amounts
 from restow.planning.optimal.pending_values import PendingPods, free_amounts, value_pending_pods
 from restow.planning.optimal.queue_quotas import queue_quotas
-from restow.planning.plan import Refusal
+from restow.planning.plan import PlanRefusal
 from restow.planning.plan_request import PlanRequest
 from restow.scheduling.framework import Code, Cycle, FilterPlugin, Reach
 from restow.scheduling.plugins.node_resources_fit import NodeResourcesFit
@@ -47,7 +47,7 @@ class ProblemInstance(msgspec.Struct, frozen=True, eq=False):
     """Per node and class: the movable pods, in the order in which they leave."""
     pending: PendingPods
     """The pending pods of the demands; empty for other objectives."""
-    refusals: tuple[Refusal, ...]
+    refusals: tuple[PlanRefusal, ...]
 
 
 class _Nodes(msgspec.Struct, frozen=True, eq=False):
@@ -76,7 +76,7 @@ def build_instance(snapshot: Snapshot, request: PlanRequest) -> ProblemInstance:
     examples: list[Occupant] = []
     pods: list[dict[int, list[Occupant]]] = []
     cannot_empty = np.zeros(len(nodes.names), np.bool_)
-    refusals: list[Refusal] = []
+    refusals: list[PlanRefusal] = []
     for node, name in enumerate(nodes.names):
         on_node = candidates_on_node(snapshot, name, request.eviction_rules)
         refusals += on_node.refusals

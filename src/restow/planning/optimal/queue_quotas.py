@@ -19,7 +19,7 @@ from restow.model.resources import Vector
 from restow.planning.eviction_rules import general_refusal, pod_refusal
 from restow.planning.optimal.packing_problem import Ints, QueueQuota
 from restow.planning.optimal.pending_values import PendingGroup, PendingPods
-from restow.planning.plan import Place, Refusal
+from restow.planning.plan import Place, PlanRefusal
 from restow.scheduling.pod_group_cache import requests_of
 
 
@@ -67,7 +67,7 @@ def queue_refusal(pending: PendingPods, group: PendingGroup, pod: Pod) -> str | 
     return pending.shares.why_exceeded(group.queue, requests_of(pod)) if pending.shares.is_limited else None
 
 
-def unplaced_refusals(pending: PendingPods, places: Iterable[Place]) -> Iterator[Refusal]:
+def unplaced_refusals(pending: PendingPods, places: Iterable[Place]) -> Iterator[PlanRefusal]:
     """What queues say to pods without a place, once the others have theirs, and sentences about all pending pods."""
     with_place = {(place.namespace, place.pod) for place in places}
     pods = [(group, pod) for group in pending.groups for pod in group.pods]

@@ -25,7 +25,7 @@ from restow.planning.optimal.packing_problem import UNCHANGED, Cell, PackingProb
 from restow.planning.optimal.problem_instance import ProblemInstance
 from restow.planning.optimal.queue_quotas import queue_charger
 from restow.planning.optimal.solution_builder import SolutionBuilder
-from restow.planning.plan import Move, Place, Refusal
+from restow.planning.plan import Move, Place, PlanRefusal
 from restow.planning.plan_request import PlanRequest
 from restow.scheduling.framework import Cycle
 
@@ -44,7 +44,7 @@ class Realisation(msgspec.Struct, frozen=True, eq=False):
     """(class, node): moves to this node were not possible."""
     refused_placements: frozenset[Cell] = frozenset()
     """(demand, node): placements on this node were not possible."""
-    dropped: tuple[Refusal, ...] = ()
+    dropped: tuple[PlanRefusal, ...] = ()
 
 
 def realise_solution(
@@ -57,7 +57,7 @@ def realise_solution(
 ) -> Realisation:
     """Realise a solution without what is refused, until all that is left is possible and gains something; or, when it
     is late, the best of what is possible so far."""
-    realised, dropped = Realisation(), list[Refusal]()
+    realised, dropped = Realisation(), list[PlanRefusal]()
     refused_moves, refused_placements = set[Cell](), set[Cell]()
     for turn in range(_ROUNDS):
         # 1. Order the moves and place the pending pods, by all filters.

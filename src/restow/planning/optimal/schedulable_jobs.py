@@ -13,7 +13,7 @@ import msgspec
 
 from restow.model.snapshot import Snapshot
 from restow.planning.eviction_rules import pod_refusal
-from restow.planning.plan import Refusal
+from restow.planning.plan import PlanRefusal
 from restow.planning.plan_request import PlanRequest
 from restow.scheduling.actions.allocate import allocate
 from restow.scheduling.actions.backfill import backfill
@@ -31,7 +31,7 @@ class SchedulableJobs(msgspec.Struct, frozen=True, eq=False):
     """In the scheduler's order."""
     shares: QueueShares
     """What the queues may still take."""
-    refusals: tuple[Refusal, ...]
+    refusals: tuple[PlanRefusal, ...]
     pending_count: int
     """How many pods are pending, with those that are refused."""
     seated_count: int
@@ -79,5 +79,5 @@ def schedulable_jobs(snapshot: Snapshot, request: PlanRequest) -> SchedulableJob
     )
 
 
-def _refusals(decisions: Sequence[Decision]) -> Iterator[Refusal]:
+def _refusals(decisions: Sequence[Decision]) -> Iterator[PlanRefusal]:
     return (pod_refusal(decision.pod, decision.message) for decision in decisions if isinstance(decision, RefusePod))

@@ -36,7 +36,7 @@ from restow.planning.optimal.realisation import Realisation, realise_solution
 from restow.planning.optimal.search import SearchResult, search
 from restow.planning.optimal.search_budget import SearchBudget
 from restow.planning.optimal.solution_builder import SolutionBuilder
-from restow.planning.plan import Measures, Plan, Refusal
+from restow.planning.plan import Measures, Plan, PlanRefusal
 from restow.planning.plan_effect import measures_after, object_versions
 from restow.planning.plan_request import PlanProgress, PlanRequest
 
@@ -232,7 +232,7 @@ def _remarks(
     instance: ProblemInstance,
     realised: Realisation,
     searched: SearchResult,
-) -> Iterator[Refusal]:
+) -> Iterator[PlanRefusal]:
     """Sentences about the plan as a whole, and why pending pods have no place."""
     if not instance.node_names:
         yield general_refusal("there are no nodes")
@@ -245,7 +245,7 @@ def _remarks(
     yield from unplaced_refusals(instance.pending, realised.places)
 
 
-def _shape_refusals(snapshot: Snapshot, request: PlanRequest) -> Iterator[Refusal]:
+def _shape_refusals(snapshot: Snapshot, request: PlanRequest) -> Iterator[PlanRefusal]:
     """A sentence if no node could hold the shape even if it were empty."""
     room = np.stack([allocatable_amounts(snapshot, name) >= amount for name, amount in sorted(request.shape.items())])
     if not room.all(axis=0).any():

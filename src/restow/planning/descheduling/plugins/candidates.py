@@ -35,7 +35,7 @@ from restow.planning.measures import cluster_overview, slots_by_row
 from restow.planning.move_ordering import DesiredMove, order_moves
 from restow.planning.move_simulation import MoveSimulation
 from restow.planning.peer_constraints import PeerConstraints
-from restow.planning.plan import Plan, Refusal
+from restow.planning.plan import Plan, PlanRefusal
 from restow.planning.plan_effect import measures_after, object_versions
 from restow.planning.plan_request import PlanRequest
 
@@ -97,7 +97,7 @@ def plan_candidates(name: str, snapshot: Snapshot, request: PlanRequest, find_ca
     violation. `name` is the plugin's."""
     before = cluster_overview(snapshot)
     moves: list[DesiredMove] = []
-    refusals: list[Refusal] = []
+    refusals: list[PlanRefusal] = []
     with MoveSimulation(snapshot, request.engine, request.now) as simulation:
         targets = _TargetFinder(simulation, request)
         for candidate in find_candidates(simulation):

@@ -140,7 +140,7 @@ def stale(percent: str) -> Callable[[], dict[str, float]]:
 
 
 def _slots_after(cluster: OfflineCluster, request: PlanRequest, moves: Sequence[Move]) -> int | float:
-    return measures_after(cluster.snapshot, request, moves, lambda one: {"slots": count_slots(one, SHAPE)})["slots"]
+    return measures_after(cluster.snapshot, request, moves, lambda after: {"slots": count_slots(after, SHAPE)})["slots"]
 
 
 def _churned(inventory: Inventory, share: float) -> Inventory:
@@ -151,10 +151,10 @@ def _churned(inventory: Inventory, share: float) -> Inventory:
     for number in chosen:
         cluster.snapshot.remove_pod(pods[number])
     for number in chosen:
-        one = pods[number]
-        metadata = msgspec.structs.replace(one.metadata, name=f"{one.metadata.name}-new", uid=f"{one.metadata.uid}-new")
-        spec = msgspec.structs.replace(one.spec, node_name=None)
-        new = msgspec.structs.replace(one, metadata=metadata, spec=spec)
+        pod = pods[number]
+        metadata = msgspec.structs.replace(pod.metadata, name=f"{pod.metadata.name}-new", uid=f"{pod.metadata.uid}-new")
+        spec = msgspec.structs.replace(pod.spec, node_name=None)
+        new = msgspec.structs.replace(pod, metadata=metadata, spec=spec)
         rows = engine.feasible_rows(Cycle(new, cluster.snapshot, 0.0))
         if len(rows):
             node = cluster.snapshot.rows.name(int(rng.choice(rows)))

@@ -55,8 +55,8 @@ def planning(strategy: str, moves: str) -> Callable[[], Any]:
     asked = PlanOptions(strategy=strategy, max_moves=int(moves))
 
     def run() -> dict[str, float]:
-        found = plan_offline(cluster, profile, Configuration(), asked, time.time)
-        return {"moves": len(found.moves), "resident_mb": resident_mb()}
+        plan = plan_offline(cluster, profile, Configuration(), asked, time.time)
+        return {"moves": len(plan.moves), "resident_mb": resident_mb()}
 
     return run
 

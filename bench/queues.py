@@ -54,15 +54,15 @@ def node_capacity() -> NodeCapacity:
 def queues() -> list[Queue]:
     """Every tenth asks for a share of the nodes, the others for amounts."""
     random = np.random.default_rng(11)
-    found = []
+    rates = []
     for number in range(QUEUES):
         cores, gibibytes = random.integers(20, 400), random.integers(80, 1500)
         if number % 10 == 9:
             guarantee = Guarantee(percentage=GuaranteePercentage(value=0.002))
         else:
             guarantee = Guarantee(resource={"cpu": str(cores), "memory": f"{gibibytes}Gi"})
-        found.append(Queue(metadata=ObjectMeta(name=_name(number)), spec=QueueSpec(guarantee=guarantee)))
-    return found
+        rates.append(Queue(metadata=ObjectMeta(name=_name(number)), spec=QueueSpec(guarantee=guarantee)))
+    return rates
 
 
 def locking(when: str) -> Callable[[], Any]:
@@ -88,19 +88,19 @@ def reading() -> Callable[[], Any]:
     snapshot, pod_groups = Snapshot(), PodGroupCache()
     for node in nodes(NODES):
         snapshot.apply_node(node)
-    names, found = snapshot.rows.names(), []
+    names, rates = snapshot.rows.names(), []
     for number, one in enumerate(pods("plain", PODS, 100)):
         spec = replace(one.spec, node_name=names[random.integers(NODES)])
         annotations = {QUEUE_ANNOTATION: _name(number % QUEUES)}
         pod = replace(one, spec=spec, metadata=replace(one.metadata, annotations=annotations))
-        found.append(pod)
+        rates.append(pod)
         snapshot.apply_pod(pod)
         pod_groups.apply_pod(pod)
 
     def run() -> dict[str, float]:
         return {
             "queues": len(read_node_capacity(snapshot, pod_groups).usage),
-            "counted": len(count_jobs(found, pod_groups)),
+            "counted": len(count_jobs(rates, pod_groups)),
         }
 
     return run

@@ -63,8 +63,8 @@ def deciding(which: str) -> Callable[[], dict[str, float]]:
         for start in range(0, PODS, PER_SESSION):
             some = waiting[start : start + PER_SESSION]
             decisions = Session(snapshot, profile.engine, pod_groups, PendingWork(some), now=0.0).run(profile.actions)
-            assigned = [one for one in decisions if isinstance(one, Assign)]
-            placed, seated = placed + len(assigned), seated + sum(one.seat is not None for one in assigned)
+            assigned = [decision for decision in decisions if isinstance(decision, Assign)]
+            placed, seated = placed + len(assigned), seated + sum(decision.seat is not None for decision in assigned)
         return {"placed": placed, "seated": seated}
 
     return work
@@ -85,7 +85,7 @@ async def _run(which: str) -> dict[str, float]:
     for number in range(RUNNING_NODES):
         await client.create(NODE, node_document(number))
     made = [await client.create(STATEFUL_SET, _workload(number)) for number in range(RESERVATIONS)]
-    owners = {one.metadata.name: one.metadata.uid for one in made}
+    owners = {reservation.metadata.name: reservation.metadata.uid for reservation in made}
     if which == RESERVED:
         for number in range(RESERVATIONS):
             await client.create(RESERVATION, reservation(number, placed=False))
@@ -228,7 +228,10 @@ def _in_turns() -> dict[str, dict[str, float]]:
         for which in (PLAIN, RESERVED)
     ]
     return {
-        which: max((figures for each, figures in runs if each == which), key=lambda one: one["pods_per_cpu_s"])
+        which: max(
+            (figures for each, figures in runs if each == which),
+            key=lambda figures_of_run: figures_of_run["pods_per_cpu_s"],
+        )
         for which in (PLAIN, RESERVED)
     }
 

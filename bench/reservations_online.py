@@ -140,7 +140,7 @@ class ReservationBenchCluster(BenchCluster):
         await rested(process)
         cpu, rest = _between(start, bound), _between(bound, self._used(process))
         await self.end(process)
-        names = [one.metadata.name for one in self._reservations]
+        names = [reservation.metadata.name for reservation in self._reservations]
         await together(self.client.delete(RESERVATION, name, NAMESPACE_NAME) for name in names)
         await eventually(lambda: len(self._reservations) == 0, "all reservations are gone", WAIT_SECONDS)
         return SeatRates(
@@ -153,12 +153,12 @@ class ReservationBenchCluster(BenchCluster):
 
     def _used(self, process: Process) -> tuple[float, float]:
         """CPU seconds so far: of the scheduler, and of the API server and etcd."""
-        return process.cpu_seconds(), sum(one.cpu_seconds() for one in self._servers)
+        return process.cpu_seconds(), sum(server.cpu_seconds() for server in self._servers)
 
     async def _until(self, phase: ReservationPhase, process: Process) -> None:
         """Wait until all reservations are in this phase."""
         async with asyncio.timeout(WAIT_SECONDS):
-            while any(one.status.state.phase != phase for one in self._reservations):
+            while any(reservation.status.state.phase != phase for reservation in self._reservations):
                 process.check()
                 await asyncio.sleep(0.02)
 
@@ -168,19 +168,19 @@ def _between(before: tuple[float, float], after: tuple[float, float]) -> CpuTime
 
 
 def _report(turns: dict[str, list[SeatRates]]) -> Report:
-    whole = {which: harmonic_mean([one.pods for one in each]) for which, each in turns.items()}
+    whole = {which: harmonic_mean([turn.pods for turn in each]) for which, each in turns.items()}
     rows = [
         Row(
             what=f"{which}, {PODS:,} pods, {len(each)} times",
             figures={
                 "pods_per_s": whole[which],
-                "best_per_s": max(one.pods for one in each),
-                "from_first_per_s": harmonic_mean([one.from_first for one in each]),
-                "marked_per_s": harmonic_mean([one.marked for one in each]),
-                "cpu_ms_per_pod": fmean(one.cpu.ours for one in each) * 1e3,
-                "server_ms_per_pod": fmean(one.cpu.server for one in each) * 1e3,
-                "cpu_ms_afterwards": fmean(one.rest.ours for one in each) * 1e3,
-                "server_ms_afterwards": fmean(one.rest.server for one in each) * 1e3,
+                "best_per_s": max(turn.pods for turn in each),
+                "from_first_per_s": harmonic_mean([turn.from_first for turn in each]),
+                "marked_per_s": harmonic_mean([turn.marked for turn in each]),
+                "cpu_ms_per_pod": fmean(turn.cpu.ours for turn in each) * 1e3,
+                "server_ms_per_pod": fmean(turn.cpu.server for turn in each) * 1e3,
+                "cpu_ms_afterwards": fmean(turn.rest.ours for turn in each) * 1e3,
+                "server_ms_afterwards": fmean(turn.rest.server for turn in each) * 1e3,
             },
             ratio=whole[which] / whole[PLAIN],
         )

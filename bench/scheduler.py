@@ -78,7 +78,7 @@ def placing(kind: str, classes: str, count: str, order: str = "") -> Callable[[]
     def place(some: list[Pod], times: list[float]) -> int:
         session = Session(snapshot, profile.engine, pod_groups, PendingWork(some), now=0.0)
         session.decisions = _TimedDecisions(session, times)
-        return sum(isinstance(one, Assign) for one in session.run(profile.actions))
+        return sum(isinstance(decision, Assign) for decision in session.run(profile.actions))
 
     place(known, [])
 
@@ -107,7 +107,7 @@ def queued(classes: str, locked: str) -> Callable[[], dict[str, float]]:
 
     def place(some: list[Pod]) -> int:
         session = Session(snapshot, profile.engine, pod_groups, PendingWork(some), now=0.0)
-        return sum(isinstance(one, Assign) for one in session.run(profile.actions))
+        return sum(isinstance(decision, Assign) for decision in session.run(profile.actions))
 
     place(waiting[:known])
     rest = sorted(waiting[known:], key=_age)

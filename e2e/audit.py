@@ -66,13 +66,13 @@ class _Replay:
     def of(self, events: list[Event]) -> Iterator[str]:
         for version, change, item in events:
             if isinstance(item, Pod):
-                found = self._pod(change, item)
+                accusations = self._pod(change, item)
             elif isinstance(item, Reservation):
                 _put(self._reservations, item.metadata.uid, item, change)
-                found = iter(())
+                accusations = iter(())
             else:
-                found = self._job(change, item)
-            yield from (f"at version {version}: {fault}" for fault in found)
+                accusations = self._job(change, item)
+            yield from (f"at version {version}: {fault}" for fault in accusations)
 
     def _pod(self, change: str, pod: Pod) -> Iterator[str]:
         old = self._pods.get(pod.metadata.uid)
@@ -89,16 +89,18 @@ class _Replay:
 
     def _seatless(self, pod: Pod) -> Iterator[str]:
         """Whether a pod that begins to leave has nowhere to go to."""
-        kept = [one for one in self._reservations.values() if migrating_pod(one) == pod.metadata.uid]
+        kept = [
+            reservation for reservation in self._reservations.values() if migrating_pod(reservation) == pod.metadata.uid
+        ]
         free = [
             seat
-            for one in kept
-            if one.status.state.phase == "Available" and one.metadata.deletion_timestamp is None
-            for seat in one.status.placements or ()
+            for reservation in kept
+            if reservation.status.state.phase == "Available" and reservation.metadata.deletion_timestamp is None
+            for seat in reservation.status.placements or ()
             if seat.pod_ref is None and seat.node_name != pod.spec.node_name
         ]
         if not free:
-            yield f"pod {pod.metadata.name} leaves, its seats are {[one.status for one in kept]}"
+            yield f"pod {pod.metadata.name} leaves, its seats are {[reservation.status for reservation in kept]}"
 
     def _job(self, change: str, job: PodMigrationJob) -> Iterator[str]:
         name = job.metadata.name
@@ -121,15 +123,15 @@ def _put(items: dict[str, Reservation] | dict[str, Pod], uid: str, item: Reserva
 
 def _leaves(change: str, pod: Pod) -> bool:
     """Whether the server has let a pod be evicted, or deleted."""
-    told = any(one.type == "DisruptionTarget" for one in pod.status.conditions or ())
-    return change == "DELETED" or told or pod.metadata.deletion_timestamp is not None
+    is_announced = any(condition.type == "DisruptionTarget" for condition in pod.status.conditions or ())
+    return change == "DELETED" or is_announced or pod.metadata.deletion_timestamp is not None
 
 
 def _unplaced(pod: Pod) -> Iterator[str]:
     """Whether no node had room for a pod; a binding that was interrupted is another matter."""
-    for one in pod.status.conditions or ():
-        if one.type == "PodScheduled" and one.reason == "Unschedulable":
-            yield f"pod {pod.metadata.name} waits for a seat: {one.message}"
+    for condition in pod.status.conditions or ():
+        if condition.type == "PodScheduled" and condition.reason == "Unschedulable":
+            yield f"pod {pod.metadata.name} waits for a seat: {condition.message}"
 
 
 @asynccontextmanager

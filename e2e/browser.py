@@ -97,7 +97,7 @@ async def opened(program: str, url: str, folder: Path) -> AsyncIterator[Page]:
         async with asyncio.timeout(PATIENCE), aiohttp.ClientSession() as session:
             port = await _port(folder / "DevToolsActivePort")
             async with session.get(f"http://127.0.0.1:{port}/json/list") as answer:
-                target = next(one for one in await answer.json() if one["type"] == "page")
+                target = next(target_info for target_info in await answer.json() if target_info["type"] == "page")
             async with session.ws_connect(target["webSocketDebuggerUrl"], max_msg_size=0) as socket:
                 page = Page(socket)
                 await page.open(url)

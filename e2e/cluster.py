@@ -74,8 +74,8 @@ async def clear(client: Client, namespace: str) -> None:
 
     for kind in CLUSTER_WIDE:
         with suppress(NotFound):  # which may not be installed
-            found = (await client.list(kind)).items
-            await together(delete(kind, one.metadata.name) for one in found if _is_of(namespace, one))
+            items = (await client.list(kind)).items
+            await together(delete(kind, one.metadata.name) for one in items if _is_of(namespace, one))
 
 
 def _is_of(namespace: str, one: Object) -> bool:

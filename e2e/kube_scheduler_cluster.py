@@ -84,14 +84,14 @@ class KubeSchedulerCluster:
         client = self.client
         for name, labels in cluster.namespaces.items():
             await client.patch(NAMESPACE, name, {"metadata": {"labels": labels}})
-        await together(client.create(STORAGE_CLASS, one) for one in cluster.classes)
-        await together(client.create(CSI_DRIVER, one) for one in cluster.csi_drivers)
-        await together(client.create(CSI_STORAGE_CAPACITY, one) for one in cluster.capacities)
-        await together(client.create(PERSISTENT_VOLUME, one) for one in cluster.volumes)
-        await together(self._add_node(one) for one in cluster.nodes)
+        await together(client.create(STORAGE_CLASS, storage_class) for storage_class in cluster.classes)
+        await together(client.create(CSI_DRIVER, csi_driver) for csi_driver in cluster.csi_drivers)
+        await together(client.create(CSI_STORAGE_CAPACITY, capacity) for capacity in cluster.capacities)
+        await together(client.create(PERSISTENT_VOLUME, volume) for volume in cluster.volumes)
+        await together(self._add_node(node) for node in cluster.nodes)
         await self._volumes_known()
-        await together(client.create(PERSISTENT_VOLUME_CLAIM, one) for one in cluster.claims)
-        await together(client.create(CSI_NODE, one) for one in cluster.csi_nodes)
+        await together(client.create(PERSISTENT_VOLUME_CLAIM, claim) for claim in cluster.claims)
+        await together(client.create(CSI_NODE, csi_node) for csi_node in cluster.csi_nodes)
         await together(self._place(pod, node, terminating=ends) for pod, node, ends in cluster.placed)
         await together(client.create(POD, pod) for pod in cluster.pending)
         await self._settled(cluster)
@@ -99,7 +99,7 @@ class KubeSchedulerCluster:
 
     async def read(self) -> OfflineCluster:
         lists = await asyncio.gather(*(self.client.list(kind) for kind in READ))
-        return OfflineCluster(Inventory({kind: one.items for kind, one in zip(READ, lists, strict=True)}, {}))
+        return OfflineCluster(Inventory({kind: listed.items for kind, listed in zip(READ, lists, strict=True)}, {}))
 
     async def release(self, pod: Pod, nominated: str | None) -> None:
         """Let kube-scheduler have the pod."""
@@ -110,14 +110,16 @@ class KubeSchedulerCluster:
         await self.client.patch(POD, name, {"spec": {"schedulingGates": None}}, namespace)
 
     def latest(self, pod: Pod) -> Pod:
-        found = self.pods.get(pod.metadata.name, pod.metadata.namespace)
-        assert found is not None, f"{pod.metadata.name} is gone"
-        return found
+        seen = self.pods.get(pod.metadata.name, pod.metadata.namespace)
+        assert seen is not None, f"{pod.metadata.name} is gone"
+        return seen
 
     async def judged(self, pod: Pod) -> Pod:
         """The pod, once it is bound or refused."""
-        what = f"kube-scheduler speaks about {pod.metadata.name}"
-        await eventually(lambda: bool(self.latest(pod).spec.node_name) or refused(self.latest(pod)) is not None, what)
+        condition_name = f"kube-scheduler speaks about {pod.metadata.name}"
+        await eventually(
+            lambda: bool(self.latest(pod).spec.node_name) or refused(self.latest(pod)) is not None, condition_name
+        )
         return self.latest(pod)
 
     async def bound(self, pod: Pod) -> Pod:
@@ -130,16 +132,16 @@ class KubeSchedulerCluster:
 
     async def selected(self, pod: Pod) -> str | None:
         """The node for which kube-scheduler wants a pod's volume to be made."""
-        found: list[str] = []
+        selected: list[str] = []
 
         async def chosen() -> bool:
             annotations = [claim.metadata.annotations or {} for claim in await self.claims(pod)]
-            found.extend(one[SELECTED_NODE] for one in annotations if SELECTED_NODE in one)
-            return bool(found)
+            selected.extend(annotation[SELECTED_NODE] for annotation in annotations if SELECTED_NODE in annotation)
+            return bool(selected)
 
         with suppress(AssertionError):
             await _until(chosen, "a node is selected", SECOND_THOUGHT_SECONDS)
-        return found[0] if found else None
+        return selected[0] if selected else None
 
     async def claims(self, pod: Pod) -> list[PersistentVolumeClaim]:
         """Those that exist."""
@@ -212,8 +214,12 @@ class KubeSchedulerCluster:
 
 def refused(pod: Pod) -> Condition | None:
     """Why kube-scheduler refused the pod, if it did."""
-    conditions = [one for one in pod.status.conditions or () if one.type == "PodScheduled" and one.status == "False"]
-    return next((one for one in conditions if one.reason != "SchedulingGated"), None)
+    conditions = [
+        condition
+        for condition in pod.status.conditions or ()
+        if condition.type == "PodScheduled" and condition.status == "False"
+    ]
+    return next((condition for condition in conditions if condition.reason != "SchedulingGated"), None)
 
 
 async def _until(holds: Callable[[], Awaitable[bool]], what: str, seconds: float = 30) -> None:

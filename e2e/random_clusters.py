@@ -162,7 +162,7 @@ class _Maker:
         if rng.random() < 0.2:
             spec["nodeSelector"] = dict([_pair(rng)])
         if rng.random() < 0.4:
-            spec["tolerations"] = [dict(one) for one in rng.sample(TOLERATIONS, rng.choice((1, 1, 2)))]
+            spec["tolerations"] = [dict(toleration) for toleration in rng.sample(TOLERATIONS, rng.choice((1, 1, 2)))]
         affinity = self._pod_affinity(often=0.3)
         if rng.random() < 0.35:
             affinity["nodeAffinity"] = self._node_affinity()

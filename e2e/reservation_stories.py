@@ -61,14 +61,18 @@ class StoryCluster:
 
     def reason(self, name: str = "seats") -> str | None:
         """Why a reservation is in its phase."""
-        found: Reservation | None = self.reservations.get(name, self.namespace)
-        return found.status.state.reason if found is not None else None
+        reservation: Reservation | None = self.reservations.get(name, self.namespace)
+        return reservation.status.state.reason if reservation is not None else None
 
     def taken(self, name: str = "seats") -> dict[str, str]:
         """The node of every pod that took a seat."""
-        found: Reservation | None = self.reservations.get(name, self.namespace)
-        placements = (found.status.placements or ()) if found is not None else ()
-        return {one.pod_ref.name or "": one.node_name for one in placements if one.pod_ref is not None}
+        reservation: Reservation | None = self.reservations.get(name, self.namespace)
+        placements = (reservation.status.placements or ()) if reservation is not None else ()
+        return {
+            placement.pod_ref.name or "": placement.node_name
+            for placement in placements
+            if placement.pod_ref is not None
+        }
 
     def alive(self) -> list[Pod]:
         """The pods that run, by name."""
@@ -162,8 +166,8 @@ async def a_deployment_takes_its_seats_across_leaders_and_a_rolling_update(it: S
         assert len(where) == 4
         assert all(where[pod.metadata.name] == pod.spec.node_name for pod in it.alive())
         await eventually(lambda: it.reason() is None, "the collector has been there")
-    told = {one["reason"] for one in (await it.client.list(EVENT.whole, it.namespace)).items}
-    assert {"Reserved", "Consumed"} <= told
+    reasons = {event["reason"] for event in (await it.client.list(EVENT.whole, it.namespace)).items}
+    assert {"Reserved", "Consumed"} <= reasons
 
 
 class Silenced:

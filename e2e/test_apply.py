@@ -48,8 +48,8 @@ async def command(*words: str) -> Process:
 
 async def done(process: Process, seconds: float = 120) -> str:
     async with asyncio.timeout(seconds):
-        out, told = await process.communicate()
-    assert process.returncode == 0, told.decode()
+        out, err = await process.communicate()
+    assert process.returncode == 0, err.decode()
     return out.decode()
 
 
@@ -79,16 +79,16 @@ async def test_the_room_that_is_gathered_for_a_gang_is_not_stolen(
             applying = await command("apply", *files, "--namespace", "restow-e2e", plan)
             held = ("Waiting", "Available", "Succeeded")
             await eventually(
-                lambda: any((one.status.state.phase in held) and _is_claim(one) for one in claims), "a claim", 60
+                lambda: any((claim.status.state.phase in held) and _is_claim(claim) for claim in claims), "a claim", 60
             )
             await client.create(DEPLOYMENT, ours(deployment("thief", namespace, 3, cpu="5"), pool=namespace))
 
-            told = await done(applying)
-            assert f"2 of 2 moves done, {MEMBERS} of {MEMBERS} places taken" in told
+            output = await done(applying)
+            assert f"2 of 2 moves done, {MEMBERS} of {MEMBERS} places taken" in output
             await eventually(
-                lambda: sum(one.spec.node_name in names[1:] for one in _named(pods, "gang")) == 2, "a gang"
+                lambda: sum(pod.spec.node_name in names[1:] for pod in _named(pods, "gang")) == 2, "a gang"
             )
-            assert [one.metadata.name for one in _named(pods, "thief") if one.spec.node_name] == []
+            assert [pod.metadata.name for pod in _named(pods, "thief") if pod.spec.node_name] == []
     assert refusals(tmp_path) == []
 
 
@@ -97,4 +97,4 @@ def _is_claim(reservation: Reservation) -> bool:
 
 
 def _named(pods: Informer[Pod], name: str) -> list[Pod]:
-    return [one for one in pods if one.metadata.name.startswith(name)]
+    return [pod for pod in pods if pod.metadata.name.startswith(name)]

@@ -44,9 +44,9 @@ async def movers(it: StoryCluster) -> AsyncIterator[None]:
             MigrationConfiguration(read_migration_arguments({"maxMigratingPerNode": 0}, names)),
         ),
     )
-    tasks = [asyncio.create_task(one.run()) for one in made]
+    tasks = [asyncio.create_task(component.run()) for component in made]
     try:
-        await asyncio.gather(*(one.ready() for one in made))
+        await asyncio.gather(*(component.ready() for component in made))
         yield
     finally:
         for task in tasks:
@@ -103,7 +103,7 @@ Making = Callable[[StoryCluster], Awaitable[Pod]]
 
 
 @pytest.mark.parametrize(
-    ("making", "reason", "told"),
+    ("making", "reason", "message"),
     [
         pytest.param(outdated, "Unschedulable", "cpu", id="outdated"),
         pytest.param(of_a_last_try, "ForbiddenMigratePod", "backoffLimit is 0", id="of a Job without retries"),
@@ -116,7 +116,7 @@ Making = Callable[[StoryCluster], Awaitable[Pod]]
     ],
 )
 async def test_protected_pod_is_not_moved(
-    making: Making, reason: str, told: str, api: Api, client: Client, namespace: str
+    making: Making, reason: str, message: str, api: Api, client: Client, namespace: str
 ) -> None:
     async with story_cluster(api, client, namespace, SystemClock()) as it, movers(it):
         old = await making(it)
@@ -127,11 +127,17 @@ async def test_protected_pod_is_not_moved(
                 await asyncio.sleep(0.2)
         await asyncio.sleep(2)
         status = (await client.get(POD_MIGRATION_JOB, namespace)).status
-        assert status.reason == reason and told in (status.message or ""), status
+        assert status.reason == reason and message in (status.message or ""), status
         here = await client.get(POD, old.metadata.name, namespace)
         assert here.metadata.uid == old.metadata.uid and is_running(here)
-        held = [one for one in (await client.list(RESERVATION, namespace)).items if one.status.placements]
-        assert [one.metadata.name for one in held] == (["seats"] if making is pod_that_names_its_reservation else [])
+        held = [
+            reservation
+            for reservation in (await client.list(RESERVATION, namespace)).items
+            if reservation.status.placements
+        ]
+        assert [reservation.metadata.name for reservation in held] == (
+            ["seats"] if making is pod_that_names_its_reservation else []
+        )
 
 
 @pytest.mark.parametrize(

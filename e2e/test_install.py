@@ -46,8 +46,8 @@ def kubectl(plane: ControlPlane, *arguments: str, given: str | None = None) -> s
 
 
 def configuration(plane: ControlPlane) -> str:
-    found: dict[str, Any] = json.loads(kubectl(plane, "get", "cm", "restow", "-n", "restow-system", "-o", "json"))
-    return str(found["data"]["restow.yaml"])
+    config_map: dict[str, Any] = json.loads(kubectl(plane, "get", "cm", "restow", "-n", "restow-system", "-o", "json"))
+    return str(config_map["data"]["restow.yaml"])
 
 
 @pytest.mark.full

@@ -245,15 +245,15 @@ async def real(plane: ControlPlane) -> AsyncIterator[Kubectl]:
 @pytest.mark.parametrize("story", STORIES)
 async def test_a_story_reads_the_same_on_both(embedded: Kubectl, real: Kubectl, story: str) -> None:
     for command, stdin in STORIES[story]:
-        told, expected = await asyncio.gather(embedded.run(command, stdin), real.run(command, stdin))
-        assert told == expected
+        answer, expected = await asyncio.gather(embedded.run(command, stdin), real.run(command, stdin))
+        assert answer == expected
 
 
 async def test_kubectl_output_matches_a_real_api_server(embedded: Kubectl, real: Kubectl) -> None:
     command = "api-resources --no-headers -o wide"
-    told, expected = await asyncio.gather(embedded.run(command), real.run(command))
-    own = {line for line in told.splitlines() if " metrics.k8s.io/" in line}  # served by an add-on elsewhere
-    assert set(told.splitlines()) - own <= set(expected.splitlines())
+    answer, expected = await asyncio.gather(embedded.run(command), real.run(command))
+    own = {line for line in answer.splitlines() if " metrics.k8s.io/" in line}  # served by an add-on elsewhere
+    assert set(answer.splitlines()) - own <= set(expected.splitlines())
 
 
 CONFIGURATION = "scheduler: {schedulerNames: [restow-by-hand]}"
@@ -268,14 +268,14 @@ async def test_a_job_made_by_hand_moves_its_pod_and_can_be_waited_for(
     document["spec"]["template"]["spec"]["schedulerName"] = "restow-by-hand"
     with restow(account, tmp_path, "one", CONFIGURATION):
         await client.create(DEPLOYMENTS, document)
-        told = await kubectl.run(f"rollout status deployment/web --timeout=60s -n {namespace}")
-        assert "successfully rolled out" in told, told
+        output = await kubectl.run(f"rollout status deployment/web --timeout=60s -n {namespace}")
+        assert "successfully rolled out" in output, output
         old = (await client.list(PODS, namespace)).items[0]
         job = (FILES / "podmigrationjob.yaml").read_text().replace("web-0", old.metadata.name)
-        told = await kubectl.run("apply -f -", job.replace("namespace: default", f"namespace: {namespace}"))
-        assert "created\n(exit 0)" in told, told
+        output = await kubectl.run("apply -f -", job.replace("namespace: default", f"namespace: {namespace}"))
+        assert "created\n(exit 0)" in output, output
         name = f"move-{old.metadata.name}"
-        told = await kubectl.run(f"wait pmj/{name} --for=jsonpath={{.status.phase}}=Succeed --timeout=60s")
-        assert "condition met\n(exit 0)" in told, told + await kubectl.run(f"describe pmj {name}")
+        output = await kubectl.run(f"wait pmj/{name} --for=jsonpath={{.status.phase}}=Succeed --timeout=60s")
+        assert "condition met\n(exit 0)" in output, output + await kubectl.run(f"describe pmj {name}")
         staying = [pod for pod in (await client.list(PODS, namespace)).items if not is_terminating(pod)]
         assert len(staying) == 2 and old.metadata.uid not in {pod.metadata.uid for pod in staying}

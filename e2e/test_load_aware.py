@@ -74,8 +74,8 @@ async def unmeasured(plane: ControlPlane, source: str) -> list[str]:
     words = ["get", "events", "-n", LEASES, "--field-selector", "reason=UseNotMeasured", "-o", "json"]
     command = [str(plane.kubectl), "--kubeconfig", str(plane.kubeconfig), *words]
     shown = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, check=True)
-    found = [one["message"] for one in json.loads(shown.stdout)["items"]]
-    return [one for one in found if one.startswith(source)]
+    messages = [event["message"] for event in json.loads(shown.stdout)["items"]]
+    return [message for message in messages if message.startswith(source)]
 
 
 @pytest.mark.timeout(300)

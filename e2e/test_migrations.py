@@ -75,7 +75,7 @@ async def deploy(client: Client, namespace: str, name: str, least: int) -> None:
 async def emptied(client: Client) -> None:
     """Until what earlier tests had on the nodes is gone with their namespaces: its room is counted on."""
     async with asyncio.timeout(300):
-        while any(one.metadata.deletion_timestamp for one in (await client.list(NAMESPACE)).items):
+        while any(namespace.metadata.deletion_timestamp for namespace in (await client.list(NAMESPACE)).items):
             await asyncio.sleep(1)
 
 

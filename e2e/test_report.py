@@ -55,9 +55,9 @@ def plan(tmp_path: Path) -> dict[str, Any]:
     files = ["--snapshot", str(tmp_path / "cluster.json"), "--report", str(tmp_path / "plan.html")]
     done = CliRunner().invoke(restow, ["plan", *files, "-o", "json"])
     assert done.exit_code == 0, done.stderr
-    found: dict[str, Any] = json.loads(done.stdout)
-    assert found["moves"]
-    return found
+    plan: dict[str, Any] = json.loads(done.stdout)
+    assert plan["moves"]
+    return plan
 
 
 @pytest.fixture

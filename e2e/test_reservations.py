@@ -50,7 +50,7 @@ async def _table(plane: ControlPlane, *words: str) -> dict[str, dict[str, str]]:
     command = [str(plane.kubectl), "--kubeconfig", str(plane.kubeconfig), *words]
     ended = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, check=True)
     heading, *lines = ended.stdout.splitlines()
-    begins = [one.start() for one in re.finditer(r"\S+", heading)]
+    begins = [word.start() for word in re.finditer(r"\S+", heading)]
     cuts = [slice(*pair) for pair in pairwise([*begins, None])]
     rows = [{heading[cut].strip(): line[cut].strip() for cut in cuts} for line in lines]
     return {row["NAME"]: row for row in rows}

@@ -67,15 +67,15 @@ async def phases(client: Client, names: list[str]) -> list[str]:
 async def ended(client: Client, names: list[str], seconds: float = 120) -> list[str]:
     async with asyncio.timeout(seconds):
         while True:
-            found = await phases(client, names)
-            if all(one.startswith(("Succeed", "Failed", "Aborted")) for one in found):
-                return found
+            current = await phases(client, names)
+            if all(phase.startswith(("Succeed", "Failed", "Aborted")) for phase in current):
+                return current
             await asyncio.sleep(0.5)
 
 
 async def holder(client: Client) -> str | None:
     leases = (await client.list(LEASE, LEASES)).items
-    return next((one.spec.holder_identity for one in leases if one.metadata.name == "restow-migrations"), None)
+    return next((lease.spec.holder_identity for lease in leases if lease.metadata.name == "restow-migrations"), None)
 
 
 async def test_pods_are_placed_and_moved_and_the_lease_is_handed_back(
@@ -86,12 +86,12 @@ async def test_pods_are_placed_and_moved_and_the_lease_is_handed_back(
         async with workload(client, namespace) as pods:
             before = {pod.metadata.uid: pod.spec.node_name for pod in pods}
             names = await move_all(client, pods)
-            found = await ended(client, names)
-            assert all(one.startswith("Succeed") for one in found), found
+            phases_at_end = await ended(client, names)
+            assert all(phase.startswith("Succeed") for phase in phases_at_end), phases_at_end
             await reaches(lambda: running(pods), REPLICAS, "running pods")
             assert not before.keys() & {pod.metadata.uid for pod in pods}
             moved = [pod.metadata.annotations or {} for pod in pods]
-            assert sorted(one.get("restow.sh/moved-from", "") for one in moved) == sorted(
+            assert sorted(annotations.get("restow.sh/moved-from", "") for annotations in moved) == sorted(
                 node or "" for node in before.values()
             )
         process.terminate()
@@ -111,10 +111,10 @@ async def test_new_leader_continues_a_plan_in_the_middle(
         stack.enter_context(restow(account, tmp_path, "second", CONFIGURATION))
         names = await move_all(client, pods)
         async with asyncio.timeout(60):
-            while not any(one.startswith("Succeed") for one in await phases(client, names)):
+            while not any(phase.startswith("Succeed") for phase in await phases(client, names)):
                 await asyncio.sleep(0.05)
         first.kill()
-        found = await ended(client, names)
-        assert all(one.startswith("Succeed") for one in found), found
+        phases_at_end = await ended(client, names)
+        assert all(phase.startswith("Succeed") for phase in phases_at_end), phases_at_end
         assert await holder(client) not in (leader, None)
         await reaches(lambda: running(pods), REPLICAS, "running pods")

@@ -72,9 +72,9 @@ async def test_our_scheduler_and_kube_scheduler_agree(arena: KubeSchedulerCluste
     for document in random.pending:
         pod = arena.latest(_named(cluster, document))
         answer = decided(cluster, profile, pod)
-        told = await difference(arena, pod, answer, rng)
-        if told:
-            differences.append(f"{pod.metadata.name}: {told}")
+        reason = await difference(arena, pod, answer, rng)
+        if reason:
+            differences.append(f"{pod.metadata.name}: {reason}")
         cluster = await after(arena, cluster, pod)
     assert not differences, "\n".join(differences)
 
@@ -85,7 +85,7 @@ def decided(cluster: OfflineCluster, profile: Profile, pod: Pod) -> Answer:
     survey = profile.engine.diagnose(Cycle(free, snapshot, 0.0))
     mark = snapshot.mark()
     session = Session(snapshot, profile.engine, cluster.pod_groups, PendingWork(pods=[free]), now=0.0)
-    assigned = [one.node for one in session.run(profile.actions) if isinstance(one, Assign)]
+    assigned = [decision.node for decision in session.run(profile.actions) if isinstance(decision, Assign)]
     snapshot.undo_to(mark)
     cluster.pod_groups.forget(free)
     return Answer(assigned[0] if assigned else None, survey.feasible, survey.message)

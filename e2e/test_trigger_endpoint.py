@@ -95,8 +95,8 @@ class Accounts:
 
     async def signed(self, token: str, **claims: int) -> str:
         """The same token with other claims, signed with the key of the cluster."""
-        header, said, _ = token.split(".")
-        decoded = json.loads(base64.urlsafe_b64decode(said + "=" * (-len(said) % 4)))
+        header, payload, _ = token.split(".")
+        decoded = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
         text = f"{header}.{_encoded(json.dumps(decoded | claims).encode())}"
         command = ["openssl", "dgst", "-sha256", "-sign", str(self._plane.directory / "service-account.key")]
         made = await asyncio.to_thread(subprocess.run, command, input=text.encode(), capture_output=True, check=True)
@@ -165,9 +165,9 @@ async def test_triggering_a_run_requires_the_right_to_evict_pods(
             def ours() -> set[str]:
                 return {job.metadata.name for job in seen.jobs if job.spec.pod_ref.namespace == namespace}
 
-            async def answers(token: str | None, status: int, told: str, **query: str) -> None:
-                found = await door.post(token, **query)
-                assert found[0] == status and told in found[1]["message"], found
+            async def answers(token: str | None, status: int, message: str, **query: str) -> None:
+                response = await door.post(token, **query)
+                assert response[0] == status and message in response[1]["message"], response
 
             await answers(None, 401, NO_TOKEN)
             await answers("", 401, NO_TOKEN)
@@ -200,9 +200,9 @@ async def test_triggering_a_run_requires_the_right_to_evict_pods(
                 tried = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True)
                 assert (tried.returncode, tried.stdout) == (1, "") and taken in tried.stderr, tried
                 assert ours() == set()
-            found = await asyncio.gather(*(door.post(operator, profile="pack") for _ in range(4)))
-            assert sorted(one[0] for one in found) == [200, 409, 409, 409], found
-            [done] = [one[1] for one in found if one[0] == 200]
+            responses = await asyncio.gather(*(door.post(operator, profile="pack") for _ in range(4)))
+            assert sorted(answer[0] for answer in responses) == [200, 409, 409, 409], responses
+            [done] = [answer[1] for answer in responses if answer[0] == 200]
             await reaches(ours, set(done["jobs"]), "jobs")
             await reaches(lambda: all(map(is_job_ended, seen.jobs)), True, "jobs that have ended", 120)
             await reaches(lambda: {pod.spec.node_name for pod in seen.pods}, {names[0]}, "nodes that are used")

@@ -51,37 +51,37 @@ class UsageServer:
                 return web.json_response(_metrics(POD_METRICS, self._of_pods(at)))
             case "/api/v1/query":
                 lines = self._lines(request.query["query"], at)
-                data = {"resultType": "vector", "result": [_line(*one) for one in lines]}
+                data = {"resultType": "vector", "result": [_line(*line) for line in lines]}
                 return web.json_response({"status": "success", "data": data})
         return web.json_response({"kind": "Status", "status": "Failure", "code": 404}, status=404)
 
     def _measured(self) -> list[Pod]:
-        return [one for one in self._pods() if one.spec.node_name and _app(one) in self._cores]
+        return [pod for pod in self._pods() if pod.spec.node_name and _app(pod) in self._cores]
 
     def _used(self, node: str) -> float:
-        return sum(self._cores[_app(one)] for one in self._measured() if one.spec.node_name == node)
+        return sum(self._cores[_app(pod)] for pod in self._measured() if pod.spec.node_name == node)
 
     def _of_nodes(self, at: float) -> Iterable[dict[str, Any]]:
         for name in self.nodes:
             yield {"metadata": {"name": name}, **_sample(at), "usage": _usage(self._used(name))}
 
     def _of_pods(self, at: float) -> Iterable[dict[str, Any]]:
-        for one in self._measured():
-            meta = {"name": one.metadata.name, "namespace": one.metadata.namespace}
-            containers = [{"name": "main", "usage": _usage(self._cores[_app(one)])}]
+        for pod in self._measured():
+            meta = {"name": pod.metadata.name, "namespace": pod.metadata.namespace}
+            containers = [{"name": "main", "usage": _usage(self._cores[_app(pod)])}]
             yield {"metadata": meta, **_sample(at), "containers": containers}
 
     def _lines(self, query: str, at: float) -> Iterable[tuple[dict[str, str], float]]:
         """What Prometheus says: it answers as of now, also about what was measured long ago."""
         asked = self._vectors
         for name in self.nodes:
-            found = {asked.nodes.cpu: self._used(name), asked.nodes.memory: 1e9, asked.nodes.time: at}
-            if query in found:
-                yield {"node": name}, found[query]
-        for one in self._measured():
-            found = {asked.pods.cpu: self._cores[_app(one)], asked.pods.memory: 1e6, asked.pods.time: at}
-            if query in found:
-                yield {"namespace": one.metadata.namespace or "", "pod": one.metadata.name}, found[query]
+            amounts = {asked.nodes.cpu: self._used(name), asked.nodes.memory: 1e9, asked.nodes.time: at}
+            if query in amounts:
+                yield {"node": name}, amounts[query]
+        for pod in self._measured():
+            amounts = {asked.pods.cpu: self._cores[_app(pod)], asked.pods.memory: 1e6, asked.pods.time: at}
+            if query in amounts:
+                yield {"namespace": pod.metadata.namespace or "", "pod": pod.metadata.name}, amounts[query]
 
 
 def _app(pod: Pod) -> str:

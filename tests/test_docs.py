@@ -38,9 +38,11 @@ def test_commands_and_their_options_exist(page: Path) -> None:
     unknown = []
     for name, options in commands(page):
         command = restow.commands.get(name)
-        known = {one for each in command.params for one in (*each.opts, *each.secondary_opts)} if command else set()
+        known = (
+            {option for each in command.params for option in (*each.opts, *each.secondary_opts)} if command else set()
+        )
         unknown += [f"restow {name}"] if command is None else []
-        unknown += [f"restow {name} {one}" for one in options if one not in known]
+        unknown += [f"restow {name} {option}" for option in options if option not in known]
     assert unknown == []
 
 
@@ -58,17 +60,19 @@ def test_every_command_has_a_row_in_the_docs() -> None:
 )
 def test_every_condition_reason_is_explained_in_the_docs(page: str, reasons: type[StrEnum]) -> None:
     text = (ROOT / "docs" / page).read_text(encoding="utf-8")
-    assert [one for one in reasons if f"`{one}`" not in text] == []
+    assert [reason for reason in reasons if f"`{reason}`" not in text] == []
 
 
 def test_targets_and_examples_that_the_readme_names_exist() -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     makefiles = "".join((ROOT / name).read_text() for name in ("Makefile", "e2e/targets.mk"))
-    assert [one for one in re.findall(r"^make (\w+)", text, re.MULTILINE) if f"\n{one}:" not in makefiles] == []
-    assert [one for one in re.findall(r"examples/[\w./-]+", text) if not (ROOT / one).exists()] == []
+    assert [
+        target for target in re.findall(r"^make (\w+)", text, re.MULTILINE) if f"\n{target}:" not in makefiles
+    ] == []
+    assert [example for example in re.findall(r"examples/[\w./-]+", text) if not (ROOT / example).exists()] == []
 
 
 def test_lines_of_make_itself_are_not_counted_as_output() -> None:
     """The first line of `make dev` is the path of the kubeconfig, also when everything is set up first."""
-    said = [line for line in (ROOT / "Makefile").read_text().splitlines() if line.startswith("\t@echo")]
-    assert [line for line in said if not line.endswith(">&2")] == []
+    echoed = [line for line in (ROOT / "Makefile").read_text().splitlines() if line.startswith("\t@echo")]
+    assert [line for line in echoed if not line.endswith(">&2")] == []

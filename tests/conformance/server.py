@@ -44,11 +44,11 @@ WAIT_SECONDS = 20.0
 
 
 def _resources() -> dict[str, Resource]:
-    found = {plural: Resource("", "v1", plural) for plural in (*CORE, *CLUSTER)}
+    resources = {plural: Resource("", "v1", plural) for plural in (*CORE, *CLUSTER)}
     for api_version, plurals in GROUPS.items():
         group, version = api_version.split("/")
-        found |= {plural: Resource(group, version, plural.split(".")[0]) for plural in plurals}
-    return found
+        resources |= {plural: Resource(group, version, plural.split(".")[0]) for plural in plurals}
+    return resources
 
 
 class Server:

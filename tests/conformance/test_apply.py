@@ -117,8 +117,8 @@ async def test_list_items_are_owned_by_key(server: Server) -> None:
     }
     both = await server.apply("deployments", side, "two")
     assert [c["name"] for c in both["spec"]["template"]["spec"]["containers"]] == ["main", "side"]
-    one = managers(both)["one"]["fieldsV1"]["f:spec"]["f:template"]["f:spec"]["f:containers"]
-    assert one == {'k:{"name":"main"}': {".": {}, "f:image": {}, "f:name": {}}}
+    fields_of_one = managers(both)["one"]["fieldsV1"]["f:spec"]["f:template"]["f:spec"]["f:containers"]
+    assert fields_of_one == {'k:{"name":"main"}': {".": {}, "f:image": {}, "f:name": {}}}
     side["spec"] = {}
     fewer = await server.apply("deployments", side, "two")
     assert [c["name"] for c in fewer["spec"]["template"]["spec"]["containers"]] == ["main"]

@@ -29,11 +29,11 @@ async def test_the_bearer_of_a_token_is_the_account(server: Server) -> None:
     made = await token(server)
     assert made["kind"] == "TokenRequest" and made["status"]["expirationTimestamp"]
     assert made["spec"]["expirationSeconds"] == 3600
-    found = await review(server, made["status"]["token"])
-    assert found["authenticated"] is True
-    assert found["user"]["username"] == f"system:serviceaccount:{server.namespace}:robot"
-    assert found["user"]["uid"] == account["metadata"]["uid"]
-    assert "system:serviceaccounts" in found["user"]["groups"]
+    answer = await review(server, made["status"]["token"])
+    assert answer["authenticated"] is True
+    assert answer["user"]["username"] == f"system:serviceaccount:{server.namespace}:robot"
+    assert answer["user"]["uid"] == account["metadata"]["uid"]
+    assert "system:serviceaccounts" in answer["user"]["groups"]
 
 
 async def test_a_token_is_worth_nothing_once_its_account_is_gone(server: Server) -> None:

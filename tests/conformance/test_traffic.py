@@ -38,7 +38,7 @@ SLICE = named(
 
 
 @pytest.mark.parametrize(
-    ("plural", "document", "told"),
+    ("plural", "document", "defaulted"),
     [
         pytest.param("ingresses", INGRESS, {"spec": INGRESS["spec"], "status": {"loadBalancer": {}}}, id="Ingress"),
         pytest.param(
@@ -62,9 +62,9 @@ SLICE = named(
         pytest.param("endpointslices", SLICE, {"ports": [{"name": "", "port": 80, "protocol": "TCP"}]}, id="slice"),
     ],
 )
-async def test_networking_defaults(server: Server, plural: str, document: Document, told: Document) -> None:
+async def test_networking_defaults(server: Server, plural: str, document: Document, defaulted: Document) -> None:
     created = await server.create(plural, document)
-    assert {key: created[key] for key in told} == told
+    assert {key: created[key] for key in defaulted} == defaulted
     assert created["metadata"].get("generation", 0) == (plural != "horizontalpodautoscalers")
 
 

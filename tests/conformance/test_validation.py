@@ -15,10 +15,10 @@ from tests.conformance.server import Server
 def causes(error: ApiError) -> dict[str, str]:
     """The messages for each field, one per line."""
     details = error.status.details
-    found: dict[str, str] = {}
+    messages: dict[str, str] = {}
     for cause in (details.causes if details else None) or []:
-        found[cause.field or ""] = f"{found.get(cause.field or '', '')}{cause.message}\n"
-    return found
+        messages[cause.field or ""] = f"{messages.get(cause.field or '', '')}{cause.message}\n"
+    return messages
 
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -116,9 +116,9 @@ async def test_pod_mistakes_are_refused(server: Server, mistake: str) -> None:
     with pytest.raises(Invalid) as refused:
         await server.create("pods", pod("a", spec=spec))
     assert refused.value.status.code == 422
-    found = causes(refused.value)
-    assert set(expected) <= set(found)
-    assert all(words in found[path] for path, words in expected.items())
+    messages = causes(refused.value)
+    assert set(expected) <= set(messages)
+    assert all(words in messages[path] for path, words in expected.items())
 
 
 @pytest.mark.parametrize("quantity", ["2c", "1 Gi", "", "abc", "1.5.5"])
@@ -142,9 +142,9 @@ async def test_a_quantity_that_is_none_is_refused(server: Server, quantity: str)
 async def test_metadata_mistakes_are_refused(server: Server, meta: Any, path: str, verdict: str) -> None:
     with pytest.raises(Invalid) as refused:
         await server.create("pods", pod("a", **meta))
-    found = causes(refused.value)
-    assert path in found
-    assert verdict in found[path]
+    messages = causes(refused.value)
+    assert path in messages
+    assert verdict in messages[path]
 
 
 async def test_a_selector_must_match_the_template(server: Server) -> None:

@@ -113,10 +113,10 @@ async def test_exec_plugin_gets_arguments_environment_and_exec_info(tmp_path: Pa
     source = credentials(
         tmp_path, body, args=("get", "token"), env={"REGION": "eu"}, cluster={"server": "https://x", "config": {"a": 1}}
     )
-    said = present((await source.current(0)).authorization).removeprefix("Bearer ")
+    token = present((await source.current(0)).authorization).removeprefix("Bearer ")
     info = {"server": "https://x", "config": {"a": 1}}
     spec = {"interactive": False, "cluster": info}
-    assert json.loads(said) == [{"kind": "ExecCredential", "apiVersion": V1, "spec": spec}, ["get", "token"], "eu"]
+    assert json.loads(token) == [{"kind": "ExecCredential", "apiVersion": V1, "spec": spec}, ["get", "token"], "eu"]
 
 
 @pytest.mark.parametrize(
@@ -183,9 +183,9 @@ async def test_the_cluster_is_described_to_plugins_that_ask(tmp_path: Path) -> N
     }
     (tmp_path / "config").write_text(json.dumps(config))
     loaded = load_kubeconfig(tmp_path / "config", env=os.environ)
-    told = json.loads(present((await loaded.credentials.current(0)).authorization).removeprefix("Bearer "))
+    exec_info = json.loads(present((await loaded.credentials.current(0)).authorization).removeprefix("Bearer "))
     del cluster["extensions"]
-    assert told == cluster | {"config": {"audience": "a"}}
+    assert exec_info == cluster | {"config": {"audience": "a"}}
 
 
 async def test_a_refused_token_runs_the_plugin_again(tmp_path: Path) -> None:

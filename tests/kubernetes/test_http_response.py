@@ -49,8 +49,8 @@ def test_response_is_parsed_wherever_its_bytes_are_cut(
 ) -> None:
     places = [0, *sorted(min(cut, len(sent)) for cut in cuts), len(sent)]
     reading = HttpResponseParser()
-    found = [reading.feed(sent[start:end]) for start, end in pairwise(places)]
-    [answer] = [one for one in found if one is not None]
+    responses = [reading.feed(sent[start:end]) for start, end in pairwise(places)]
+    [answer] = [response for response in responses if response is not None]
     assert answer.is_ordinary is (sent in (SIZED, INTERIM))
     assert (answer.code, answer.body, answer.ends_connection) == (code, body, ends)
     assert not reading.has_begun

@@ -113,13 +113,13 @@ class Cluster:
 
 async def collect(events: AsyncGenerator[Document, None], count: int) -> list[Document]:
     """The first few events; the stream is closed behind them."""
-    found = []
+    listed = []
     async with aclosing(events) as stream:
         async for event in stream:
-            found.append(event)
-            if len(found) == count:
+            listed.append(event)
+            if len(listed) == count:
                 break
-    return found
+    return listed
 
 
 def told(events: list[Document]) -> list[tuple[str, str]]:

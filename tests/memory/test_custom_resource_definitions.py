@@ -102,8 +102,8 @@ async def test_versions_differ_in_their_name_alone(cluster: Cluster) -> None:
     second = Resource("example.com", "v2", "widgets")
     await cluster.create(second, widget(spec={"size": 1}) | {"apiVersion": "example.com/v2"})
     for resource in (WIDGETS, second):
-        found = await cluster.get(resource, "w")
-        assert (found["apiVersion"], found["spec"]) == (resource.api_version, {"size": 1})
+        stored = await cluster.get(resource, "w")
+        assert (stored["apiVersion"], stored["spec"]) == (resource.api_version, {"size": 1})
     (event,) = await collect(cluster.events(second), 1)
     assert event["object"]["apiVersion"] == "example.com/v2"
 

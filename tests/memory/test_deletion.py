@@ -124,8 +124,8 @@ async def test_bad_options_delete_nothing(cluster: Cluster, body: Any, query: An
 
 async def test_options_may_come_in_the_query(cluster: Cluster) -> None:
     await bound(cluster)
-    found = await cluster.delete("pods", "a", gracePeriodSeconds="3")
-    assert found["metadata"]["deletionGracePeriodSeconds"] == 3
+    deleted = await cluster.delete("pods", "a", gracePeriodSeconds="3")
+    assert deleted["metadata"]["deletionGracePeriodSeconds"] == 3
 
 
 @pytest.mark.parametrize("finalizers", [[], HELD], ids=["at once", "held"])

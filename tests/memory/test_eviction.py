@@ -50,9 +50,9 @@ async def deleting(cluster: Cluster) -> bool:
 async def test_eviction_without_a_budget_marks_and_deletes_the_pod(cluster: Cluster) -> None:
     await running(cluster)
     assert (await evict(cluster))["status"] == "Success"
-    found = await cluster.get("pods", "a")
-    assert found["metadata"]["deletionGracePeriodSeconds"] == 30
-    mark = found["status"]["conditions"][-1]
+    stored = await cluster.get("pods", "a")
+    assert stored["metadata"]["deletionGracePeriodSeconds"] == 30
+    mark = stored["status"]["conditions"][-1]
     assert (mark["type"], mark["reason"]) == ("DisruptionTarget", "EvictionByEvictionAPI")
 
 

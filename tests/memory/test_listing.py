@@ -20,10 +20,10 @@ async def fill(cluster: Cluster, names: str = "abcde") -> None:
 
 
 async def pages(cluster: Cluster, limit: int, **query: str) -> list[Document]:
-    found = [await cluster.call("list", "configmaps", limit=str(limit), **query)]
-    while token := found[-1]["metadata"].get("continue"):
-        found.append(await cluster.call("list", "configmaps", limit=str(limit), continue_=token, **query))
-    return found
+    pages_read = [await cluster.call("list", "configmaps", limit=str(limit), **query)]
+    while token := pages_read[-1]["metadata"].get("continue"):
+        pages_read.append(await cluster.call("list", "configmaps", limit=str(limit), continue_=token, **query))
+    return pages_read
 
 
 def names(page: Document) -> str:
@@ -41,10 +41,10 @@ async def test_all_namespaces_are_ordered_by_their_paths(cluster: Cluster) -> No
 
 async def test_list_pages_cover_the_list_and_count_remaining_items(cluster: Cluster) -> None:
     await fill(cluster)
-    found = await pages(cluster, 2)
-    assert [names(page) for page in found] == ["ab", "cd", "e"]
-    assert [page["metadata"].get("remainingItemCount") for page in found] == [3, 1, None]
-    assert len({page["metadata"]["resourceVersion"] for page in found}) == 1
+    pages_read = await pages(cluster, 2)
+    assert [names(page) for page in pages_read] == ["ab", "cd", "e"]
+    assert [page["metadata"].get("remainingItemCount") for page in pages_read] == [3, 1, None]
+    assert len({page["metadata"]["resourceVersion"] for page in pages_read}) == 1
 
 
 async def test_a_selection_is_not_counted(cluster: Cluster) -> None:

@@ -112,9 +112,9 @@ def _pod(namespace: str, name: str, node: str, uid: str) -> dict[str, Any]:
 
 
 def _facts(objects: Any) -> list[tuple[tuple[str, str], tuple[int, str]]]:
-    found: list[Stored] = list(objects)
-    assert all(each.document()["metadata"]["resourceVersion"] == str(each.version) for each in found)
-    return [((each.namespace, each.name), (each.version, each.fields[0])) for each in found]
+    listed: list[Stored] = list(objects)
+    assert all(each.document()["metadata"]["resourceVersion"] == str(each.version) for each in listed)
+    return [((each.namespace, each.name), (each.version, each.fields[0])) for each in listed]
 
 
 def _ordered(state: State) -> list[tuple[tuple[str, str], tuple[int, str]]]:

@@ -233,11 +233,11 @@ async def test_concurrent_writers_never_lose_an_update(cluster: Cluster) -> None
 
     async def add_one() -> None:
         while True:
-            found = await cluster.get("configmaps", "a")
-            found["data"]["n"] = str(int(found["data"]["n"]) + 1)
+            config_map = await cluster.get("configmaps", "a")
+            config_map["data"]["n"] = str(int(config_map["data"]["n"]) + 1)
             await asyncio.sleep(0)
             try:
-                await cluster.call("replace", "configmaps", "a", found)
+                await cluster.call("replace", "configmaps", "a", config_map)
                 return
             except Conflict:
                 continue

@@ -8,7 +8,7 @@ from restow.model.counted_nouns import counted_noun
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "text"),
     [
         ((0, "pod"), "0 pods"),
         ((1, "pod"), "1 pod"),
@@ -22,5 +22,5 @@ from restow.model.counted_nouns import counted_noun
         ((0, "node", "stay"), "0 nodes stay"),
     ],
 )
-def test_counted_nouns_have_singular_and_plural(given: tuple[int, str], told: str) -> None:
-    assert counted_noun(*given) == told
+def test_counted_nouns_have_singular_and_plural(given: tuple[int, str], text: str) -> None:
+    assert counted_noun(*given) == text

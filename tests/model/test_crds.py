@@ -87,7 +87,7 @@ def test_crd_names_scope_and_status(kind: Kind[Any], name: str, scope: str, shor
     assert definition["spec"]["scope"] == scope
     assert short in definition["spec"]["names"]["shortNames"]
     assert (version["name"], version["subresources"]) == (kind.version, {"status": {}})
-    always = [one["name"] for one in version["additionalPrinterColumns"] if not one.get("priority")]
+    always = [column["name"] for column in version["additionalPrinterColumns"] if not column.get("priority")]
     assert [name for name in always if name != "Message"][-1] == "Age", "but for the sentence, which is long"
 
 
@@ -136,7 +136,7 @@ def test_crd_names_scope_and_status(kind: Kind[Any], name: str, scope: str, shor
 )
 def test_printer_columns_of_our_kinds(kind: Kind[Any], always: dict[str, str], wide: dict[str, str]) -> None:
     columns = version_of(kind)["additionalPrinterColumns"]
-    assert [(one["name"], one["jsonPath"], one.get("priority", 0)) for one in columns] == [
+    assert [(column["name"], column["jsonPath"], column.get("priority", 0)) for column in columns] == [
         *((name, path, 0) for name, path in always.items()),
         *((name, path, 1) for name, path in wide.items()),
     ]
@@ -317,9 +317,9 @@ def test_the_uncorrected_queue_example_is_refused_with_every_path() -> None:
 @pytest.mark.parametrize("section", ["spec", "status"])
 def test_every_field_of_our_kinds_has_a_description(kind: Kind[Any], section: str) -> None:
     fields = at(kind, section)["properties"]
-    told = {name for name, field in fields.items() if field.get("description")}
+    described = {name for name, field in fields.items() if field.get("description")}
     others = {name for name, field in fields.items() if set(field) == {"x-kubernetes-preserve-unknown-fields"}}
-    assert told | others == set(fields)
+    assert described | others == set(fields)
 
 
 def test_descriptions_say_more_than_the_type() -> None:

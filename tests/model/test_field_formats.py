@@ -38,7 +38,12 @@ def test_quantities_and_times_deep_in_an_object_are_checked(
 
 def test_cached_answers_are_the_same_as_the_first() -> None:
     good, bad = (msgspec.convert({"metadata": {"name": "p"}, "spec": spec}, POD.type) for spec in (CPU, MANY))
-    assert [are_formatted_fields_readable(one) for one in (good, bad, good, bad)] == [True, False, True, False]
+    assert [are_formatted_fields_readable(annotations) for annotations in (good, bad, good, bad)] == [
+        True,
+        False,
+        True,
+        False,
+    ]
 
 
 def test_a_valid_text_is_remembered_for_its_own_format_only(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -182,7 +182,9 @@ def naive_match(requirement: Requirement, labels: dict[str, str]) -> bool:
 
 @given(st.lists(requirements, max_size=4), label_maps)
 def test_matching_agrees_with_a_naive_reference(wanted: list[Requirement], labels: dict[str, str]) -> None:
-    assert LabelSelector(tuple(wanted)).matches(labels) is all(naive_match(one, labels) for one in wanted)
+    assert LabelSelector(tuple(wanted)).matches(labels) is all(
+        naive_match(requirement, labels) for requirement in wanted
+    )
 
 
 @given(st.lists(requirements, max_size=4), label_maps)

@@ -249,9 +249,9 @@ def test_kinds_have_qualified_names() -> None:
 
 def test_valid_fields_are_read_beside_invalid_ones() -> None:
     written = {"metadata": {"name": 3, "namespace": "shop"}, "spec": {"containers": [{"name": "a"}, 5]}}
-    found, problems = convert_readable(Pod, written)
-    assert [one.path for one in problems] == ["metadata.name", "spec.containers[1]"]
-    assert found.metadata.namespace == "shop" and not found.spec.containers
+    pod, problems = convert_readable(Pod, written)
+    assert [problem.path for problem in problems] == ["metadata.name", "spec.containers[1]"]
+    assert pod.metadata.namespace == "shop" and not pod.spec.containers
 
 
 class Named(msgspec.Struct):

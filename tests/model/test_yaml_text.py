@@ -113,7 +113,7 @@ def test_a_hundred_thousand_open_brackets_do_no_harm() -> None:
 
 
 # Text that begins like a number is left out: PyYAML writes 0E0 without quotes, Kubernetes reads it as a number.
-text = st.text(st.characters(codec="ascii")).filter(lambda one: one[:1] not in set("+-.0123456789"))
+text = st.text(st.characters(codec="ascii")).filter(lambda word: word[:1] not in set("+-.0123456789"))
 plain = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | text,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text("abc", min_size=1), inner, max_size=3),

@@ -43,7 +43,7 @@ def cluster(
 ) -> dict[str, list[Line]]:
     """The answers to the default queries: cores and bytes by name."""
     asked = PrometheusQueries()
-    found: dict[str, list[Line]] = {}
+    lines: dict[str, list[Line]] = {}
     by_kind: tuple[
         tuple[NodeUsageQueries | PodUsageQueries, Callable[[str], dict[str, str]], Mapping[str, tuple[str, str]]], ...
     ] = (
@@ -51,7 +51,7 @@ def cluster(
         (asked.pods, lambda name: {"namespace": "default", "pod": name}, pods),
     )
     for queries, names, amounts in by_kind:
-        found[queries.cpu] = [(names(name), at, cores) for name, (cores, _) in amounts.items()]
-        found[queries.memory] = [(names(name), at, size) for name, (_, size) in amounts.items()]
-        found[queries.time] = [(names(name), at, str(measured_at)) for name in amounts]
-    return found
+        lines[queries.cpu] = [(names(name), at, cores) for name, (cores, _) in amounts.items()]
+        lines[queries.memory] = [(names(name), at, size) for name, (_, size) in amounts.items()]
+        lines[queries.time] = [(names(name), at, str(measured_at)) for name in amounts]
+    return lines

@@ -53,7 +53,7 @@ async def silence(request: web.BaseRequest) -> web.StreamResponse:
 
 
 @pytest.mark.parametrize(
-    ("handler", "told"),
+    ("handler", "message"),
     [
         pytest.param(Scripted({}), "refuses 'up': parse error", id="an expression that makes no sense"),
         pytest.param(lambda _: _done(web.Response(text="<html>")), "returned an unreadable response", id="no JSON"),
@@ -68,9 +68,9 @@ async def silence(request: web.BaseRequest) -> web.StreamResponse:
         pytest.param(silence, "did not answer within 0.2s", id="silence"),
     ],
 )
-async def test_query_failure_is_reported_in_one_line(handler: Any, told: str) -> None:
+async def test_query_failure_is_reported_in_one_line(handler: Any, message: str) -> None:
     async with serving(handler) as port:
-        with pytest.raises(PrometheusUnavailable, match=told) as error:
+        with pytest.raises(PrometheusUnavailable, match=message) as error:
             await asked(port, timeout=0.2 if handler is silence else 10.0)
     assert "\n" not in str(error.value)
 
@@ -101,5 +101,5 @@ async def test_prometheus_over_tls_is_verified(tmp_path: Path) -> None:
         for refused in ({}, {"ca_file": authority}):
             with pytest.raises(PrometheusUnavailable, match="certificate"):
                 await asked(port, scheme="https", **refused)
-        for accepted in ({"ca_file": authority, "server_name": "inner"}, {"insecure": True}):
+        for accepted in ({"ca_file": authority, "server_name": "inner"}, {"skip_tls_verify": True}):
             assert len(await asked(port, scheme="https", **accepted)) == 2

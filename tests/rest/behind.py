@@ -101,12 +101,12 @@ class Cluster:
                 elif pod["spec"].get("nodeName") and pod["status"]["phase"] == "Pending":
                     ready = {"type": "Ready", "status": "True"}
                     running = {"name": "main", "ready": True, "state": {"running": {}}, "restartCount": 0}
-                    told = {
+                    recorded = {
                         "phase": "Running",
                         "conditions": [ready],
                         "containerStatuses": [running | {"image": "i", "imageID": ""}],
                     }
-                    await self.status(PODS, pod["metadata"]["name"], told, pod["metadata"]["namespace"])
+                    await self.status(PODS, pod["metadata"]["name"], recorded, pod["metadata"]["namespace"])
 
     async def _remove(self, pod: dict[str, Any]) -> None:
         at_once = msgspec.json.encode({"gracePeriodSeconds": 0})

@@ -32,9 +32,11 @@ def ends() -> list[str]:
 
 
 def _minor(path: Path) -> int:
-    told = subprocess.run([path, "version", "--client"], capture_output=True, text=True, check=False, timeout=30).stdout
-    found = re.search(r"Client Version: v1\.(\d+)", told)
-    return int(found[1]) if found else 0
+    output = subprocess.run(
+        [path, "version", "--client"], capture_output=True, text=True, check=False, timeout=30
+    ).stdout
+    match = re.search(r"Client Version: v1\.(\d+)", output)
+    return int(match[1]) if match else 0
 
 
 class Kubectl:

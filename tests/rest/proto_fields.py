@@ -98,8 +98,8 @@ def table(module_cache: Path, version: str) -> str:
     api = module_cache / "k8s.io" / f"api@{version}"
     machinery = module_cache / "k8s.io" / f"apimachinery@{version}" / "pkg"
     folders = [api / group for group in API_GROUPS] + [machinery / part for part in MACHINERY]
-    found = dict(pair for folder in folders for pair in messages(folder))
-    lines = [line for name in sorted(found) for line in (name, *found[name])]
+    fields = dict(pair for folder in folders for pair in messages(folder))
+    lines = [line for name in sorted(fields) for line in (name, *fields[name])]
     return HEADER.replace("VERSION", version.replace("v0.", "1.")) + "\n".join(lines) + "\n"
 
 

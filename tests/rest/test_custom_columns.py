@@ -18,7 +18,7 @@ OBJECT = {
 
 
 @pytest.mark.parametrize(
-    ("path", "found"),
+    ("path", "values"),
     [
         (".spec.size", [3.7]),
         (".spec.nodes[0]", ["n1"]),
@@ -34,8 +34,8 @@ OBJECT = {
         (".spec.size.deeper", []),
     ],
 )
-def test_json_path_finds_values(path: str, found: list[Any]) -> None:
-    assert compile_path(path)(OBJECT) == found
+def test_json_path_finds_values(path: str, values: list[Any]) -> None:
+    assert compile_path(path)(OBJECT) == values
 
 
 @pytest.mark.parametrize("path", ["spec", ".a[", ".a..b", ".a[?(@.b>1)]", ".a b"])

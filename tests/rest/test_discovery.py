@@ -51,10 +51,10 @@ async def test_aggregated_discovery_has_the_version_asked_for(
     embedded: aiohttp.ClientSession, accept: str, version: str
 ) -> None:
     async with embedded.get("/apis", headers={"Accept": accept}) as answer:
-        found = await answer.json(content_type=None)
+        body = await answer.json(content_type=None)
         assert answer.headers["Content-Type"] == AGGREGATED.format(version)
-    assert (found["kind"], found["apiVersion"]) == ("APIGroupDiscoveryList", f"apidiscovery.k8s.io/{version}")
-    apps = next(item for item in found["items"] if item["metadata"]["name"] == "apps")
+    assert (body["kind"], body["apiVersion"]) == ("APIGroupDiscoveryList", f"apidiscovery.k8s.io/{version}")
+    apps = next(item for item in body["items"] if item["metadata"]["name"] == "apps")
     deployments = next(each for each in apps["versions"][0]["resources"] if each["resource"] == "deployments")
     scale = next(each for each in deployments["subresources"] if each["subresource"] == "scale")
     assert deployments["responseKind"] == {"group": "apps", "version": "v1", "kind": "Deployment"}

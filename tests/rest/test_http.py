@@ -363,9 +363,9 @@ async def test_partial_object_metadata_is_served(http: aiohttp.ClientSession, sc
         "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
     )
     async with http.get("/api/v1/pods", headers={"Accept": accept}) as answer:
-        found = await answer.json()
+        body = await answer.json()
     item = {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": POD["metadata"]}
-    assert found == {
+    assert body == {
         "kind": "PartialObjectMetadataList",
         "apiVersion": "meta.k8s.io/v1",
         "metadata": {"resourceVersion": "9"},

@@ -87,8 +87,8 @@ async def test_kubectl_describe(kubectl: Kubectl, cluster: Cluster) -> None:
     await cluster.node("n1")
     await cluster.pod("p", nodeName="n1")
     await kubectl("apply", "-f", "-", stdin=DEPLOYMENT)
-    told = await kubectl("describe", "node", "n1")
-    assert "KubeletReady" in told and re.search(r"default\s+p\s", told)
+    output = await kubectl("describe", "node", "n1")
+    assert "KubeletReady" in output and re.search(r"default\s+p\s", output)
     assert re.search(r"Node:\s+n1", await kubectl("describe", "pod", "p"))
     assert re.search(r"Replicas:\s+2 desired", await kubectl("describe", "deployment", "web"))
 
@@ -103,8 +103,8 @@ async def test_kubectl_api_resources(kubectl: Kubectl) -> None:
 
 
 async def test_kubectl_explain_of_built_in_kinds(kubectl: Kubectl) -> None:
-    told = await kubectl("explain", "deployment.spec.template.spec.containers")
-    assert "image\t<string>" in told and "resources\t<ResourceRequirements>" in told
+    output = await kubectl("explain", "deployment.spec.template.spec.containers")
+    assert "image\t<string>" in output and "resources\t<ResourceRequirements>" in output
     assert "does not exist" in await kubectl.refused("explain", "pod.spec.nothing")
 
 
@@ -144,8 +144,8 @@ async def test_kubectl_cordon_taint_and_drain(kubectl: Kubectl, cluster: Cluster
     assert await kubectl("cordon", "n1") == "node/n1 cordoned\n"
     assert columns(await kubectl("get", "nodes"))[1][1] == "Ready,SchedulingDisabled"
     assert await kubectl("uncordon", "n1") == "node/n1 uncordoned\n"
-    told = await kubectl("drain", "n1", "--timeout=20s")
-    assert "pod/p evicted" in told and "node/n1 drained" in told
+    output = await kubectl("drain", "n1", "--timeout=20s")
+    assert "pod/p evicted" in output and "node/n1 drained" in output
     assert await kubectl("get", "pods", "-o", "name") == ""
 
 
@@ -240,8 +240,8 @@ async def test_kubectl_with_custom_resources(kubectl: Kubectl, tmp_path: Path) -
     )
     shown = columns(await kubectl("get", "resv"))
     assert (shown[0][0], shown[0][-1], shown[1][0]) == ("NAME", "AGE", "r")
-    told = await kubectl("explain", "resv.spec")
-    assert re.search(r"tasks\t<\[\]Object>", told)
+    output = await kubectl("explain", "resv.spec")
+    assert re.search(r"tasks\t<\[\]Object>", output)
     assert "patched" in await kubectl("patch", "resv", "r", "--type=merge", "-p", '{"spec":{"minAvailable":0}}')
     assert "labeled" in await kubectl("label", "resv", "r", "a=b")
     wrong = {**RESERVATION, "metadata": {"name": "w"}, "spec": {**RESERVATION["spec"], "minAvailable": "one"}}  # type: ignore[dict-item]

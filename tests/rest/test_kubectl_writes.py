@@ -85,8 +85,8 @@ async def test_kubectl_server_side_apply(kubectl: Kubectl) -> None:
     await kubectl(*server_side, stdin=CONFIG_MAP.replace(", b: '2'", ""))
     assert json.loads(await kubectl("get", "cm", "c", "-o", "json"))["data"] == {"a": "1"}
     theirs = CONFIG_MAP.replace("'1'", "'theirs'")
-    told = await kubectl.refused(*server_side, "--field-manager=other", stdin=theirs)
-    assert "conflict" in told and ".data.a" in told
+    output = await kubectl.refused(*server_side, "--field-manager=other", stdin=theirs)
+    assert "conflict" in output and ".data.a" in output
     await kubectl(*server_side, "--field-manager=other", "--force-conflicts", stdin=theirs)
     assert await kubectl("get", "cm", "c", "-o", "jsonpath={.data.a}") == "theirs"
 

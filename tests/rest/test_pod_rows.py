@@ -136,8 +136,8 @@ PODS: dict[str, tuple[dict[str, Any], str, str]] = {
 
 @pytest.mark.parametrize(("pod", "ready", "shown"), PODS.values(), ids=PODS)
 def test_pod_row_shows_ready_status_and_restarts(pod: dict[str, Any], ready: str, shown: str) -> None:
-    found = summarize_pod({"spec": {"containers": [{"name": "a"}]}, **pod})
-    assert (f"{found.ready}/{found.total}", found.reason) == (ready, shown)
+    summary = summarize_pod({"spec": {"containers": [{"name": "a"}]}, **pod})
+    assert (f"{summary.ready}/{summary.total}", summary.reason) == (ready, shown)
 
 
 def test_a_pod_row_is_wide_and_tells_restarts() -> None:

@@ -86,8 +86,8 @@ async def test_no_request_breaks_the_server(seed: int) -> None:
             headers = {"Content-Type": chance.choice(TYPES), "Accept": chance.choice(ACCEPTS)}
             async with http.request(method, url, data=body, headers=headers) as answer:
                 data = await answer.read()
-            told = (method, url, headers, body[:200], answer.status, data[:300])
-            assert answer.status != 500, told
+            context = (method, url, headers, body[:200], answer.status, data[:300])
+            assert answer.status != 500, context
             if answer.status >= 400 and method != "HEAD":
-                assert answer.content_type == JSON, told
-                assert json.loads(data)["code"] == answer.status, told
+                assert answer.content_type == JSON, context
+                assert json.loads(data)["code"] == answer.status, context

@@ -104,7 +104,7 @@ def default_profile(*plugins: Plugin) -> Profile:
     made = read_profile({"schedulerNames": ["restow", "default-scheduler"]})
     if not plugins:
         return made
-    gates = [one for one in plugins if isinstance(one, PreEnqueuePlugin)]
+    gates = [plugin for plugin in plugins if isinstance(plugin, PreEnqueuePlugin)]
     return replace(made, engine=Engine([*made.engine.plugins, *plugins]), pre_enqueue=(*made.pre_enqueue, *gates))
 
 

@@ -14,8 +14,8 @@ def names(pods: list[Pod]) -> list[str]:
 
 
 async def status(it: SimulatedCluster, kind: kinds.Kind[Any], name: str) -> Document:
-    found: Document = (await it.document(kind, name))["status"]
-    return found
+    status_now: Document = (await it.document(kind, name))["status"]
+    return status_now
 
 
 def conditions(status: Document) -> dict[str, tuple[str, str]]:

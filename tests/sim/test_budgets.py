@@ -29,11 +29,11 @@ def test_pod_budget_counts_expected_and_healthy_pods(spec: Document, expected: i
             budget = {"metadata": {"name": "web", "namespace": "default"}, "spec": spec | {"selector": selector}}
             await it.create(kinds.POD_DISRUPTION_BUDGET, budget)
             await pass_time(10)
-            found = await status(it, kinds.POD_DISRUPTION_BUDGET, "web")
+            shown = await status(it, kinds.POD_DISRUPTION_BUDGET, "web")
             keys = ("expectedPods", "desiredHealthy", "disruptionsAllowed", "currentHealthy", "observedGeneration")
-            assert tuple(found[key] for key in keys) == (expected, desired, allowed, 4, 1)
+            assert tuple(shown[key] for key in keys) == (expected, desired, allowed, 4, 1)
             sufficient = ("True", "SufficientPods") if allowed else ("False", "InsufficientPods")
-            assert conditions(found)["DisruptionAllowed"] == sufficient
+            assert conditions(shown)["DisruptionAllowed"] == sufficient
 
     story()
 
@@ -69,8 +69,8 @@ async def test_a_disruption_that_never_happened_is_forgotten_after_two_minutes()
         await pass_time(100)
         assert (await status(it, kinds.POD_DISRUPTION_BUDGET, "web"))["disruptionsAllowed"] == 0
         await pass_time(30)
-        found = await status(it, kinds.POD_DISRUPTION_BUDGET, "web")
-        assert (found["disruptionsAllowed"], found.get("disruptedPods")) == (1, None)
+        shown = await status(it, kinds.POD_DISRUPTION_BUDGET, "web")
+        assert (shown["disruptionsAllowed"], shown.get("disruptedPods")) == (1, None)
 
 
 @on_virtual_time
@@ -81,6 +81,6 @@ async def test_budget_over_pods_without_scale_allows_no_eviction_and_says_why() 
         budget = {"metadata": {"name": "agent", "namespace": "default"}, "spec": spec}
         await it.create(kinds.POD_DISRUPTION_BUDGET, budget)
         await pass_time(10)
-        found = await status(it, kinds.POD_DISRUPTION_BUDGET, "agent")
-        assert found["disruptionsAllowed"] == 0
-        assert conditions(found)["DisruptionAllowed"] == ("False", "SyncFailed")
+        shown = await status(it, kinds.POD_DISRUPTION_BUDGET, "agent")
+        assert shown["disruptionsAllowed"] == 0
+        assert conditions(shown)["DisruptionAllowed"] == ("False", "SyncFailed")

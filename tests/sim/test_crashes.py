@@ -160,9 +160,11 @@ def test_errors_of_a_process_that_did_not_crash_are_its_own() -> None:
     run_virtual(story())
 
 
-@pytest.mark.parametrize(("error", "told"), [(Crash("dead"), False), (ValueError("odd"), True)], ids=["died", "failed"])
+@pytest.mark.parametrize(
+    ("error", "is_logged"), [(Crash("dead"), False), (ValueError("odd"), True)], ids=["died", "failed"]
+)
 def test_only_failures_of_unawaited_tasks_are_reported(
-    error: BaseException, told: bool, caplog: pytest.LogCaptureFixture
+    error: BaseException, is_logged: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def fails() -> None:
         raise error
@@ -176,7 +178,7 @@ def test_only_failures_of_unawaited_tasks_are_reported(
         gc.collect()
 
     run_virtual(story())
-    assert ("never retrieved" in caplog.text) is told
+    assert ("never retrieved" in caplog.text) is is_logged
 
 
 @on_virtual_time

@@ -39,8 +39,8 @@ START = "2026-01-31T12:34:56Z"  # a Saturday
     ],
 )
 def test_cron_schedule_next_time(text: str, zone: str | None, after: str | None) -> None:
-    found = parse_schedule(text, zone).after(parse_time(START))
-    assert (found and format_time(found)) == after
+    moment = parse_schedule(text, zone).after(parse_time(START))
+    assert (moment and format_time(moment)) == after
 
 
 @pytest.mark.parametrize(
@@ -80,12 +80,12 @@ def test_cron_schedule_next_time(text: str, zone: str | None, after: str | None)
 )
 def test_when_clocks_are_put_forward_and_back(text: str, zone: str, after: str, times: list[str]) -> None:
     """The times are those of Kubernetes' own CronJobs."""
-    schedule, moment, found = parse_schedule(text, zone), parse_time(f"{after}:00Z"), []
+    schedule, moment, moments = parse_schedule(text, zone), parse_time(f"{after}:00Z"), []
     for _ in times:
         moment = schedule.after(moment) or 0.0
         assert schedule.until(moment) == moment
-        found.append(format_time(moment)[8:16])
-    assert found == times
+        moments.append(format_time(moment)[8:16])
+    assert moments == times
 
 
 @pytest.mark.parametrize(
@@ -130,12 +130,12 @@ def cron(schedule: str = "*/10 * * * *", *, run: float = 30, exit_code: int = 0,
 
 
 async def jobs(it: SimulatedCluster) -> list[Document]:
-    found = (await it.client.list(kinds.JOB.whole, "default")).items
-    return sorted(found, key=lambda each: str(each["metadata"]["name"]))
+    jobs = (await it.client.list(kinds.JOB.whole, "default")).items
+    return sorted(jobs, key=lambda each: str(each["metadata"]["name"]))
 
 
-def ended(found: list[Document]) -> list[str]:
-    return [each["type"] for one in found for each in one["status"].get("conditions", ()) if each["type"] in ENDS]
+def ended(jobs: list[Document]) -> list[str]:
+    return [each["type"] for job in jobs for each in job["status"].get("conditions", ()) if each["type"] in ENDS]
 
 
 ENDS = ("Complete", "Failed")

@@ -27,10 +27,10 @@ def test_job_ends_with_its_condition(spec: Document, exit_code: int, end: str, s
         async with simulated_cluster() as it:
             await it.create(kinds.JOB, job("etl", exit_code=exit_code, **spec))
             await pass_time(200)
-            found = await status(it, kinds.JOB, "etl")
-            assert conditions(found)[end][0] == "True"
-            assert (found.get("succeeded", 0), found.get("failed", 0)) == (succeeded, failed)
-            assert not found.get("active")
+            shown = await status(it, kinds.JOB, "etl")
+            assert conditions(shown)[end][0] == "True"
+            assert (shown.get("succeeded", 0), shown.get("failed", 0)) == (succeeded, failed)
+            assert not shown.get("active")
             assert not any(each.metadata.finalizers for each in await it.pods())
 
     story()
@@ -44,9 +44,9 @@ async def test_job_replaces_an_evicted_pod_and_counts_it_as_failed() -> None:
         [first] = await it.pods()
         await it.client.evict("default", first.metadata.name, uid=first.metadata.uid)
         await pass_time(120)
-        found = await status(it, kinds.JOB, "etl")
-        assert conditions(found)["Complete"][0] == "True"
-        assert (found["succeeded"], found["failed"]) == (1, 1)
+        shown = await status(it, kinds.JOB, "etl")
+        assert conditions(shown)["Complete"][0] == "True"
+        assert (shown["succeeded"], shown["failed"]) == (1, 1)
 
 
 @on_virtual_time

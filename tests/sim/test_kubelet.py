@@ -150,7 +150,7 @@ async def test_kubelet_admits_pods_in_order_of_their_binding() -> None:
             await it.client.bind("default", old, uid=made.metadata.uid, node="n1")
             await it.create(kinds.POD, pod(new, cpu="3", nodeName="n1"))
             await pass_time(3)
-            phases = {one.metadata.name: one.status.phase for one in await it.pods()}
+            phases = {pod.metadata.name: pod.status.phase for pod in await it.pods()}
             assert (phases[old], phases[new]) == ("Running", "Failed")
             await it.delete(kinds.POD, old, grace_seconds=0)
 

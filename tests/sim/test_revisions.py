@@ -24,14 +24,14 @@ def test_returning_template_becomes_the_newest_revision(kind: kinds.Kind[Any]) -
                 await pass_time(30)
                 await it.patch(kind, "x", {"spec": {"template": {"metadata": {"labels": {"v": label}}}}})
             await pass_time(30)
-            found = (await it.client.list(CONTROLLER_REVISION.whole, "default")).items
-            templates = {each["revision"]: each["data"]["spec"]["template"] for each in found}
+            revisions = (await it.client.list(CONTROLLER_REVISION.whole, "default")).items
+            templates = {each["revision"]: each["data"]["spec"]["template"] for each in revisions}
             assert {number: made["metadata"]["labels"].get("v") for number, made in templates.items()} == {
                 4: "3",
                 5: None,
             }
             assert all(made["$patch"] == "replace" for made in templates.values())
-            newest = next(each["metadata"]["name"] for each in found if each["revision"] == 5)
+            newest = next(each["metadata"]["name"] for each in revisions if each["revision"] == 5)
             assert {(each.metadata.labels or {})[REVISION_HASH] for each in await it.pods()} == {newest}
 
     story()

@@ -77,8 +77,8 @@ async def test_stateful_set_partition_holds_back_lower_ordinals() -> None:
         await it.patch(kinds.STATEFUL_SET, "db", {"spec": {"updateStrategy": opened}})
         await pass_time(60)
         assert [(each.metadata.labels or {}).get("v") for each in await it.pods()] == ["2"] * 3
-        found = await status(it, kinds.STATEFUL_SET, "db")
-        assert found["currentRevision"] == found["updateRevision"]
+        shown = await status(it, kinds.STATEFUL_SET, "db")
+        assert shown["currentRevision"] == shown["updateRevision"]
 
 
 # ---- DaemonSet
@@ -92,8 +92,8 @@ async def test_a_daemon_set_runs_on_every_node_that_fits() -> None:
         await it.create(kinds.DAEMON_SET, workload("agent", None))
         await pass_time(10)
         assert sorted(each.spec.node_name or "" for each in await it.pods()) == ["n1", "n2"]
-        found = await status(it, kinds.DAEMON_SET, "agent")
-        assert (found["desiredNumberScheduled"], found["numberReady"]) == (2, 2)
+        shown = await status(it, kinds.DAEMON_SET, "agent")
+        assert (shown["desiredNumberScheduled"], shown["numberReady"]) == (2, 2)
         await it.patch(kinds.NODE, "n3", {"spec": {"taints": None}})
         await it.patch(kinds.NODE, "n1", {"spec": {"unschedulable": True}})
         await pass_time(10)

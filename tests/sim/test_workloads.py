@@ -97,11 +97,11 @@ async def test_a_rolling_update_never_leaves_its_bounds() -> None:
         await pass_time(10)
         assert worst["fewest"] >= 5
         assert worst["most"] <= 8
-        found = await status(it, kinds.DEPLOYMENT, "web")
-        assert conditions(found)["Progressing"] == ("True", "NewReplicaSetAvailable")
-        assert (found["updatedReplicas"], found["availableReplicas"], found["replicas"]) == (6, 6, 6)
+        shown = await status(it, kinds.DEPLOYMENT, "web")
+        assert conditions(shown)["Progressing"] == ("True", "NewReplicaSetAvailable")
+        assert (shown["updatedReplicas"], shown["availableReplicas"], shown["replicas"]) == (6, 6, 6)
         generation = (await it.document(kinds.DEPLOYMENT, "web"))["metadata"]["generation"]
-        assert found["observedGeneration"] == generation
+        assert shown["observedGeneration"] == generation
 
 
 @on_virtual_time
@@ -123,9 +123,9 @@ async def test_stuck_deployment_reports_progress_deadline_exceeded() -> None:
             kinds.DEPLOYMENT, workload("web", 2, pods=template("64", app="web"), progressDeadlineSeconds=60)
         )
         await pass_time(90)
-        found = conditions(await status(it, kinds.DEPLOYMENT, "web"))
-        assert found["Progressing"] == ("False", "ProgressDeadlineExceeded")
-        assert found["Available"] == ("False", "MinimumReplicasUnavailable")
+        shown = conditions(await status(it, kinds.DEPLOYMENT, "web"))
+        assert shown["Progressing"] == ("False", "ProgressDeadlineExceeded")
+        assert shown["Available"] == ("False", "MinimumReplicasUnavailable")
 
 
 @on_virtual_time

@@ -147,12 +147,12 @@ async def test_a_generated_cluster_counts_itself_as_its_controllers_do() -> None
     client = Client(api)
 
     async def counts() -> dict[object, object]:
-        found: dict[object, object] = {}
+        statuses: dict[object, object] = {}
         for kind, fields in COUNTED.items():
             for item in (await client.list(kind.whole)).items:
                 key = (kind.kind, item["metadata"]["namespace"], item["metadata"]["name"])
-                found[key] = {field: item["status"].get(field) for field in fields}
-        return found
+                statuses[key] = {field: item["status"].get(field) for field in fields}
+        return statuses
 
     await load_documents(client, generate_documents(Scenario(nodes=30, pods=200, seed=4, budgets=1)))
     written = await counts()

@@ -34,8 +34,8 @@ def container(**members: Any) -> Document:
 
 
 def causes(new: Document, old: Document | None = None, subresource: str | None = None) -> list[tuple[str, str]]:
-    found = validate_builtin(new, old, group="", kind="Pod", subresource=subresource)
-    return [(cause.field or "", cause.message or "") for cause in found]
+    problems = validate_builtin(new, old, group="", kind="Pod", subresource=subresource)
+    return [(cause.field or "", cause.message or "") for cause in problems]
 
 
 def affinity(**terms: Any) -> Document:
@@ -127,10 +127,10 @@ WRONG = [
 
 @pytest.mark.parametrize(("document", "field", "message"), WRONG, ids=[f"{row[1]} {row[2][:30]}" for row in WRONG])
 def test_invalid_pods_are_refused(document: Document, field: str, message: str) -> None:
-    found = causes(document)
-    assert any(where.startswith(field) or where.endswith(f".{field}") for where, what in found if message in what), (
-        found
-    )
+    problems = causes(document)
+    assert any(
+        where.startswith(field) or where.endswith(f".{field}") for where, cause in problems if message in cause
+    ), problems
 
 
 def test_every_mistake_is_reported_at_once() -> None:
@@ -182,8 +182,8 @@ FORBIDDEN = [
     ("pair", "field", "message"), [case[1:] for case in FORBIDDEN], ids=[case[0] for case in FORBIDDEN]
 )
 def test_forbidden_pod_updates_are_refused(pair: tuple[Document, Document], field: str, message: str) -> None:
-    found = causes(*pair)
-    assert any(where == field and message in what for where, what in found), found
+    problems = causes(*pair)
+    assert any(where == field and message in cause for where, cause in problems), problems
 
 
 def test_subresources_change_their_own_part_only() -> None:

@@ -163,8 +163,8 @@ VIOLATIONS = [
 
 @pytest.mark.parametrize(("node", "value", "field", "message"), VIOLATIONS, ids=[row[3][:40] for row in VIOLATIONS])
 def test_schema_violations_are_reported(node: Document, value: Any, field: str, message: str) -> None:
-    found = causes(schema(a=node), resource(a=value))
-    assert any(where == field and message in what for where, what in found), found
+    problems = causes(schema(a=node), resource(a=value))
+    assert any(where == field and message in cause for where, cause in problems), problems
 
 
 @pytest.mark.parametrize(
@@ -287,8 +287,8 @@ DEFINITIONS = [
 
 @pytest.mark.parametrize(("crd", "field", "message"), DEFINITIONS, ids=[row[2][:40] for row in DEFINITIONS])
 def test_definitions_that_are_refused(crd: Document, field: str, message: str) -> None:
-    found = [(cause.field, cause.message or "") for cause in validate_definition(crd)]
-    assert any(where == field and message in what for where, what in found), found
+    problems = [(cause.field, cause.message or "") for cause in validate_definition(crd)]
+    assert any(where == field and message in cause for where, cause in problems), problems
 
 
 OURS = custom_resource_definitions()
@@ -355,7 +355,11 @@ def test_where_a_glance_is_sure_the_rules_find_nothing(node: Document, value: An
 
 
 def test_reservation_as_we_write_it_passes_the_fast_check() -> None:
-    definition = next(one for one in custom_resource_definitions() if one["spec"]["names"]["kind"] == "Reservation")
+    definition = next(
+        definition
+        for definition in custom_resource_definitions()
+        if definition["spec"]["names"]["kind"] == "Reservation"
+    )
     root = SchemaNode(definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"])
     container = {"name": "c", "resources": {"requests": {"cpu": "1", "memory": "1Gi"}}}
     spec = {"tasks": [{"name": "web", "replicas": 1, "template": {"spec": {"containers": [container]}}}]}

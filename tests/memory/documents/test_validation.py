@@ -42,8 +42,8 @@ def made(kind: str, metadata: Document | None = None, **members: Any) -> Documen
 
 
 def causes(new: Document, old: Document | None = None) -> list[tuple[str, str]]:
-    found = validate_builtin(new, old, group=GROUPS.get(new["kind"], ""), kind=new["kind"])
-    return [(cause.field or "", cause.message or "") for cause in found]
+    problems = validate_builtin(new, old, group=GROUPS.get(new["kind"], ""), kind=new["kind"])
+    return [(cause.field or "", cause.message or "") for cause in problems]
 
 
 FINE = [
@@ -125,8 +125,8 @@ REFUSED = [
     ("document", "field", "message"), REFUSED, ids=[f"{row[0]['kind']} {row[1]} {row[2][:20]}" for row in REFUSED]
 )
 def test_invalid_objects_are_refused(document: Document, field: str, message: str) -> None:
-    found = causes(document)
-    assert any(where == field and message in what for where, what in found), found
+    problems = causes(document)
+    assert any(where == field and message in cause for where, cause in problems), problems
 
 
 def test_a_generated_name_may_end_with_a_dash() -> None:
@@ -175,8 +175,8 @@ def edited(document: Document, changes: Document) -> Document:
     ("old", "changes", "field", "message"), [row[1:] for row in UPDATES], ids=[row[0] for row in UPDATES]
 )
 def test_immutable_fields_are_refused(old: Document, changes: Document, field: str, message: str) -> None:
-    found = causes(edited(old, changes), old)
-    assert any(where == field and message in what for where, what in found), found
+    problems = causes(edited(old, changes), old)
+    assert any(where == field and message in cause for where, cause in problems), problems
 
 
 ALLOWED = [

@@ -77,8 +77,12 @@ class Questions:
                 container["restartPolicy"] = "Always"
         pending = {"type": "PodResizePending", "status": "True", "reason": self.rng.choice(["Infeasible", "Deferred"])}
         status = {
-            "containerStatuses": [self.container_status(one) for one in containers if self.rng.random() < 0.6],
-            "initContainerStatuses": [self.container_status(one) for one in init if self.rng.random() < 0.6],
+            "containerStatuses": [
+                self.container_status(container) for container in containers if self.rng.random() < 0.6
+            ],
+            "initContainerStatuses": [
+                self.container_status(container) for container in init if self.rng.random() < 0.6
+            ],
             "resources": self.maybe(lambda: {"requests": self.resources()}, 0.3),
             "allocatedResources": self.maybe(self.resources, 0.3),
             "conditions": self.maybe(lambda: [pending], 0.3),
@@ -170,7 +174,7 @@ def main() -> None:
         (make.affinity, 120),
         (make.taint, 120),
     ]
-    answered = ask(oracle, [one() for one, count in kinds for _ in range(count * factor)])
+    answered = ask(oracle, [make_sample() for make_sample, count in kinds for _ in range(count * factor)])
     if "--check" in sys.argv:
         from tests.model.test_golden import ours
 

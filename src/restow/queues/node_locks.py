@@ -3,8 +3,8 @@
 Goes in: the capacity of the nodes, the queues, and the present locks. Comes out, for every queue that has or had a
 guarantee: the nodes that are locked for it, what is idle on them, and the state of its guarantee in a sentence.
 
-    serving order     by priority; then queues whose guarantee was accepted before and asks for no more since, so that
-                      no queue loses nodes to a newcomer of its priority; then by weight, the larger first; then by name
+    serving order     by priority; then accepted queues that ask for no more since, so that no queue loses nodes to a
+                      newcomer of its priority; then by weight, the larger first; then by name
     candidates        schedulable nodes that are not locked for another queue, and on which no reservation holds a seat
                       for another queue. What a queue gives up, the queues after it may have at once
     released first    a queue that is deleted, closed, without a guarantee or rejected loses its nodes before any queue

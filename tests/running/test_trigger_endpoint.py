@@ -24,7 +24,7 @@ from restow.running.component_runner import ComponentRunner, SharedDependencies
 from restow.running.components import DeschedulerComponent
 from restow.running.configuration import Configuration
 from restow.running.trigger_endpoint import TriggerEndpoint
-from tests.control.descheduler.descheduler_fixture import scattered
+from tests.control.descheduler.descheduler_fixture import scattered_cluster
 from tests.sim.simulated_cluster import on_virtual_time, pass_time
 
 SCHEDULER = {"schedulerNames": ["restow", "default-scheduler"]}
@@ -114,7 +114,7 @@ async def endpoint(
 
 @on_virtual_time
 async def test_user_that_may_create_jobs_may_run_a_profile() -> None:
-    async with scattered() as it, endpoint(it) as (trigger, reviews, _):
+    async with scattered_cluster() as it, endpoint(it) as (trigger, reviews, _):
         answer = await trigger.handle(PostedRequest("secret", {"dryRun": "true"}))
         assert (answer.status, len(answer.document["plan"]["moves"]), answer.document["jobs"]) == (200, 4, [])
         assert [spec["user"] for spec in reviews.reviewed] == ["ann"]
@@ -150,7 +150,7 @@ async def test_user_that_may_create_jobs_may_run_a_profile() -> None:
 async def test_refused_request_creates_no_job(
     token: str, query: dict[str, str], allowed: bool, status: int, message: str
 ) -> None:
-    async with scattered() as it, endpoint(it, allowed=allowed) as (trigger, *_):
+    async with scattered_cluster() as it, endpoint(it, allowed=allowed) as (trigger, *_):
         answer = await trigger.handle(PostedRequest(token, query))
         assert answer.status == status and message in answer.document["message"], answer
         assert await it.jobs() == []
@@ -160,7 +160,7 @@ async def test_refused_request_creates_no_job(
 @on_virtual_time
 async def test_token_is_accepted_until_it_expires(seconds: float, status: int) -> None:
     """With the TokenReviews of the embedded cluster."""
-    async with scattered() as it, endpoint(it) as (_, _, runner):
+    async with scattered_cluster() as it, endpoint(it) as (_, _, runner):
         await it.create(kinds.SERVICE_ACCOUNT, {"metadata": {"name": "ann", "namespace": "default"}})
         token = await request_token(it.api, "ann", 600)
         await pass_time(seconds)
@@ -171,7 +171,7 @@ async def test_token_is_accepted_until_it_expires(seconds: float, status: int) -
 @pytest.mark.parametrize("jobs", [0, 2], ids=lambda count: f"after {count} jobs")
 @on_virtual_time
 async def test_process_killed_during_a_run_does_not_block_the_next_run(jobs: int) -> None:
-    async with scattered() as it:
+    async with scattered_cluster() as it:
         async with endpoint(it, api=HangsAfterJobs(it.api, jobs)) as (trigger, *_):
             request = asyncio.create_task(trigger.handle(PostedRequest("secret", {})))
             await pass_time(1)
@@ -188,7 +188,7 @@ async def test_process_killed_during_a_run_does_not_block_the_next_run(jobs: int
 @on_virtual_time
 async def test_run_ends_when_its_descheduler_is_rebuilt_and_the_next_waits_for_its_jobs() -> None:
     """A new configuration during a run: the run with the old one must not continue beside the new descheduler."""
-    async with scattered(migrating=False) as it, endpoint(it, api=HangsAfterJobs(it.api, 2)) as (trigger, _, runner):
+    async with scattered_cluster(migrating=False) as it, endpoint(it, api=HangsAfterJobs(it.api, 2)) as (trigger, _, runner):
         request = asyncio.create_task(trigger.handle(PostedRequest("secret", {})))
         await pass_time(1)
         runner.configure(Configuration(scheduler=SCHEDULER, descheduler={"maxNoOfPodsToEvictTotal": 10}))
@@ -203,7 +203,7 @@ async def test_run_ends_when_its_descheduler_is_rebuilt_and_the_next_waits_for_i
 @on_virtual_time
 async def test_lease_lost_during_a_run_creates_no_more_jobs() -> None:
     async with (
-        scattered(migrating=False) as it,
+        scattered_cluster(migrating=False) as it,
         endpoint(it, api=HangsAfterJobs(it.api, 2), elected=True) as (trigger, *_),
     ):
         request = asyncio.create_task(trigger.handle(PostedRequest("secret", {})))
@@ -223,7 +223,7 @@ async def test_lease_lost_during_a_run_creates_no_more_jobs() -> None:
 @pytest.mark.parametrize("down", ["tokenreviews", "subjectaccessreviews"])
 @on_virtual_time
 async def test_failing_review_refuses_the_request(down: str) -> None:
-    async with scattered() as it, endpoint(it) as (trigger, reviews, _):
+    async with scattered_cluster() as it, endpoint(it) as (trigger, reviews, _):
         reviews.down = down
         answer = await trigger.handle(PostedRequest("secret", {}))
         assert (answer.status, answer.document["message"]) == (502, "error from the API server: it is down")
@@ -232,7 +232,7 @@ async def test_failing_review_refuses_the_request(down: str) -> None:
 
 @on_virtual_time
 async def test_descheduler_that_does_not_run_answers_503() -> None:
-    async with scattered() as it:
+    async with scattered_cluster() as it:
         component = DeschedulerComponent(CollectorRegistry(), "restow-system")
         runner = ComponentRunner(
             component, SharedDependencies(it.api, it.clock, random.Random(1), None), Configuration()

@@ -57,7 +57,7 @@ class _Replay:
         self._per_node = per_node
         self._pods: dict[str, Pod] = {}
         self._reservations: dict[str, Reservation] = {}
-        self._movers: dict[str, str] = {}
+        self._migrating_uids: dict[str, str] = {}
         """UIDs of pods that jobs under way move, by job."""
         self._healthy: Counter[str] = Counter()
         self._whole: set[str] = set()
@@ -104,11 +104,11 @@ class _Replay:
 
     def _job(self, change: str, job: PodMigrationJob) -> Iterator[str]:
         name = job.metadata.name
-        self._movers.pop(name, None)
+        self._migrating_uids.pop(name, None)
         if change == "DELETED" or job.status.phase != "Running":
             return
-        self._movers[name] = job.spec.pod_ref.uid or ""
-        there = (self._pods.get(uid) for uid in self._movers.values())
+        self._migrating_uids[name] = job.spec.pod_ref.uid or ""
+        there = (self._pods.get(uid) for uid in self._migrating_uids.values())
         count = Counter(pod.spec.node_name for pod in there if pod is not None)
         if self._per_node is not None:
             yield from (f"{most} pods of {node} move" for node, most in count.items() if most > self._per_node)

@@ -223,14 +223,14 @@ async def a_sibling_does_not_take_the_seat_of_a_pod_that_moves(it: StoryCluster)
     async with leader(it):
         await it.client.create(DEPLOYMENT, workload(it.namespace, 1))
         await it.runs(1)
-        [mover] = it.alive()
-        await it.reserve(1, moves=mover.metadata.uid)
+        [migrating_pod] = it.alive()
+        await it.reserve(1, moves=migrating_pod.metadata.uid)
         await it.comes_to("Reserved")
         await it.client.patch(DEPLOYMENT, "web", {"spec": {"replicas": 3}}, it.namespace)
         await it.runs(3)
         assert it.taken() == {}
         others = {pod.metadata.name for pod in it.pods}
-        await it.client.delete(POD, mover.metadata.name, it.namespace)
+        await it.client.delete(POD, migrating_pod.metadata.name, it.namespace)
         await it.comes_to("Consumed")
         assert it.taken().keys().isdisjoint(others)
 

@@ -32,8 +32,8 @@ HUGE = "1000"
 
 
 @asynccontextmanager
-async def movers(it: StoryCluster) -> AsyncIterator[None]:
-    """A scheduler and a migration controller at work."""
+async def running_migrations(it: StoryCluster) -> AsyncIterator[None]:
+    """Runs a scheduler and a migration controller."""
     names = frozenset({SCHEDULER})
     made = (
         Scheduler(it.api, it.clock, random.Random(1), profile=read_profile({"schedulerNames": sorted(names)})),
@@ -118,7 +118,7 @@ Making = Callable[[StoryCluster], Awaitable[Pod]]
 async def test_protected_pod_is_not_moved(
     making: Making, reason: str, message: str, api: Api, client: Client, namespace: str
 ) -> None:
-    async with story_cluster(api, client, namespace, SystemClock()) as it, movers(it):
+    async with story_cluster(api, client, namespace, SystemClock()) as it, running_migrations(it):
         old = await making(it)
         reference = {"namespace": namespace, "name": old.metadata.name}
         await client.create(POD_MIGRATION_JOB, {"metadata": {"name": namespace}, "spec": {"podRef": reference}})
@@ -152,7 +152,7 @@ async def test_protected_pod_is_not_moved(
 async def test_impossible_names_match_no_object(
     reference: Document, reason: str, api: Api, client: Client, namespace: str
 ) -> None:
-    async with story_cluster(api, client, namespace, SystemClock()) as it, movers(it):
+    async with story_cluster(api, client, namespace, SystemClock()) as it, running_migrations(it):
         asked = {"namespace": namespace, "name": "web", **reference}
         await client.create(POD_MIGRATION_JOB, {"metadata": {"name": namespace}, "spec": {"podRef": asked}})
         async with asyncio.timeout(30):

@@ -100,35 +100,39 @@ NEAR: dict[str, Any] = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringE
     ],
 )
 def test_possible_successors_of_a_pod_with_another_template(old: Any, new: Any, made: Any) -> None:
-    mover = pod(spec=old)
-    first, *rest = possible_successors(mover, PodTemplate(spec=msgspec.convert(new, PodSpec)))
-    assert first is mover
+    migrating_pod = pod(spec=old)
+    first, *rest = possible_successors(migrating_pod, PodTemplate(spec=msgspec.convert(new, PodSpec)))
+    assert first is migrating_pod
     assert [one.spec for one in rest] == ([pod(spec={**old, **made}).spec] if made else [])
-    assert all(one.metadata == mover.metadata for one in rest)
+    assert all(one.metadata == migrating_pod.metadata for one in rest)
 
 
 def test_requests_of_containers_may_replace_pod_level_requests() -> None:
-    mover = pod(spec={"resources": {"requests": {"cpu": "200m"}}, "containers": [container(cpu="100m")]})
+    migrating_pod = pod(spec={"resources": {"requests": {"cpu": "200m"}}, "containers": [container(cpu="100m")]})
     larger = PodTemplate(spec=msgspec.convert({"containers": [container(cpu="1")]}, PodSpec))
-    assert [pod_requests(one)["cpu"] for one in possible_successors(mover, larger)] == [200, 1000, 200]
+    assert [pod_requests(one)["cpu"] for one in possible_successors(migrating_pod, larger)] == [200, 1000, 200]
 
 
 def test_certain_labels_of_a_successor_are_those_of_template_and_ordinal() -> None:
     place = {"statefulset.kubernetes.io/pod-name": "db-0", "apps.kubernetes.io/pod-index": "0"}
     old = {"app": "db", "by-hand": "yes", "controller-revision-hash": "1", **place}
-    mover = replace(pod(), metadata=replace(pod().metadata, labels=old))
-    comes = successor_with_certain_labels(mover, PodTemplate(metadata=ObjectMeta(labels={"app": "db", "tier": "new"})))
+    migrating_pod = replace(pod(), metadata=replace(pod().metadata, labels=old))
+    comes = successor_with_certain_labels(
+        migrating_pod, PodTemplate(metadata=ObjectMeta(labels={"app": "db", "tier": "new"}))
+    )
     assert comes.metadata.labels == {"app": "db", "tier": "new", **place}
-    assert successor_with_certain_labels(mover, None) is mover
+    assert successor_with_certain_labels(migrating_pod, None) is migrating_pod
 
 
 def test_without_a_known_template_the_only_possible_successor_is_the_pod() -> None:
-    mover = pod()
-    assert possible_successors(mover, None) == (mover,)
+    migrating_pod = pod()
+    assert possible_successors(migrating_pod, None) == (migrating_pod,)
 
 
 def test_a_successor_has_the_labels_and_annotations_of_template_and_pod() -> None:
     told, new = {"app": "web", "track": "old", "added": "x"}, {"app": "web", "track": "new"}
-    mover = replace(pod(), metadata=replace(pod().metadata, labels=told, annotations=told))
-    _, made = possible_successors(mover, PodTemplate(metadata=ObjectMeta(labels=new, annotations=new), spec=mover.spec))
+    migrating_pod = replace(pod(), metadata=replace(pod().metadata, labels=told, annotations=told))
+    _, made = possible_successors(
+        migrating_pod, PodTemplate(metadata=ObjectMeta(labels=new, annotations=new), spec=migrating_pod.spec)
+    )
     assert made.metadata.labels == made.metadata.annotations == {"app": "web", "track": "new", "added": "x"}

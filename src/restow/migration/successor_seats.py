@@ -125,11 +125,11 @@ def why_reservation_excludes_successor(
     group: PodGroup | None = None,
 ) -> str:
     """Why the successor may take no seat of a reservation at all; empty if it may."""
-    mover, name = migrating_pod(reservation), reservation.metadata.name
+    migrating_uid, name = migrating_pod(reservation), reservation.metadata.name
     if scheduler_names is not None and not is_for_scheduler(reservation, scheduler_names):
         return f"reservation {name} is another scheduler's, schedulerNames has {', '.join(sorted(scheduler_names))}"
-    if mover not in (None, successor.metadata.uid):
-        return f"reservation {name} is for the move of another pod, with UID {mover}"
+    if migrating_uid not in (None, successor.metadata.uid):
+        return f"reservation {name} is for the move of another pod, with UID {migrating_uid}"
     if not _is_owned_by(reservation, successor, owners, group):
         return f"the owners of reservation {name} do not include its successor"
     return ""

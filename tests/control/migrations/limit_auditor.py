@@ -217,25 +217,25 @@ class LimitAuditor:
     def _admission(self, job: PodMigrationJob) -> None:
         limits, uid = self._arguments.limits, job.spec.pod_ref.uid or ""
         under_way = [one for one in self._jobs.values() if is_job_running(one)]
-        movers = [one.spec.pod_ref.uid or "" for one in under_way]
+        migrating = [one.spec.pod_ref.uid or "" for one in under_way]
         pod, workload = self._pods.get(uid), self._workload_of.get(uid, "")
-        there = [one for one in map(self._pods.get, movers) if one is not None]
+        there = [one for one in map(self._pods.get, migrating) if one is not None]
         counts: list[tuple[str, int | None, int]] = [
             ("in all", limits.globally or None, len(under_way)),
             ("of its namespace", limits.per_namespace or None, _namespaces(under_way)[job.spec.pod_ref.namespace]),
-            ("of its pod", 1, movers.count(uid)),
+            ("of its pod", 1, migrating.count(uid)),
         ]
         if pod is not None:
             from_here = sum(one.spec.node_name == pod.spec.node_name for one in there)
             counts.append(("from its node", limits.per_node or None, from_here))
         if pod is not None and workload in self._replicas:
-            alike = sum(self._workload_of.get(one) == workload for one in movers)
+            alike = sum(self._workload_of.get(one) == workload for one in migrating)
             counts.append(("of its workload", self._most(limits.per_workload, pod), alike))
         for what, most, taken in counts:
             if most is not None and taken > most:
                 self._blame(f"admit {job.metadata.name}: {taken} {what} are under way, {most} may be")
         if pod is not None:
-            self._unavailability(f"admit {job.metadata.name}", pod, {*movers})
+            self._unavailability(f"admit {job.metadata.name}", pod, {*migrating})
             self._charges(job, pod, [one for one in under_way if not is_evicting(one.status)])
 
     def _most(self, configured: int | str | None, pod: Pod) -> int | None:
@@ -245,7 +245,7 @@ class LimitAuditor:
             return None
         return max_unavailable(max(self._replicas[workload].lately(_time())), configured)
 
-    def _unavailability(self, what: str, pod: Pod, movers: set[str]) -> None:
+    def _unavailability(self, what: str, pod: Pod, migrating: set[str]) -> None:
         """Replicas for which there is no pod that is available and stays; at the least, by what may be known."""
         workload, most = (
             self._workload_of[pod.metadata.uid],
@@ -255,7 +255,7 @@ class LimitAuditor:
             return
         known = {uid for uid, end in self._available[workload].items() if end is None or end > _time() - MINUTE}
         evicted = {one.pod for one in self._evicted}  # by its own hand, or by jobs that it read
-        missing = min(self._replicas[workload].lately(_time())) - len(known - movers - evicted)
+        missing = min(self._replicas[workload].lately(_time())) - len(known - migrating - evicted)
         if is_available(pod) and missing > most:
             self._blame(f"{what}: {missing} of its workload are unavailable then, {most} may be")
 
@@ -265,8 +265,10 @@ class LimitAuditor:
 
     def _charges(self, job: PodMigrationJob, pod: Pod, coming: list[PodMigrationJob]) -> None:
         for budget in self._covering(pod):
-            movers = [self._pods.get(one.spec.pod_ref.uid or "") for one in coming]
-            charged = sum(one is not None and self._is_known_available(one) and _covers(budget, one) for one in movers)
+            migrating = [self._pods.get(one.spec.pod_ref.uid or "") for one in coming]
+            charged = sum(
+                one is not None and self._is_known_available(one) and _covers(budget, one) for one in migrating
+            )
             most = max(self._allowed[budget.metadata.uid].lately(_time()))
             if is_available(pod) and charged > most:
                 self._blame(f"admit {job.metadata.name}: {charged} of {budget.metadata.name} are to go, {most} may")

@@ -43,7 +43,7 @@ async def _set_ready(it: MigrationCluster, pod: Pod, ready: bool) -> None:
 
 @asynccontextmanager
 async def waiting(
-    pods: int, movers: int, **section: Any
+    pods: int, migrating: int, **section: Any
 ) -> AsyncIterator[tuple[MigrationCluster, list[Pod], LimitAuditor]]:
     """Jobs a, b, … that were admitted while all pods were Ready, and wait for room; and the auditor of the limits."""
     async with cluster_with_stub_scheduler() as it:
@@ -51,7 +51,7 @@ async def waiting(
         it.seats.refusing = "no room"
         found = await it.start(pods)
         async with running_controller(it.api, it.clock, **section):
-            for name, pod in zip("abc"[:movers], found, strict=False):
+            for name, pod in zip("abc"[:migrating], found, strict=False):
                 await it.move(pod, name)
             await pass_time(5)
             yield it, found, limits

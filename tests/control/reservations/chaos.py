@@ -189,8 +189,8 @@ class ReservationDisruptions(RandomDisruptions):
     async def delete_migrating_pod(self) -> None:
         """Delete a pod that a reservation was made to move."""
         found = (await self._it.client.list(kinds.RESERVATION)).items
-        movers = {migrating_pod(one) for one in found if not is_ended(one)}
-        one = self._rng.choice([one for one in await self._it.pods() if one.metadata.uid in movers])
+        migrating_uids = {migrating_pod(one) for one in found if not is_ended(one)}
+        one = self._rng.choice([one for one in await self._it.pods() if one.metadata.uid in migrating_uids])
         await self._it.delete(kinds.POD, one.metadata.name, grace_seconds=self._rng.choice((0, 10)))
 
     async def create_consumer(self) -> None:

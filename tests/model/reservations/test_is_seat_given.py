@@ -110,12 +110,12 @@ def test_seat_is_free_only_while_the_status_names_all_owners(
 def test_seat_of_a_migration_is_not_occupied_before_the_migrating_pod_has_left(snapshot: Snapshot) -> None:
     """Whichever of them is heard of first."""
     snapshot.apply_reservation(reservation("r", {0: "n2"}, migrating="uid-mover"))
-    for mover in (pod("mover", on="n1", version=1), pod("mover", on="n1", version=2, leaving=True)):
-        snapshot.apply_pod(mover)
+    for migrating_pod in (pod("mover", on="n1", version=1), pod("mover", on="n1", version=2, leaving=True)):
+        snapshot.apply_pod(migrating_pod)
         snapshot.apply_pod(pod_naming_the_seat())
         mark = snapshot.mark()
         assert (SEAT in snapshot.reservations.reserved_pods) is not snapshot.pods.known["uid-mover"].leaving
-        snapshot.remove_pod(replace(mover, metadata=replace(mover.metadata, resource_version="3")))
+        snapshot.remove_pod(replace(migrating_pod, metadata=replace(migrating_pod.metadata, resource_version="3")))
         assert SEAT not in snapshot.reservations.reserved_pods
         snapshot.undo_to(mark)
     assert SEAT not in snapshot.reservations.reserved_pods

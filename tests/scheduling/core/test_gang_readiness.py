@@ -15,7 +15,7 @@ from tests.narrowing import present
 from tests.scheduling.core.sample_plugins import nodes
 from tests.scheduling.core.session_fixture import SessionFixture, gang, task
 
-MOVER = task("t0", "g", on="n0", role="worker")
+MIGRATING_POD = task("t0", "g", on="n0", role="worker")
 GATED = task("t9", "g", scheduling_gates=[SchedulingGate(name="wait")])
 ROLES: dict[str, Any] = {"min_task_member": {"chief": 1, "worker": 2}}
 
@@ -69,8 +69,8 @@ def test_successor_of_a_gang_member_is_scheduled_or_told_why_not(
     group: PodGroup | None, others: list[Pod], why: str | None
 ) -> None:
     why_incomplete = f"pod group default/g {why}" if why else None
-    readiness = GangReadiness.of([MOVER, *others])
-    assert why_successor_unschedulable(MOVER, group, readiness) == (
+    readiness = GangReadiness.of([MIGRATING_POD, *others])
+    assert why_successor_unschedulable(MIGRATING_POD, group, readiness) == (
         why_incomplete and f"{why_incomplete}: its successor would not be scheduled"
     )
     pending = [one for one in others if not (one.spec.node_name or one.spec.scheduling_gates)]
@@ -87,14 +87,14 @@ def test_pod_without_a_gang_is_always_ready() -> None:
 def test_gang_readiness_follows_pods_that_come_change_and_go() -> None:
     pod_groups, gone = (
         PodGroupCache(),
-        replace(MOVER, metadata=replace(MOVER.metadata, deletion_timestamp="2026-01-01T00:00:00Z")),
+        replace(MIGRATING_POD, metadata=replace(MIGRATING_POD.metadata, deletion_timestamp="2026-01-01T00:00:00Z")),
     )
-    key = present(pod_groups.gang_of(MOVER))
+    key = present(pod_groups.gang_of(MIGRATING_POD))
     assert pod_groups.readiness(key) == GangReadiness.of([])
-    pod_groups.apply_pod(MOVER)
-    assert pod_groups.readiness(key) == GangReadiness.of([MOVER]) != GangReadiness.of([])
+    pod_groups.apply_pod(MIGRATING_POD)
+    assert pod_groups.readiness(key) == GangReadiness.of([MIGRATING_POD]) != GangReadiness.of([])
     assert pod_groups.readiness(key) is pod_groups.readiness(key)
     pod_groups.apply_pod(gone)
-    assert pod_groups.readiness(key) == GangReadiness.of([gone]) != GangReadiness.of([MOVER])
+    assert pod_groups.readiness(key) == GangReadiness.of([gone]) != GangReadiness.of([MIGRATING_POD])
     pod_groups.remove_pod(gone)
     assert pod_groups.readiness(key) == GangReadiness.of([])

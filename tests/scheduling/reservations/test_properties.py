@@ -310,10 +310,10 @@ def test_pods_in_one_session_get_the_seats_they_would_get_one_by_one(
 ) -> None:
     def seats(follows: bool) -> dict[str, str]:
         cluster = SessionCluster(*(node(name, {"cpu": "20", "pods": "20"}) for name in NODES))
-        for number, (owner, size, mover, policy) in enumerate(held):
+        for number, (owner, size, migrating, policy) in enumerate(held):
             seat = task(2, {"cpu": size}, labels={"app": owner})
             placed = {0: NODES[number % 3], 1: NODES[(number + 1) % 3]}
-            terms: dict[str, Any] = {"match_policy": policy, "migrating": f"uid-m{mover}" if mover else None}
+            terms: dict[str, Any] = {"match_policy": policy, "migrating": f"uid-m{migrating}" if migrating else None}
             cluster.show(web_reservation(f"r{number}", seat, at=placed, **terms, **for_app_or_pod(owner)))
         pods = [web_pod(f"p{number}", {"cpu": size}, labels={"app": app}) for number, (app, size) in enumerate(swarm)]
         with pytest.MonkeyPatch.context() as patched:

@@ -101,7 +101,7 @@ def test_pod_that_requests_a_reservation_gets_a_seat_of_it() -> None:
 
 
 @pytest.mark.parametrize(
-    "mover",
+    "migrating_pod",
     [
         pytest.param(web_pod("old", on="n2", leaving=True), id="is leaving"),
         pytest.param(web_pod("old", on="n2", phase="Succeeded"), id="is over"),
@@ -109,10 +109,10 @@ def test_pod_that_requests_a_reservation_gets_a_seat_of_it() -> None:
     ],
 )
 def test_pod_that_requests_a_migration_reservation_gets_its_seat_once_the_migrating_pod_leaves(
-    mover: Pod | None,
+    migrating_pod: Pod | None,
 ) -> None:
     held = web_reservation("r", at={0: "n1"}, migrating="uid-old")
-    cluster = SessionCluster(*named_nodes("n1", "n2"), held, *([mover] if mover else []))
+    cluster = SessionCluster(*named_nodes("n1", "n2"), held, *([migrating_pod] if migrating_pod else []))
     assert cluster.session(web_pod("p", uses="r")).seats == {"p": "r/t/0"}
 
 

@@ -161,12 +161,12 @@ SETTLED = {"podRef": {"uid": "u1"}, "mode": "ReservationFirst"}
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        pytest.param({"podRef": {"name": "web-1"}}, "a job moves the pod", id="another pod"),
-        pytest.param({"podRef": {"namespace": "shop"}}, "a job moves the pod", id="a pod elsewhere"),
-        pytest.param({"podRef": {"uid": "u2"}}, "a job moves the pod", id="another life of it"),
-        pytest.param({"podRef": {"uid": None}}, "uid cannot be taken back", id="any life of it"),
-        pytest.param({"mode": "EvictDirectly"}, "how a pod moves is settled", id="another way"),
-        pytest.param({"mode": None}, "mode cannot be taken back", id="any way"),
+        pytest.param({"podRef": {"name": "web-1"}}, "the pod of a job is immutable", id="another pod"),
+        pytest.param({"podRef": {"namespace": "shop"}}, "the pod of a job is immutable", id="pod in another namespace"),
+        pytest.param({"podRef": {"uid": "u2"}}, "the pod of a job is immutable", id="another UID"),
+        pytest.param({"podRef": {"uid": None}}, "uid cannot be removed", id="UID removed"),
+        pytest.param({"mode": "EvictDirectly"}, "mode is immutable", id="another mode"),
+        pytest.param({"mode": None}, "mode cannot be removed", id="mode removed"),
     ],
 )
 async def test_migration_job_pod_and_options_are_immutable(
@@ -180,10 +180,10 @@ async def test_migration_job_pod_and_options_are_immutable(
 
 
 @pytest.mark.parametrize("end", ["Succeed", "Failed", "Aborted"])
-async def test_a_job_that_has_ended_stays_so(installed: Server, job: str, end: str) -> None:
+async def test_phase_of_an_ended_job_is_immutable(installed: Server, job: str, end: str) -> None:
     await installed.patch(JOBS, job, MERGE_PATCH, {"status": {"phase": "Running"}}, sub="status")
     await installed.patch(JOBS, job, MERGE_PATCH, {"status": {"phase": end, "message": "so"}}, sub="status")
-    with pytest.raises(Invalid, match="a job that has ended stays so"):
+    with pytest.raises(Invalid, match="the phase of an ended job is immutable"):
         await installed.patch(JOBS, job, MERGE_PATCH, {"status": {"phase": "Pending"}}, sub="status")
     later = await installed.patch(JOBS, job, MERGE_PATCH, {"status": {"message": "it is"}}, sub="status")
     assert later["status"]["phase"] == end

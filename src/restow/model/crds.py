@@ -135,13 +135,17 @@ _SAME = "self == oldSelf"
 _ENDS = [str(phase.value) for phase in JobPhase if phase in ENDED]
 _RULES: dict[str, list[tuple[str, str, str]]] = {
     POD_MIGRATION_JOB.kind: [
-        ("spec.podRef.namespace", _SAME, "a job moves the pod that it was made for; make another job"),
-        ("spec.podRef.name", _SAME, "a job moves the pod that it was made for; make another job"),
-        ("spec.podRef.uid", f"oldSelf == '' || {_SAME}", "a job moves the pod that it was made for; make another job"),
-        ("spec.podRef", _immutable_presence_rule("uid"), "uid cannot be taken back; make another job"),
-        ("spec.mode", _SAME, "how a pod moves is settled; make another job"),
-        ("spec", _immutable_presence_rule("mode"), "mode cannot be taken back; make another job"),
-        ("status.phase", f"!(oldSelf in {_ENDS}) || {_SAME}", "a job that has ended stays so; make another job"),
+        ("spec.podRef.namespace", _SAME, "the pod of a job is immutable; create another job"),
+        ("spec.podRef.name", _SAME, "the pod of a job is immutable; create another job"),
+        ("spec.podRef.uid", f"oldSelf == '' || {_SAME}", "the pod of a job is immutable; create another job"),
+        ("spec.podRef", _immutable_presence_rule("uid"), "uid cannot be removed; create another job"),
+        ("spec.mode", _SAME, "mode is immutable; create another job"),
+        ("spec", _immutable_presence_rule("mode"), "mode cannot be removed; create another job"),
+        (
+            "status.phase",
+            f"!(oldSelf in {_ENDS}) || {_SAME}",
+            "the phase of an ended job is immutable; create another job",
+        ),
     ],
 }
 """Fields that are immutable once they are set: the job was admitted for this pod and this mode."""

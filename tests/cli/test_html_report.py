@@ -64,7 +64,7 @@ def read(plan: Plan = PLAN, pods: list[Pod] = PODS, resource: str = "cpu") -> Pa
     "text",
     [
         "1 move in 1 wave, 1 pending pod placed",
-        "1 pending pods with a place: at most 50 % below the optimum, "
+        "1 pending pods with a place; at most 50 % below the optimum: "
         "no plan within the move limit reaches more than 2",
         "0 of 1",
         "default/web",

@@ -41,15 +41,17 @@ def test_placed_pods_are_shown_as_a_part_of_pending_pods() -> None:
 @pytest.mark.parametrize(
     ("plan", "sentence"),
     [
-        pytest.param(FREE, "3 free nodes: optimal, no plan within the move limit reaches more", id="proven"),
+        pytest.param(FREE, "3 free nodes; optimal: no plan within the move limit frees more nodes", id="proven"),
         pytest.param(
             SLOTS,
-            "35 pods of the shape that fit: at most 5.4 % below the optimum, "
+            "35 pods of the shape that fit; at most 5.4 % below the optimum: "
             "no plan within the move limit reaches more than 37",
             id="a gap",
         ),
         pytest.param(
-            PENDING, "8 nvidia.com/gpu for pending pods: optimal, no plan within the move limit reaches more", id="gpus"
+            PENDING,
+            "8 nvidia.com/gpu for pending pods; optimal: no plan within the move limit places more of them",
+            id="gpus",
         ),
         pytest.param(plan("pending", {"placedPods": 0}, {"placedPods": 1}, None), "", id="no bound"),
         pytest.param(plan("", {"nodes": 3}, {"nodes": 3}, None), "", id="no objective"),

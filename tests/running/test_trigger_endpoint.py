@@ -188,7 +188,10 @@ async def test_process_killed_during_a_run_does_not_block_the_next_run(jobs: int
 @on_virtual_time
 async def test_run_ends_when_its_descheduler_is_rebuilt_and_the_next_waits_for_its_jobs() -> None:
     """A new configuration during a run: the run with the old one must not continue beside the new descheduler."""
-    async with scattered_cluster(migrating=False) as it, endpoint(it, api=HangsAfterJobs(it.api, 2)) as (trigger, _, runner):
+    async with (
+        scattered_cluster(migrating=False) as it,
+        endpoint(it, api=HangsAfterJobs(it.api, 2)) as (trigger, _, runner),
+    ):
         request = asyncio.create_task(trigger.handle(PostedRequest("secret", {})))
         await pass_time(1)
         runner.configure(Configuration(scheduler=SCHEDULER, descheduler={"maxNoOfPodsToEvictTotal": 10}))

@@ -10,6 +10,7 @@ import gc
 import sys
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -37,10 +38,9 @@ if TYPE_CHECKING:
     from restow.commands.progress import ProgressLine
     from restow.model.inventory import Inventory
     from restow.model.objects import Pod
-    from restow.model.resources import Vector
     from restow.planning.plan import Plan
     from restow.running.configuration import Configuration
-    from restow.snapshots.offline import OfflineCluster
+    from restow.snapshots.offline import OfflineCluster, PlanOptions
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -234,14 +234,14 @@ def plan(
             result = offline.plan_offline(cluster, profile, configuration, plan_options, line.time, line.update)
     if line.is_cut_short:
         result = msgspec.structs.replace(result, seconds=round(line.elapsed, 3))
-    messages = _write_files(result, cluster, plan_options.shape, save, report)
-    tables.print_result(result, tables.plan_table, output)
+    messages = _write_files(result, cluster, plan_options, save, report)
+    tables.print_result(result, partial(tables.plan_table, max_moves=plan_options.max_moves), output)
     for message in messages:
         print_note(message)
 
 
 def _write_files(
-    result: Plan, cluster: OfflineCluster, shape: Vector, save: Path | None, report: Path | None
+    result: Plan, cluster: OfflineCluster, options: PlanOptions, save: Path | None, report: Path | None
 ) -> list[str]:
     """Write the files of --save and --report; returns a message about each."""
     from restow.planning.plan import encode_plan
@@ -253,7 +253,7 @@ def _write_files(
             hint = f"; to carry it out: restow apply {save}" if result.moves or result.places else ""
             messages.append(f"plan saved to {save}{hint}")
         if report:
-            report.write_text(_render_report(result, cluster, shape), encoding="utf-8")
+            report.write_text(_render_report(result, cluster, options), encoding="utf-8")
             messages.append(f"report written to {report}")
     except OSError as problem:
         raise write_error(problem) from problem
@@ -287,14 +287,15 @@ def replay(path: Path, output: str, **options: Any) -> None:
         sys.exit(1)
 
 
-def _render_report(plan: Plan, cluster: OfflineCluster, shape: Vector) -> str:
+def _render_report(plan: Plan, cluster: OfflineCluster, options: PlanOptions) -> str:
     from restow.model.kinds import NODE
     from restow.model.times import format_time
     from restow.output.html_report import main_resource, render_page
 
     nodes, pods = cluster.inventory.of(NODE), cluster.pods
-    resource = main_resource(plan, nodes, pods, shape)
-    return render_page(plan, nodes, pods, resource=resource, made=format_time(time.time()))
+    resource = main_resource(plan, nodes, pods, options.shape)
+    made = format_time(time.time())
+    return render_page(plan, nodes, pods, resource=resource, made=made, max_moves=options.max_moves)
 
 
 def _note_unused_objective(strategy: str | None) -> None:

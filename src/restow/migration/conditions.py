@@ -171,7 +171,7 @@ def paused_status(status: PodMigrationJobStatus, *, now: float) -> PodMigrationJ
     old = find_condition(status, JobConditionType.PAUSED)
     if old is not None and old.status == ConditionStatus.TRUE:
         return status
-    message = "the job is paused, and its time limit with it, until spec.paused is false"
+    message = "the job is paused; its ttl does not run until spec.paused is false"
     begun = replace(status, phase=status.phase or JobPhase.PENDING)  # a new job has no phase yet
     return _pause(begun, True, message, seconds=paused_seconds(status, now), now=now)
 
@@ -182,7 +182,7 @@ def resumed_status(status: PodMigrationJobStatus, *, now: float) -> PodMigration
         return status
     seconds = paused_seconds(status, now)
     return _pause(
-        status, False, f"the job continues; it was paused for {seconds:g} s in total", seconds=seconds, now=now
+        status, False, f"the job continues; it was paused for {seconds:.0f} s in total", seconds=seconds, now=now
     )
 
 

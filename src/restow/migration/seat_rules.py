@@ -79,7 +79,7 @@ def reservation_is_lost(facts: SeatFacts) -> Step | None:
         return fail_job(facts, reservation_failure_reason(reservation), reservation_failure(reservation))
     consumers = [seat.pod_ref.name or "" for seat in seats if seat.pod_ref is not None]
     if consumers and len(consumers) == len(seats):
-        return forbid_move(facts, f"its seat was taken by {', '.join(consumers)}")
+        return forbid_move(facts, f"its seat is consumed by {', '.join(consumers)}")
     if phase == ReservationPhase.SUCCEEDED:
         return forbid_move(facts, f"all seats of reservation {reservation.metadata.name} are consumed")
     return None

@@ -28,14 +28,22 @@ MOST_UNCHANGED = 200
 MOST_EXAMPLES = 20
 
 
-def render_page(plan: Plan, nodes: Sequence[Node], pods: Sequence[Pod], *, resource: str, made: str) -> str:
+def render_page(
+    plan: Plan,
+    nodes: Sequence[Node],
+    pods: Sequence[Pod],
+    *,
+    resource: str,
+    made: str,
+    max_moves: int | None = None,
+) -> str:
     """The HTML document. The bars show `resource`; `made` is the time at which the plan was made."""
     before = node_uses(nodes, pods, resource)
     after = node_uses(nodes, pods_after(plan, pods), resource)
     leaving, arriving = _leaving_and_arriving(plan, pods, resource)
     bars = _Bars(_colours([*before, *after]), resource, leaving, arriving)
     body = [
-        _headline(plan, resource, made),
+        _headline(plan, resource, made, plan_figures.verdict(plan, max_moves)),
         _figures(plan),
         _profile(before, after, resource),
         _scatter(plan, before, after, pods, resource),
@@ -74,16 +82,15 @@ def main_resource(plan: Plan, nodes: Iterable[Node], pods: Iterable[Pod], shape:
 # --- parts of the page ------------------------------------------------------------------------------------------------
 
 
-def _headline(plan: Plan, resource: str, made: str) -> str:
+def _headline(plan: Plan, resource: str, made: str, verdict: str) -> str:
     waves = len({move.wave for move in plan.moves})
     heading = f"{counted_noun(len(plan.moves), 'move')} in {counted_noun(waves, 'wave')}" if plan.moves else "no moves"
     if plan.places:
         heading += f", {counted_noun(len(plan.places), 'pending pod')} placed"
     objective = f", objective {plan.objective}" if plan.objective else ""
     line = f"strategy {plan.strategy}{objective}; made {made} in {plan.seconds:g} s; bars show {resource}"
-    sentence = plan_figures.verdict(plan)
-    verdict = f"<p class=verdict>{escape(sentence)}</p>" if sentence else ""
-    return f"<header><h1>{escape(heading)}</h1><p>{escape(line)}</p>{verdict}</header>"
+    paragraph = f"<p class=verdict>{escape(verdict)}</p>" if verdict else ""
+    return f"<header><h1>{escape(heading)}</h1><p>{escape(line)}</p>{paragraph}</header>"
 
 
 def _figures(plan: Plan) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
+from restow.model.counted_nouns import counted_noun
 from restow.planning.plan import Measures, Plan
 
 _NAMES: Final[Mapping[str, str]] = {
@@ -20,6 +21,12 @@ _NAMES: Final[Mapping[str, str]] = {
     "measuredNodes": "nodes with measured usage",
     "busyNodes": "busy nodes, by measured usage",
 }
+_BETTER: Final[Mapping[str, str]] = {
+    "free-nodes": "frees more nodes",
+    "slots": "makes room for more pods of the shape",
+    "pending": "places more of them",
+}
+"""What a better plan would do, by objective."""
 _UTILISATION, _PLACED = "utilisation.", "placed."
 _PENDING_PODS, _PLACED_PODS = "pendingPods", "placedPods"
 
@@ -51,16 +58,19 @@ def objective_figure(plan: Plan) -> str | None:
     return None
 
 
-def verdict(plan: Plan) -> str:
-    """The distance to the optimum in one sentence; empty if no bound is known."""
+def verdict(plan: Plan, max_moves: int | None = None) -> str:
+    """The distance to the optimum in one sentence; empty if no bound is known.
+
+    `max_moves` is the move limit that the planner was given. A saved plan does not say it.
+    """
     name = objective_figure(plan)
     if plan.bound is None or name is None or name not in plan.after:
         return ""
     reached, gap = f"{plan.after[name]:g} {_title(name)}", plan.after.get("gap", 0)
+    limit = "within the move limit" if max_moves is None else f"with at most {counted_noun(max_moves, 'move')}"
     if not gap:
-        return f"{reached}: optimal, no plan within the move limit reaches more"
-    upper_bound = f"no plan within the move limit reaches more than {plan.bound:g}"
-    return f"{reached}: at most {gap:g} % below the optimum, {upper_bound}"
+        return f"{reached}; optimal: no plan {limit} {_BETTER[plan.objective]}"
+    return f"{reached}; at most {gap:g} % below the optimum: no plan {limit} reaches more than {plan.bound:g}"
 
 
 def _title(name: str) -> str:

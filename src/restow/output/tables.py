@@ -53,7 +53,7 @@ def _width() -> int | None:
     return None if sys.stdout.isatty() or "COLUMNS" in os.environ else UNWRAPPED
 
 
-def plan_table(result: Plan) -> RenderableType:
+def plan_table(result: Plan, max_moves: int | None = None) -> RenderableType:
     waves = counted_noun(len({move.wave for move in result.moves}), "wave")
     summary = f"{counted_noun(len(result.moves), 'move')} in {waves}" if result.moves else "no moves"
     parts: list[RenderableType] = [Text(f"{result.strategy}: {summary}", style="bold")]
@@ -67,7 +67,7 @@ def plan_table(result: Plan) -> RenderableType:
     for row in plan_figures.figure_rows(result):
         effect.add_row(*row)
     parts += [table for table in (moves, places, effect, _refusal_table(result.refusals)) if table.row_count]
-    if verdict := plan_figures.verdict(result):
+    if verdict := plan_figures.verdict(result, max_moves):
         parts.append(Text(verdict, style="bold"))
     return Group(*parts)
 

@@ -54,7 +54,7 @@ async def test_one_given_seat_is_used_by_one_job() -> None:
         await pass_time(60)
         statuses = [await it.told(name) for name in "abc"]
         assert [one[0] for one in statuses] == ["Succeed", "Failed", "Failed"], statuses
-        assert "its seat was taken by" in str(statuses)
+        assert "its seat is consumed by" in str(statuses)
 
 
 @pytest.mark.parametrize("target", [None, "n2"], ids=["anywhere", "where it is to go"])

@@ -16,7 +16,7 @@ class ReservationMetrics:
         )
         self._seats = Gauge(
             "restow_reservation_seats",
-            "Number of seats of reservations that have not ended, by whether they are pending, available or taken.",
+            "Number of seats of reservations that have not ended: pending, available or taken (consumed).",
             ("state",),
             registry=registry,
         )

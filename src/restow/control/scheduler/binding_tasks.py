@@ -5,9 +5,10 @@ Goes in: pods that a session assigned to nodes. Comes out: one task per pod that
     bound      the pod leaves the queue; its seat is consumed; PostBind plugins are called
     otherwise  1  the pod's last version is taken over, if another component bound it
                2  every Unreserve plugin in reverse order, then the assumed pod is forgotten: its room is free for
-               others 3  the assigned seat and the nomination are given up 4  the queue: refused by a Permit plugin,
-               failed with back-off, or deleted if the pod is gone 5  if the gang of the pod is bound in part now, it is
-               completed before all others
+                  others
+               3  the assigned seat and the nomination are given up
+               4  the queue: refused by a Permit plugin, failed with back-off, or deleted if the pod is gone
+               5  if the gang of the pod is bound in part now, it is completed before all others
 """
 
 from __future__ import annotations

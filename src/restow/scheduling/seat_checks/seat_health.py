@@ -134,7 +134,8 @@ def _refused_seats_before_migration(
     if uid is None or any(index.has_migrating_pod_left(seat, uid) for seat in seats):
         return {}
     requests = [
-        (snapshot.rows.find_row(seat.node), engine.counted_resources(cycle_of_seat(seat, snapshot, now))) for seat in seats
+        (snapshot.rows.find_row(seat.node), engine.counted_resources(cycle_of_seat(seat, snapshot, now)))
+        for seat in seats
     ]
     if any(row is None or snapshot.room.lacks(row, amounts) for row, amounts in requests):
         return {}

@@ -20,15 +20,15 @@ from restow.model.objects import Guarantee, GuaranteePercentage, ObjectMeta, Que
 from restow.model.queues import QUEUE_ANNOTATION
 from restow.model.snapshot import Snapshot
 from restow.queues.job_counts import count_jobs
-from restow.queues.node_capacity import NodeCapacity, QueueUsage, read_node_capacity
-from restow.queues.node_locks import QueueLock, decide_locks
+from restow.queues.node_capacity import CapacityOfNodes, QueueUsage, read_node_capacity
+from restow.queues.node_locks import GuaranteeDecision, decide_locks
 from restow.scheduling.pod_group_cache import PodGroupCache
 
 NODES, QUEUES, PODS = 5_000, 200, 50_000
 SECONDS, MEAN_GAP = 1.0, 0.05
 
 
-def node_capacity() -> NodeCapacity:
+def node_capacity() -> CapacityOfNodes:
     """Nodes of nine sizes, filled at random; every queue runs on twenty of them."""
     random = np.random.default_rng(7)
     offered = np.vstack(
@@ -39,7 +39,7 @@ def node_capacity() -> NodeCapacity:
     for number in range(QUEUES):
         where = np.sort(random.choice(NODES, 20, replace=False))
         used[_name(number)] = QueueUsage(where, ((offered - idle)[:, where] * random.random(20) / 2).astype(np.int64))
-    return NodeCapacity(
+    return CapacityOfNodes(
         names=tuple(f"n{number:05}" for number in range(NODES)),
         resources=("cpu", "memory"),
         allocatable=offered,
@@ -132,5 +132,5 @@ def _name(number: int) -> str:
     return f"q{number:03}"
 
 
-def _mean_gap(locks: dict[str, QueueLock]) -> float:
+def _mean_gap(locks: dict[str, GuaranteeDecision]) -> float:
     return sum(lock.gap for lock in locks.values()) / len(locks)

@@ -17,7 +17,7 @@ from restow.model.objects import (
     QueueStatus,
 )
 from restow.model.resources import parse_amounts
-from restow.queues.node_capacity import NodeCapacity, QueueUsage
+from restow.queues.node_capacity import CapacityOfNodes, QueueUsage
 
 RESOURCES = ("cpu", "memory")
 
@@ -29,13 +29,13 @@ def node_spec(
     return {"cpu": cpu, "memory": memory, "taken": taken, "own": own or {}, **says}
 
 
-def node_capacity(nodes: Mapping[str, Any]) -> NodeCapacity:
+def node_capacity(nodes: Mapping[str, Any]) -> CapacityOfNodes:
     """The capacity of nodes, by name."""
     names = tuple(sorted(nodes))
     offered = _cells([(nodes[name]["cpu"], nodes[name]["memory"]) for name in names])
     gone = [nodes[name]["taken"] + sum(nodes[name]["own"].values()) for name in names]
     queues = sorted({queue for name in names for queue in nodes[name]["own"]})
-    return NodeCapacity(
+    return CapacityOfNodes(
         names=names,
         resources=RESOURCES,
         allocatable=offered,

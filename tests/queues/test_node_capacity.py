@@ -9,7 +9,7 @@ import msgspec
 from restow.model.objects import Node, Pod
 from restow.model.queues import QUEUE_ANNOTATION
 from restow.model.snapshot import Snapshot
-from restow.queues.node_capacity import NodeCapacity, read_node_capacity
+from restow.queues.node_capacity import CapacityOfNodes, read_node_capacity
 from restow.scheduling.pod_group_cache import PodGroupCache
 
 
@@ -40,7 +40,7 @@ def a_pod(name: str, node: str, cpu: str, *, queue: str = "", owner: str = "Repl
     return msgspec.convert(says, Pod)
 
 
-def read(nodes: list[Node], pods: list[Pod]) -> NodeCapacity:
+def read(nodes: list[Node], pods: list[Pod]) -> CapacityOfNodes:
     snapshot, pod_groups = Snapshot(), PodGroupCache()
     for node in nodes:
         snapshot.apply_node(node)
@@ -50,7 +50,7 @@ def read(nodes: list[Node], pods: list[Pod]) -> NodeCapacity:
     return read_node_capacity(snapshot, pod_groups)
 
 
-def cpu(node_capacity: NodeCapacity, cells: Any) -> list[int]:
+def cpu(node_capacity: CapacityOfNodes, cells: Any) -> list[int]:
     numbers: list[int] = cells[node_capacity.resources.index("cpu")].tolist()
     return numbers
 

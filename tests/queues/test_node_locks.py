@@ -9,19 +9,19 @@ import pytest
 
 from restow.model.objects import Queue
 from restow.queues.guarantee_ceilings import GuaranteeCeilings
-from restow.queues.node_capacity import NodeCapacity
-from restow.queues.node_locks import GuaranteeState, LockOptions, QueueLock, decide_locks, locks_in_status
+from restow.queues.node_capacity import CapacityOfNodes
+from restow.queues.node_locks import GuaranteeDecision, GuaranteeState, LockOptions, decide_locks, locks_in_status
 from tests.queues.node_capacity_fixture import node_capacity, node_spec, queue, vector
 
 FREE = LockOptions(ceilings=GuaranteeCeilings(all_queues=100, any_queue=100))
 CPU8 = {"resource": {"cpu": "8"}}
 
 
-def locked(nodes: dict[str, Any], *queues: Queue, rules: LockOptions = FREE) -> dict[str, QueueLock]:
+def locked(nodes: dict[str, Any], *queues: Queue, rules: LockOptions = FREE) -> dict[str, GuaranteeDecision]:
     return decide_locks(node_capacity(nodes), queues, locks_in_status(queues), rules)
 
 
-def nodes_of(locks: dict[str, QueueLock]) -> dict[str, str]:
+def nodes_of(locks: dict[str, GuaranteeDecision]) -> dict[str, str]:
     return {name: " ".join(lock.nodes) for name, lock in locks.items()}
 
 
@@ -271,7 +271,7 @@ def some_queues(random: Random) -> list[Queue]:
     return [queue(f"q{number}", guarantee=guarantee(), weight=random.randint(1, 3)) for number in range(5)]
 
 
-def assert_sound(cluster: NodeCapacity, locks: dict[str, QueueLock]) -> None:
+def assert_sound(cluster: CapacityOfNodes, locks: dict[str, GuaranteeDecision]) -> None:
     """No node twice, none that takes no pods, and one that is left."""
     nodes = [name for lock in locks.values() for name in lock.nodes]
     open_ones = {name for name, takes_pods in zip(cluster.names, cluster.schedulable, strict=True) if takes_pods}

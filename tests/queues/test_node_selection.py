@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from restow.model.cluster import RowIndex
 from restow.model.guarantees import GuaranteeRequest
 from restow.model.objects import GuaranteePolicy
-from restow.queues.node_capacity import NodeCapacity, ResourceMatrix
+from restow.queues.node_capacity import CapacityOfNodes, ResourceMatrix
 from restow.queues.node_selection import (
     IDLE_WEIGHT,
     NODE_COUNT_WEIGHT,
@@ -34,7 +34,7 @@ def number(nodes: int, *dimensions: str) -> GuaranteeRequest:
     return GuaranteeRequest(GuaranteePolicy.BEST_EFFORT, {}, nodes, dimensions)
 
 
-def wish(node_capacity: NodeCapacity, asked: GuaranteeRequest, present: str = "", most: int = 99) -> LockRequest:
+def wish(node_capacity: CapacityOfNodes, asked: GuaranteeRequest, present: str = "", most: int = 99) -> LockRequest:
     places = [node_capacity.names.index(name) for name in present.split()]
     return LockRequest("q1", asked, node_capacity.schedulable.copy(), np.array(places, np.intp), most)
 
@@ -214,9 +214,9 @@ def test_node_selection_keeps_to_the_maximum_of_nodes() -> None:
     assert [chosen(nodes, amounts(cpu="6"), most=most) for most in (2, 1, 0)] == ["a b", "c", " not enough"]
 
 
-def score(node_capacity: NodeCapacity, queue: str, asked: GuaranteeRequest, nodes: RowIndex) -> float:
+def score(node_capacity: CapacityOfNodes, queue: str, asked: GuaranteeRequest, nodes: RowIndex) -> float:
     """The score of a set of nodes, term by term as `choosing` says it."""
-    lines = node_capacity.resource_rows(tuple(asked.amounts))
+    lines = node_capacity.resource_indices(tuple(asked.amounts))
     everything = np.maximum(node_capacity.allocatable[lines][:, node_capacity.schedulable].sum(axis=1), 1)
     request = np.array(list(asked.amounts.values()), np.int64)
 
@@ -237,7 +237,7 @@ def test_node_selection_finds_a_perfect_fit() -> None:
 
 
 @st.composite
-def clusters(draw: st.DrawFn) -> tuple[NodeCapacity, GuaranteeRequest]:
+def clusters(draw: st.DrawFn) -> tuple[CapacityOfNodes, GuaranteeRequest]:
     sizes = st.sampled_from([(4, 16), (8, 32), (8, 64), (16, 32)])
     drawn = draw(st.lists(st.tuples(sizes, st.integers(0, 4), st.integers(0, 3)), min_size=2, max_size=7))
     cores, gigabytes = draw(st.integers(1, 30)), draw(st.integers(1, 120))
@@ -247,9 +247,9 @@ def clusters(draw: st.DrawFn) -> tuple[NodeCapacity, GuaranteeRequest]:
     return node_capacity(nodes), amounts(cpu=str(cores), memory=f"{gigabytes}Gi")
 
 
-def best_score(cluster: NodeCapacity, asked: GuaranteeRequest) -> float | None:
+def best_score(cluster: CapacityOfNodes, asked: GuaranteeRequest) -> float | None:
     """By trying every combination."""
-    lines = cluster.resource_rows(tuple(asked.amounts))
+    lines = cluster.resource_indices(tuple(asked.amounts))
     there = cluster.idle[lines] + cluster.usage_per_node("q1", lines)
     needs = np.array(list(asked.amounts.values()))
     every = range(len(cluster.names))
@@ -260,7 +260,9 @@ def best_score(cluster: NodeCapacity, asked: GuaranteeRequest) -> float | None:
 
 @settings(max_examples=60, deadline=None)
 @given(clusters())
-def test_node_selection_has_the_highest_score_of_all_combinations(drawn: tuple[NodeCapacity, GuaranteeRequest]) -> None:
+def test_node_selection_has_the_highest_score_of_all_combinations(
+    drawn: tuple[CapacityOfNodes, GuaranteeRequest],
+) -> None:
     cluster, asked = drawn
     choice, best = select_nodes(NodeCosts(cluster), wish(cluster, asked)), best_score(cluster, asked)
     assert choice.is_enough == (best is not None)
@@ -270,7 +272,7 @@ def test_node_selection_has_the_highest_score_of_all_combinations(drawn: tuple[N
 
 @settings(max_examples=30, deadline=None)
 @given(clusters())
-def test_node_selection_keeps_locked_nodes(drawn: tuple[NodeCapacity, GuaranteeRequest]) -> None:
+def test_node_selection_keeps_locked_nodes(drawn: tuple[CapacityOfNodes, GuaranteeRequest]) -> None:
     cluster, asked = drawn
     first = select_nodes(NodeCosts(cluster), wish(cluster, asked))
     names = " ".join(cluster.names[column] for column in first.nodes)
@@ -279,7 +281,7 @@ def test_node_selection_keeps_locked_nodes(drawn: tuple[NodeCapacity, GuaranteeR
 
 @settings(max_examples=30, deadline=None)
 @given(clusters())
-def test_score_of_every_selection_is_between_0_and_1(drawn: tuple[NodeCapacity, GuaranteeRequest]) -> None:
+def test_score_of_every_selection_is_between_0_and_1(drawn: tuple[CapacityOfNodes, GuaranteeRequest]) -> None:
     cluster, asked = drawn
     choice = select_nodes(NodeCosts(cluster), wish(cluster, asked))
     assert not choice.is_enough or 0 <= score(cluster, "q1", asked, np.array(choice.nodes)) <= 1

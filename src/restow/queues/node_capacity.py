@@ -3,6 +3,10 @@
 Goes in: a snapshot, and the PodGroup cache that knows which queue a pod belongs to. Comes out, for every node: what it
 offers, what is idle on it, what stays on it for whichever queue it is locked, whether pods may be sent there, and what
 each queue uses there; and the nodes on which reservations hold seats, by queue.
+
+The arrays of amounts are read `array[resource_index, node_index]`. Beware of the words: in the snapshot a node is a row
+and a resource is a column of its tables, and nodes have other numbers there. So this module says `node_row` and
+`resource_column` for places in the snapshot, `node_index` and `resource_index` for places in its own arrays.
 """
 
 from __future__ import annotations
@@ -22,22 +26,27 @@ from restow.model.taints import untolerated_taint
 from restow.scheduling.pod_group_cache import PodGroupCache
 
 ResourceMatrix = NDArray[np.int64]
-"""A row per resource and a column per node, in base units."""
+"""Amounts in base units, as `[resource_index, node_index]`."""
 _Sums = dict[int, dict[int, int]]
-"""By node and by resource."""
+"""By node index and by resource column of the snapshot."""
 
 
 class QueueUsage(msgspec.Struct, frozen=True):
     """What a queue uses, on the nodes where it uses anything."""
 
     nodes: RowIndex
+    """Node indices, ascending."""
     amounts: ResourceMatrix
+    """For these nodes only, in this order."""
 
 
-class NodeCapacity(msgspec.Struct, frozen=True, kw_only=True):
+class CapacityOfNodes(msgspec.Struct, frozen=True, kw_only=True):
+    """The capacity of all nodes together, in arrays with an entry per node."""
+
     names: tuple[str, ...]
-    """Sorted: ties between columns are then ties by name."""
+    """By node index. Sorted: ties between node indices are then ties by name."""
     resources: tuple[str, ...]
+    """By resource index."""
     allocatable: ResourceMatrix
     idle: ResourceMatrix
     """Not negative."""
@@ -56,24 +65,24 @@ class NodeCapacity(msgspec.Struct, frozen=True, kw_only=True):
         """What all nodes offer together, cordoned nodes included."""
         return dict(zip(self.resources, self.allocatable.sum(axis=1).tolist(), strict=True))
 
-    def resource_rows(self, resources: tuple[str, ...]) -> list[int]:
+    def resource_indices(self, resources: tuple[str, ...]) -> list[int]:
         return [self.resources.index(name) for name in resources]
 
-    def usage_per_node(self, queue: str, rows: list[int]) -> ResourceMatrix:
-        """What a queue uses on every node, in the resources of these rows."""
-        usage = np.zeros((len(rows), len(self.names)), np.int64)
+    def usage_per_node(self, queue: str, resource_indices: list[int]) -> ResourceMatrix:
+        """What a queue uses on every node, in the resources with these indices."""
+        usage = np.zeros((len(resource_indices), len(self.names)), np.int64)
         queue_usage = self.usage.get(queue)
         if queue_usage is not None:
-            usage[:, queue_usage.nodes] = self.usage_where_used(queue_usage, rows)
+            usage[:, queue_usage.nodes] = self.usage_where_used(queue_usage, resource_indices)
         return usage
 
-    def usage_where_used(self, usage: QueueUsage, rows: list[int]) -> ResourceMatrix:
+    def usage_where_used(self, usage: QueueUsage, resource_indices: list[int]) -> ResourceMatrix:
         """The same, only for the nodes where the queue uses anything."""
-        cells = np.array(rows, np.intp)[:, None], usage.nodes
+        cells = np.array(resource_indices, np.intp)[:, None], usage.nodes
         # Idle plus the queue's own usage must not exceed what the node offers. It would on an overcommitted node, for
         # example after its allocatable has shrunk: idle is cut at 0 there.
         spent = np.maximum(self.allocatable[cells] - self.idle[cells], 0)
-        amounts: ResourceMatrix = np.minimum(usage.amounts[rows], spent)
+        amounts: ResourceMatrix = np.minimum(usage.amounts[resource_indices], spent)
         return amounts
 
     def idle_on(self, nodes: RowIndex) -> dict[str, int]:
@@ -81,37 +90,37 @@ class NodeCapacity(msgspec.Struct, frozen=True, kw_only=True):
         return dict(zip(self.resources, self.idle[:, nodes].sum(axis=1).tolist(), strict=True))
 
 
-def read_node_capacity(snapshot: Snapshot, pod_groups: PodGroupCache) -> NodeCapacity:
+def read_node_capacity(snapshot: Snapshot, pod_groups: PodGroupCache) -> CapacityOfNodes:
     """The nodes that exist now."""
-    table, room = snapshot.rows, snapshot.room
-    names = tuple(name for name in table.names() if snapshot.node(name) is not None)
-    table_rows = np.array([table.find_row(name) for name in names], np.intp)
+    node_rows_by_name, room = snapshot.rows, snapshot.room
+    names = tuple(name for name in node_rows_by_name.names() if snapshot.node(name) is not None)
+    node_rows = np.array([node_rows_by_name.find_row(name) for name in names], np.intp)
     # Only resources that a column of the snapshot exists for: no guarantee can be given for any other.
-    columns = sorted(range(len(room.free)), key=lambda column: room.resources.names[column])
-    row_of_column = {column: row for row, column in enumerate(columns)}
-    pinned = np.zeros((len(columns), len(names)), np.int64)
+    resource_columns = sorted(range(len(room.free)), key=lambda column: room.resources.names[column])
+    resource_index_of = {column: resource_index for resource_index, column in enumerate(resource_columns)}
+    pinned = np.zeros((len(resource_columns), len(names)), np.int64)
     usage: dict[str, _Sums] = defaultdict(dict)
     reserved_nodes: dict[str, set[int]] = defaultdict(set)
-    for number, name in enumerate(names):
+    for node_index, name in enumerate(names):
         for occupant in snapshot.occupants(name):
             queue = occupant_queue(occupant, snapshot, pod_groups)
             if occupant.ledger == "reserved":
-                reserved_nodes[queue].add(number)
+                reserved_nodes[queue].add(node_index)
             if stays_with_node(occupant.pod):
                 for column, amount in occupant.shape.amounts:
-                    if column in row_of_column:
-                        pinned[row_of_column[column], number] += amount
+                    if column in resource_index_of:
+                        pinned[resource_index_of[column], node_index] += amount
             else:
-                _add_occupant(usage[queue], number, occupant)
-    return NodeCapacity(
+                _add_occupant(usage[queue], node_index, occupant)
+    return CapacityOfNodes(
         names=names,
-        resources=tuple(room.resources.names[column] for column in columns),
-        allocatable=room.allocatable.cells[columns][:, table_rows],
-        idle=np.maximum(room.free[columns][:, table_rows], 0),
+        resources=tuple(room.resources.names[column] for column in resource_columns),
+        allocatable=room.allocatable.cells[resource_columns][:, node_rows],
+        idle=np.maximum(room.free[resource_columns][:, node_rows], 0),
         pinned=pinned,
         schedulable=np.array([_is_schedulable(snapshot, name) for name in names], np.bool_),
         untainted=np.array([_is_untainted(snapshot, name) for name in names], np.bool_),
-        usage={queue: _queue_usage(nodes, columns) for queue, nodes in sorted(usage.items())},
+        usage={queue: _queue_usage(nodes, resource_columns) for queue, nodes in sorted(usage.items())},
         reserved_nodes={queue: np.array(sorted(nodes), np.intp) for queue, nodes in sorted(reserved_nodes.items())},
     )
 
@@ -124,16 +133,16 @@ def occupant_queue(occupant: Occupant, snapshot: Snapshot, pod_groups: PodGroupC
     return (reservation.spec.queue if reservation else None) or DEFAULT_QUEUE
 
 
-def _add_occupant(sums: _Sums, node: int, occupant: Occupant) -> None:
-    on_node = sums.setdefault(node, {})
+def _add_occupant(sums: _Sums, node_index: int, occupant: Occupant) -> None:
+    on_node = sums.setdefault(node_index, {})
     for column, amount in occupant.shape.amounts:
         on_node[column] = on_node.get(column, 0) + amount
 
 
-def _queue_usage(sums: _Sums, columns: list[int]) -> QueueUsage:
+def _queue_usage(sums: _Sums, resource_columns: list[int]) -> QueueUsage:
     nodes = sorted(sums)
-    amounts = [[sums[node].get(column, 0) for node in nodes] for column in columns]
-    return QueueUsage(np.array(nodes, np.intp), np.array(amounts, np.int64).reshape(len(columns), len(nodes)))
+    amounts = [[sums[node].get(column, 0) for node in nodes] for column in resource_columns]
+    return QueueUsage(np.array(nodes, np.intp), np.array(amounts, np.int64).reshape(len(resource_columns), len(nodes)))
 
 
 def _is_schedulable(snapshot: Snapshot, name: str) -> bool:

@@ -34,7 +34,7 @@ from restow.model.quantity import quantity_of
 from restow.model.queues import is_open
 from restow.model.resources import CPU, MEMORY, Vector, add_vectors
 from restow.queues.guarantee_ceilings import GuaranteeCeilings, ceiling_rejection
-from restow.queues.node_capacity import NodeCapacity
+from restow.queues.node_capacity import CapacityOfNodes
 from restow.queues.node_selection import RELOCK_MARGIN, LockRequest, NodeCosts, NodeSelection, select_nodes
 
 TOTAL_SEARCH_STEPS, MIN_SEARCH_STEPS = 40_000, 200
@@ -65,8 +65,9 @@ class LockOptions(msgspec.Struct, frozen=True):
     search_steps: int = TOTAL_SEARCH_STEPS
 
 
-class QueueLock(msgspec.Struct, frozen=True):
-    """What is locked for a queue, and the state of its guarantee."""
+class GuaranteeDecision(msgspec.Struct, frozen=True):
+    """The decision about the guarantee of a queue: satisfied, unsatisfied, rejected or released; and the nodes that are
+    locked for the queue, none if it was rejected or released."""
 
     nodes: tuple[str, ...]
     idle: Vector
@@ -85,11 +86,11 @@ class QueueLock(msgspec.Struct, frozen=True):
 
 
 def decide_locks(
-    capacity: NodeCapacity,
+    capacity: CapacityOfNodes,
     queues: Iterable[Queue],
     locked: Mapping[str, Sequence[str]],
     options: LockOptions | None = None,
-) -> dict[str, QueueLock]:
+) -> dict[str, GuaranteeDecision]:
     """The locks as they should be, in the order in which the queues are served. `locked` are the present locks. A queue
     that is being deleted has no lock."""
     return _LockDecision(capacity, queues, options or LockOptions()).run(locked)
@@ -102,7 +103,7 @@ def locks_in_status(queues: Iterable[Queue]) -> dict[str, tuple[str, ...]]:
 
 
 class _LockDecision:
-    def __init__(self, capacity: NodeCapacity, queues: Iterable[Queue], options: LockOptions) -> None:
+    def __init__(self, capacity: CapacityOfNodes, queues: Iterable[Queue], options: LockOptions) -> None:
         self._capacity, self._options = capacity, options
         self._costs = NodeCosts(capacity)
         self._cluster = ClusterCapacity(len(capacity.names), capacity.totals())
@@ -115,7 +116,7 @@ class _LockDecision:
         for nodes in capacity.reserved_nodes.values():
             self._reserving_queues[nodes] += 1
 
-    def run(self, locked: Mapping[str, Sequence[str]]) -> dict[str, QueueLock]:
+    def run(self, locked: Mapping[str, Sequence[str]]) -> dict[str, GuaranteeDecision]:
         # 1. Read and check all guarantees, so that rejected queues give up their nodes before any queue gets some.
         requests = self._read_requests()
         # 2. Start from the present locks that may stay.
@@ -123,15 +124,15 @@ class _LockDecision:
         # 3. Queue by queue: replace its nodes by the best ones that are left.
         accepted = sum(isinstance(request, GuaranteeRequest) for request in requests)
         effort = max(MIN_SEARCH_STEPS, self._options.search_steps // max(accepted, 1))
-        locks: dict[str, QueueLock] = {}
+        locks: dict[str, GuaranteeDecision] = {}
         for number, (queue, request) in enumerate(zip(self._queues, requests, strict=True)):
             name = queue.metadata.name
             if isinstance(request, GuaranteeRequest):
-                locks[name] = self._lock_for(number, name, request, effort)
+                locks[name] = self._lock_nodes(number, name, request, effort)
             elif isinstance(request, GuaranteeRejection):
-                locks[name] = QueueLock((), {}, GuaranteeState.REJECTED, request.reason, request.message)
+                locks[name] = GuaranteeDecision((), {}, GuaranteeState.REJECTED, request.reason, request.message)
             elif locked.get(name):
-                locks[name] = QueueLock((), {}, GuaranteeState.RELEASED, *_release_reason(queue))
+                locks[name] = GuaranteeDecision((), {}, GuaranteeState.RELEASED, *_release_reason(queue))
         return locks
 
     def _serving_order(self, queue: Queue) -> tuple[int, bool, int, str]:
@@ -159,17 +160,17 @@ class _LockDecision:
     ) -> None:
         """Take over the present locks of accepted queues on schedulable nodes. If two queues show the same node, the
         one that is served first keeps it."""
-        columns = {name: column for column, name in enumerate(self._capacity.names)}
+        node_indices = {name: index for index, name in enumerate(self._capacity.names)}
         for number, (queue, request) in enumerate(zip(self._queues, requests, strict=True)):
             if isinstance(request, GuaranteeRequest):
                 for name in sorted(locked.get(queue.metadata.name, ())):
-                    column = columns.get(name)
-                    if column is None or not self._capacity.schedulable[column]:
+                    node_index = node_indices.get(name)
+                    if node_index is None or not self._capacity.schedulable[node_index]:
                         continue
-                    if self._locked_for[column] == _UNLOCKED:
-                        self._locked_for[column] = number
+                    if self._locked_for[node_index] == _UNLOCKED:
+                        self._locked_for[node_index] = number
 
-    def _lock_for(self, number: int, name: str, guarantee: GuaranteeRequest, effort: int) -> QueueLock:
+    def _lock_nodes(self, number: int, name: str, guarantee: GuaranteeRequest, effort: int) -> GuaranteeDecision:
         locked = self._locked_for == number
         reserved_by_others = self._reserving_queues.copy()
         reserved_by_others[self._capacity.reserved_nodes.get(name, [])] -= 1
@@ -189,20 +190,20 @@ class _LockDecision:
         nodes = np.array(selection.nodes, np.intp)
         self._locked_for[locked] = _UNLOCKED
         self._locked_for[nodes] = number
-        return self._queue_lock(name, guarantee, selection, nodes)
+        return self._guarantee_decision(name, guarantee, selection, nodes)
 
     def _select(self, request: LockRequest, effort: int) -> NodeSelection:
         return select_nodes(self._costs, request, margin=self._options.margin, effort=effort)
 
     # --- the result ---------------------------------------------------------------------------------------------------
 
-    def _queue_lock(
+    def _guarantee_decision(
         self, name: str, guarantee: GuaranteeRequest, selection: NodeSelection, nodes: RowIndex
-    ) -> QueueLock:
+    ) -> GuaranteeDecision:
         idle = self._capacity.idle_on(nodes)
         shown = sorted({CPU, MEMORY, *guarantee.dimensions} & idle.keys())
-        return QueueLock(
-            nodes=tuple(self._capacity.names[column] for column in selection.nodes),
+        return GuaranteeDecision(
+            nodes=tuple(self._capacity.names[index] for index in selection.nodes),
             idle={resource: idle[resource] for resource in shown},
             state=GuaranteeState.SATISFIED if selection.is_enough else GuaranteeState.UNSATISFIED,
             reason="Satisfied" if selection.is_enough else "Unsatisfied",
@@ -224,9 +225,9 @@ class _LockDecision:
         return f"{len(selection.nodes)} of {guarantee.nodes} nodes are locked{ignored}"
 
     def _message_by_amounts(self, name: str, guarantee: GuaranteeRequest, nodes: RowIndex) -> str:
-        rows = self._capacity.resource_rows(tuple(guarantee.amounts))
-        idle = self._capacity.idle[rows][:, nodes].sum(axis=1).tolist()
-        used = self._capacity.usage_per_node(name, rows)[:, nodes].sum(axis=1).tolist()
+        resource_indices = self._capacity.resource_indices(tuple(guarantee.amounts))
+        idle = self._capacity.idle[resource_indices][:, nodes].sum(axis=1).tolist()
+        used = self._capacity.usage_per_node(name, resource_indices)[:, nodes].sum(axis=1).tolist()
         parts = [
             f"{resource} (asked {quantity_of(resource, amount)}, idle {quantity_of(resource, idle[row])}, "
             f"used by the queue {quantity_of(resource, used[row])})"

@@ -40,7 +40,7 @@ from restow.model.cluster import Mask, RowIndex
 from restow.model.guarantees import GuaranteeRequest
 from restow.model.resources import CPU, MEMORY
 from restow.queues.min_cost_cover import find_cover
-from restow.queues.node_capacity import NodeCapacity, ResourceMatrix
+from restow.queues.node_capacity import CapacityOfNodes, ResourceMatrix
 
 OVERSHOOT_WEIGHT, USED_WEIGHT, NODE_COUNT_WEIGHT, IDLE_WEIGHT = 0.40, 0.35, 0.15, 0.10
 RELOCK_MARGIN = 0.10
@@ -52,7 +52,7 @@ _UNIT = 10**12
 
 class NodeSelection(msgspec.Struct, frozen=True):
     nodes: tuple[int, ...]
-    """Columns of the capacity, ascending."""
+    """Node indices of the capacity, ascending."""
     is_enough: bool
     gap: float = 0.0
     """The largest part of the cost that may be too much; 0 if the set is proven to be the best."""
@@ -72,32 +72,34 @@ class LockRequest(msgspec.Struct, frozen=True):
 class NodeCosts:
     """What the nodes cost, in units of 10⁻¹² of the score. What is the same for all queues is computed once."""
 
-    def __init__(self, capacity: NodeCapacity) -> None:
+    def __init__(self, capacity: CapacityOfNodes) -> None:
         self.capacity = capacity
         self._without_usage: dict[tuple[int, ...], tuple[NDArray[np.float64], NDArray[np.float64]]] = {}
 
-    def for_queue(self, queue: str, rows: list[int]) -> NDArray[np.int64]:
-        """For a queue, in the resources of these rows."""
-        cost, weights = self._costs_without_usage(tuple(rows))
+    def for_queue(self, queue: str, resource_indices: list[int]) -> NDArray[np.int64]:
+        """For a queue, in the resources with these indices."""
+        cost, weights = self._costs_without_usage(tuple(resource_indices))
         usage = self.capacity.usage.get(queue)
         if usage is not None:
             cost = cost.copy()
-            used = self.capacity.usage_where_used(usage, rows)
+            used = self.capacity.usage_where_used(usage, resource_indices)
             cost[usage.nodes] -= USED_WEIGHT * (used * weights).mean(axis=0)
         # A schedulable node costs at most 0.55. The cost of other nodes does not matter, but must not overflow.
         costs: NDArray[np.int64] = np.rint(np.clip(cost, 1 / _UNIT, 1.0) * _UNIT).astype(np.int64)
         return costs
 
-    def _costs_without_usage(self, rows: tuple[int, ...]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def _costs_without_usage(
+        self, resource_indices: tuple[int, ...]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """The costs for a queue that uses nothing, and by resource what one unit of it counts."""
-        if rows not in self._without_usage:
-            capacity, selected = self.capacity, list(rows)
+        if resource_indices not in self._without_usage:
+            capacity, selected = self.capacity, list(resource_indices)
             totals = capacity.allocatable[selected][:, capacity.schedulable].sum(axis=1)
             weights = 1 / np.maximum(totals, 1)[:, None]
             weighed = OVERSHOOT_WEIGHT * capacity.allocatable[selected] - IDLE_WEIGHT * capacity.idle[selected]
             per_node = NODE_COUNT_WEIGHT / max(int(np.count_nonzero(capacity.schedulable)), 1)
-            self._without_usage[rows] = (weighed * weights).mean(axis=0) + per_node, weights
-        return self._without_usage[rows]
+            self._without_usage[resource_indices] = (weighed * weights).mean(axis=0) + per_node, weights
+        return self._without_usage[resource_indices]
 
 
 def select_nodes(
@@ -110,8 +112,8 @@ def select_nodes(
     resources = tuple(guarantee.amounts)
     if not resources:
         return NodeSelection((), True)
-    rows = capacity.resource_rows(resources)
-    node_costs = _with_margin(costs.for_queue(request.queue, rows), request.locked, margin)
+    resource_indices = capacity.resource_indices(resources)
+    node_costs = _with_margin(costs.for_queue(request.queue, resource_indices), request.locked, margin)
     demand = np.array([guarantee.amounts[name] for name in resources], np.int64)
     is_locked = np.zeros(len(node_costs), np.bool_)
     is_locked[request.locked] = True
@@ -119,7 +121,7 @@ def select_nodes(
     for pool in _pools(capacity, request):
         known_cover = np.flatnonzero(is_locked[pool])
         for is_enough, available in ((True, _available_now), (False, _available_later)):
-            supply = available(capacity, request.queue, rows)[:, pool]
+            supply = available(capacity, request.queue, resource_indices)[:, pool]
             cover = find_cover(
                 node_costs[pool], supply, demand, max_items=request.max_nodes, effort=effort, known_cover=known_cover
             )
@@ -129,14 +131,14 @@ def select_nodes(
     return NodeSelection(tuple(request.locked[: request.max_nodes].tolist()), False)
 
 
-def _pools(capacity: NodeCapacity, request: LockRequest) -> list[RowIndex]:
+def _pools(capacity: CapacityOfNodes, request: LockRequest) -> list[RowIndex]:
     """The candidates to select from: those that pods of the queue may go to for all that is known, then all."""
     preferred = request.candidates & _without_repelling_taints(capacity, request.queue)
     has_all = bool((preferred == request.candidates).all())
     return [np.flatnonzero(mask) for mask in ([preferred] if has_all else [preferred, request.candidates])]
 
 
-def _without_repelling_taints(capacity: NodeCapacity, queue: str) -> Mask:
+def _without_repelling_taints(capacity: CapacityOfNodes, queue: str) -> Mask:
     """The untainted nodes, and the nodes where the queue has pods: those tolerate the taints."""
     mask, usage = capacity.untainted.copy(), capacity.usage.get(queue)
     if usage is not None:
@@ -144,18 +146,18 @@ def _without_repelling_taints(capacity: NodeCapacity, queue: str) -> Mask:
     return mask
 
 
-def _available_now(capacity: NodeCapacity, queue: str, rows: list[int]) -> ResourceMatrix:
+def _available_now(capacity: CapacityOfNodes, queue: str, resource_indices: list[int]) -> ResourceMatrix:
     """What is idle, and what the queue uses itself."""
-    available, usage = capacity.idle[rows], capacity.usage.get(queue)
+    available, usage = capacity.idle[resource_indices], capacity.usage.get(queue)
     if usage is not None:
-        available[:, usage.nodes] += capacity.usage_where_used(usage, rows)
+        available[:, usage.nodes] += capacity.usage_where_used(usage, resource_indices)
     return available
 
 
-def _available_later(capacity: NodeCapacity, queue: str, rows: list[int]) -> ResourceMatrix:
+def _available_later(capacity: CapacityOfNodes, queue: str, resource_indices: list[int]) -> ResourceMatrix:
     """What would be available without the pods of other queues."""
-    without_others = capacity.allocatable[rows] - capacity.pinned[rows]
-    available: ResourceMatrix = np.maximum(without_others, _available_now(capacity, queue, rows))
+    without_others = capacity.allocatable[resource_indices] - capacity.pinned[resource_indices]
+    available: ResourceMatrix = np.maximum(without_others, _available_now(capacity, queue, resource_indices))
     return available
 
 
@@ -163,8 +165,8 @@ def _cheapest_nodes(costs: NodeCosts, request: LockRequest, number: int, margin:
     """A number of nodes, compared by the resources that the guarantee names, else by cpu and memory."""
     capacity = costs.capacity
     compared = request.guarantee.dimensions or tuple(name for name in (CPU, MEMORY) if name in capacity.resources)
-    rows = capacity.resource_rows(compared) or list(range(len(capacity.resources)))
-    node_costs = _with_margin(costs.for_queue(request.queue, rows), request.locked, margin)
+    resource_indices = capacity.resource_indices(compared) or list(range(len(capacity.resources)))
+    node_costs = _with_margin(costs.for_queue(request.queue, resource_indices), request.locked, margin)
     nodes = np.flatnonzero(request.candidates)
     order = np.lexsort((node_costs[nodes], ~_without_repelling_taints(capacity, request.queue)[nodes]))
     selected = nodes[order][: min(number, request.max_nodes)]

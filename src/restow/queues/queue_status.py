@@ -23,7 +23,7 @@ from restow.model.queues import is_closed
 from restow.model.resources import Vector, format_quantities
 from restow.model.times import format_time
 from restow.queues.job_counts import JobCounts
-from restow.queues.node_locks import GuaranteeState, QueueLock
+from restow.queues.node_locks import GuaranteeDecision, GuaranteeState
 
 SATISFIED_CONDITION: Final = "GuaranteeSatisfied"
 _ACCEPTED_REASON: Final = "Accepted"
@@ -32,7 +32,7 @@ _ACCEPTED_REASON: Final = "Accepted"
 class QueueObservation(msgspec.Struct, frozen=True, kw_only=True):
     """What is true of a queue now."""
 
-    lock: QueueLock | None = None
+    lock: GuaranteeDecision | None = None
     """None if the queue has no guarantee and had none."""
     job_counts: JobCounts = JobCounts()
     allocated: Vector = {}

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from restow.control.queues.foreign_pods import ForeignPods
-from restow.queues.node_locks import GuaranteeState, QueueLock
+from restow.queues.node_locks import GuaranteeDecision, GuaranteeState
 
 _SECONDS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
 
@@ -51,7 +51,7 @@ class QueueMetrics:
         )
 
     def pass_decided(
-        self, locks: Mapping[str, QueueLock], foreign_pods: Mapping[str, ForeignPods], seconds: float
+        self, locks: Mapping[str, GuaranteeDecision], foreign_pods: Mapping[str, ForeignPods], seconds: float
     ) -> None:
         """Show what a pass has decided. Queues that are gone are not shown any more."""
         for gauge in (self._nodes, self._satisfied, self._gap, self._foreign_pods):

@@ -91,7 +91,7 @@ class QueueController:
         change_count, now = self._handlers.change_count, self._clock.now()
         if self._settled is not None and self._settled[0] == change_count and now < self._settled[1]:
             return
-        if not await self._statuses.resolve_doubts():
+        if not await self._statuses.resolve_unanswered():
             return
         began = asyncio.get_running_loop().time()
         decision = await self._decide()
@@ -107,7 +107,7 @@ class QueueController:
                 snapshot=handlers.snapshot,
                 pod_groups=handlers.pod_groups,
                 queues=queues,
-                jobs=list(handlers.jobs),
+                migration_jobs=list(handlers.jobs),
                 pods=handlers.pods_of_schedulers(configuration.scheduler_names) if queues else [],
                 eviction_rules=handlers.eviction_rules(configuration.migration),
             )

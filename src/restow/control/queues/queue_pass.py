@@ -23,7 +23,7 @@ from restow.planning.eviction_rules import ConfiguredEvictionRules
 from restow.queues.admission_parameters import AcceptedGuarantee, admission_parameters
 from restow.queues.job_counts import JobCounts, count_jobs
 from restow.queues.node_capacity import read_node_capacity
-from restow.queues.node_locks import QueueLock, decide_locks, locks_in_status
+from restow.queues.node_locks import GuaranteeDecision, decide_locks, locks_in_status
 from restow.queues.queue_status import QueueObservation, next_queue_status
 from restow.scheduling.pod_group_cache import PodGroupCache
 from restow.scheduling.queue_shares import cluster_totals, why_queue_closed
@@ -35,14 +35,14 @@ class PassInputs(msgspec.Struct, frozen=True, kw_only=True):
     snapshot: Snapshot
     pod_groups: PodGroupCache
     queues: list[Queue]
-    jobs: list[PodMigrationJob]
+    migration_jobs: list[PodMigrationJob]
     pods: list[Pod]
     """The pods of our schedulers."""
     eviction_rules: ConfiguredEvictionRules
 
 
 class PassDecision(msgspec.Struct, frozen=True, kw_only=True):
-    locks: dict[str, QueueLock]
+    locks: dict[str, GuaranteeDecision]
     """By queue, in the order in which they may be written."""
     statuses: dict[str, tuple[Queue, QueueStatus]]
     """By queue: the queue as it was read, and its status as it should be."""
@@ -64,7 +64,7 @@ def decide_pass(inputs: PassInputs, configuration: QueueControllerConfiguration)
     arguments, now = configuration.arguments, inputs.eviction_rules.now
     # 1. Which nodes should be locked for which queue.
     locked = locks_in_status(queues)
-    locks: dict[str, QueueLock] = {}
+    locks: dict[str, GuaranteeDecision] = {}
     if locked or any(queue.spec.guarantee is not None for queue in queues):
         locks = decide_locks(read_node_capacity(snapshot, groups), queues, locked, arguments.lock_options)
     # 2. Which foreign pods leave the nodes of Guaranteed queues. Only nodes whose lock the status shows already: else
@@ -93,7 +93,7 @@ def decide_pass(inputs: PassInputs, configuration: QueueControllerConfiguration)
         locks=locks,
         statuses=statuses,
         foreign_pods=foreign_pods,
-        obsolete_jobs=tuple(obsolete_jobs(inputs.jobs, cleared_nodes)),
+        obsolete_jobs=tuple(obsolete_jobs(inputs.migration_jobs, cleared_nodes)),
         parameters=admission_parameters(
             arguments.ceilings, cluster_totals(snapshot), _accepted_guarantees(queues, locks)
         ),
@@ -107,7 +107,7 @@ def _foreign_pods(
     if not cleared_nodes:
         return {}
     rules, groups = inputs.eviction_rules, inputs.pod_groups
-    jobs = JobsByPod(inputs.jobs, rules.now, configuration.settings.retry_failed_after)
+    jobs = JobsByPod(inputs.migration_jobs, rules.now, configuration.settings.retry_failed_after)
     refusal_reason = partial(_why_never_movable, configuration.migration, rules, groups)
     return {
         queue: find_foreign_pods(queue, nodes, inputs.snapshot, groups, jobs, refusal_reason)
@@ -131,7 +131,7 @@ def _why_never_movable(
     return reason
 
 
-def _accepted_guarantees(queues: list[Queue], locks: dict[str, QueueLock]) -> list[AcceptedGuarantee]:
+def _accepted_guarantees(queues: list[Queue], locks: dict[str, GuaranteeDecision]) -> list[AcceptedGuarantee]:
     with_locks = [(queue, locks.get(queue.metadata.name)) for queue in queues]
     return [
         AcceptedGuarantee(queue.metadata.name, queue.spec.priority or 0, lock.accepted)

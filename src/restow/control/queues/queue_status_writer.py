@@ -41,21 +41,21 @@ class QueueStatusWriter:
         self._reported_reasons: dict[str, str | None] = {}
         """By queue: the last reason of which an Event was recorded. Where the API server prunes conditions, the queue
         itself does not show it."""
-        self._in_doubt: set[str] = set()
+        self._unanswered: set[str] = set()
         """Queues for which the last patch was not answered: it may or may not have been applied."""
 
-    async def resolve_doubts(self) -> bool:
+    async def resolve_unanswered(self) -> bool:
         """Read the queues for which the last patch was not answered. Until that has succeeded, it is not known which
         nodes are shown as locked, and nothing may be decided: then False is returned."""
-        for name in sorted(self._in_doubt):
+        for name in sorted(self._unanswered):
             try:
                 self._queues.record_write(await self._client.get(QUEUE, name))
             except NotFound:
                 pass
             except (ApiError, WireError) as error:
-                log.info("queue in doubt", extra={"queue": name, "err": str(error)})
+                log.info("queue status still unknown", extra={"queue": name, "err": str(error)})
                 return False
-            self._in_doubt.discard(name)
+            self._unanswered.discard(name)
         return True
 
     async def write(self, queue: Queue, status: QueueStatus) -> bool:
@@ -79,7 +79,7 @@ class QueueStatusWriter:
         except (ApiError, WireError) as error:
             log.info("queue status not written", extra={"queue": name, "err": str(error)})
             if isinstance(error, OutcomeUnknown | WireError):
-                self._in_doubt.add(name)
+                self._unanswered.add(name)
             return False
         self._queues.record_write(answer)
         self._record_lock_event(queue, answer)

@@ -21,8 +21,8 @@ from restow.scheduling.registry import Profile
 from restow.scheduling.schedule_result import Diagnosis
 from restow.snapshots.offline import (
     OfflineCluster,
+    OfflineDecisions,
     PlanningConfiguration,
-    SessionDecisions,
     decide_session,
     offline_eviction_rules,
 )
@@ -150,7 +150,7 @@ def _message_of_pending_pod(
     return "; ".join(["is pending", verdict.removesuffix(".") if events else verdict, *events])
 
 
-def _simulated_session(cluster: OfflineCluster, profile: Profile, now: float) -> SessionDecisions:
+def _simulated_session(cluster: OfflineCluster, profile: Profile, now: float) -> OfflineDecisions:
     """What a session over all pending pods decides. The cluster stays as it is."""
     mark = cluster.snapshot.mark()
     try:

@@ -223,7 +223,7 @@ def offline_eviction_rules(
     )
 
 
-class SessionDecisions(msgspec.Struct, frozen=True):
+class OfflineDecisions(msgspec.Struct, frozen=True):
     """What a session decides, and the Events that it would record about pods."""
 
     schedule: Schedule
@@ -236,7 +236,7 @@ def schedule_offline(cluster: OfflineCluster, profile: Profile, now: float) -> S
     return decide_session(cluster, profile, now).schedule
 
 
-def decide_session(cluster: OfflineCluster, profile: Profile, now: float) -> SessionDecisions:
+def decide_session(cluster: OfflineCluster, profile: Profile, now: float) -> OfflineDecisions:
     """One session about all pending pods and all reservations with unplaced seats, in the order that a live cluster
     would use."""
     pending = cluster.pending_pods()
@@ -268,7 +268,7 @@ def decide_session(cluster: OfflineCluster, profile: Profile, now: float) -> Ses
     refused.sort(key=lambda refusal: (refusal.namespace, refusal.pod))
     placements.sort(key=lambda placement: (placement.namespace, placement.pod))
     foreign = _pods_of_other_schedulers(len(pending) - len(ours), profile)
-    return SessionDecisions(Schedule(placements, refused + foreign), events)
+    return OfflineDecisions(Schedule(placements, refused + foreign), events)
 
 
 def _gated_pods(pods: Sequence[Pod], profile: Profile) -> list[Unschedulable]:

@@ -55,24 +55,24 @@ def test_pods_are_popped_by_priority_then_age_then_name() -> None:
     assert popped(queue, 3.0) == ["vip", "a", "b", "late"]
 
 
-def in_lanes(**lanes: Any) -> SchedulingQueue:
-    """A queue whose pods, in this order, stand in the lanes that the first letter of their names says."""
-    queue = SchedulingQueue(lane_of=lambda one: one.metadata.name[0])
-    for name, priority in lanes.items():
+def with_queues(**priorities: Any) -> SchedulingQueue:
+    """A scheduling queue with these pods, in this order; the first letter of a pod's name is the name of its queue."""
+    queue = SchedulingQueue(queue_of=lambda one: one.metadata.name[0])
+    for name, priority in priorities.items():
         queue.add(pod(name, priority=priority), 0.0)
     return queue
 
 
-def test_lanes_are_popped_in_order_each_and_together() -> None:
-    queue = in_lanes(a1=1, a2=3, b1=2)
-    assert queue.lanes(0.0) == ["a", "b"]
+def test_queues_are_popped_in_order_each_and_together() -> None:
+    queue = with_queues(a1=1, a2=3, b1=2)
+    assert queue.queues_with_pods(0.0) == ["a", "b"]
     assert [present(queue.pop(0.0, "a")).metadata.name, *popped(queue)] == ["a2", "b1", "a1"]
-    assert queue.lanes(0.0) == []
+    assert queue.queues_with_pods(0.0) == []
     assert queue.pop(0.0, "a") is None
 
 
 def test_postponed_pod_keeps_its_position() -> None:
-    queue = in_lanes(a1=0, a2=0, a3=0)
+    queue = with_queues(a1=0, a2=0, a3=0)
     first, _ = present(queue.pop(0.0)), queue.pop(0.0)
     queue.requeue_postponed(first.metadata.uid)
     queue.delete("uid-a2")

@@ -52,11 +52,12 @@ class BatchSelection:
                 pods |= self._pending_members(gang)
         # 2. The same number from every queue that competes: one queue with many pods must not keep out the others.
         limit = self._limit(now)
-        lanes: Sequence[str | None] = self._queue.lanes(now) if self._pod_groups.queues.is_usage_limited else [None]
-        for lane in lanes if limit > 0 else ():
-            pods |= self._first_pods(now, lane, -(-limit // len(lanes)))
-        cut = self._queue.lanes(now) if self._pod_groups.queues.is_usage_limited else ()
-        return Batch(list(pods.values()), frozenset(cut))
+        is_usage_limited = self._pod_groups.queues.is_usage_limited
+        queues: Sequence[str | None] = self._queue.queues_with_pods(now) if is_usage_limited else [None]
+        for queue in queues if limit > 0 else ():
+            pods |= self._first_pods(now, queue, -(-limit // len(queues)))
+        truncated_queues = self._queue.queues_with_pods(now) if is_usage_limited else ()
+        return Batch(list(pods.values()), frozenset(truncated_queues))
 
     def _limit(self, now: float) -> int:
         """How many pods may be decided now. While many wait, none until there is room for a large batch: pods that are
@@ -66,10 +67,10 @@ class BatchSelection:
         large_batch = min(self._settings.max_session_pods, max(limit // 2, 1))
         return min(room, large_batch) if room >= large_batch or room >= self._queue.ready_count(now) else 0
 
-    def _first_pods(self, now: float, lane: str | None, limit: int) -> dict[str, Pod]:
-        """The first pods of one lane, or of all, with the rest of their gangs even beyond the limit."""
+    def _first_pods(self, now: float, queue: str | None, limit: int) -> dict[str, Pod]:
+        """The first pods of one queue, or of all, with the rest of their gangs even beyond the limit."""
         pods: dict[str, Pod] = {}
-        while len(pods) < limit and (pod := self._queue.pop(now, lane)) is not None:
+        while len(pods) < limit and (pod := self._queue.pop(now, queue)) is not None:
             if self._is_unplaced(pod):
                 pods[pod.metadata.uid] = pod
                 gang = self._pod_groups.gang_of(pod)

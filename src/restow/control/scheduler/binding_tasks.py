@@ -43,22 +43,22 @@ class BindingTasks:
         queue: SchedulingQueue,
         nominator: Nominator,
         pods: PodUpdates,
-        cycle: BindingCycle,
+        binding_cycle: BindingCycle,
         barriers: GangBindBarriers,
         broken_gangs: BrokenGangs,
         pod_status: PodStatusWriter,
-        reservations: ReservationStatusController,
+        reservation_status: ReservationStatusController,
     ) -> None:
         self._engine = engine
         self._cache = cache
         self._queue = queue
         self._nominator = nominator
         self._pods = pods
-        self._cycle = cycle
+        self._binding_cycle = binding_cycle
         self._barriers = barriers
         self._broken_gangs = broken_gangs
         self._pod_status = pod_status
-        self._reservations = reservations
+        self._reservation_status = reservation_status
         self._post_bind_plugins = [plugin for plugin in engine.plugins if isinstance(plugin, PostBindPlugin)]
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
@@ -69,14 +69,14 @@ class BindingTasks:
     @property
     def at_work(self) -> int:
         """How many cycles are under way and do not wait for plugins, other pods or the watch."""
-        return len(self._tasks) - self._cycle.waiting
+        return len(self._tasks) - self._binding_cycle.waiting
 
     def start(self, assign: Assign, tasks: asyncio.TaskGroup) -> None:
         self._tasks[assign.pod.metadata.uid] = tasks.create_task(self._run(assign))
 
     async def _run(self, assign: Assign) -> None:
         try:
-            outcome = await self._cycle.run(assign)
+            outcome = await self._binding_cycle.run(assign)
         except Exception as error:  # of a plugin: a bug that one pod meets must not stop the others
             log.exception("binding cycle failed", extra={"pod": assign.pod.metadata.name, "node": assign.node})
             outcome = Failed(describe_plugin_failure(error))
@@ -92,7 +92,7 @@ class BindingTasks:
     def _pod_bound(self, assign: Assign, outcome: Bound) -> None:
         self._queue.delete(assign.pod.metadata.uid)
         self._pod_status.report_scheduled(assign, outcome.consumed_seat)
-        self._reservations.pod_bound(assign, outcome.consumed_seat)
+        self._reservation_status.pod_bound(assign, outcome.consumed_seat)
         for plugin in self._post_bind_plugins:
             try:
                 plugin.post_bind(assign.cycle, assign.node)
@@ -111,7 +111,7 @@ class BindingTasks:
             log.exception("unreserve failed", extra={"pod": pod.metadata.name, "node": assign.node})
         self._pods.forget_pod(pod)
         # 3. Its seat and its nomination.
-        self._reservations.seat_not_consumed(assign)
+        self._reservation_status.seat_not_consumed(assign)
         self._nominator.end_nomination(uid, assign.node)
         # 4. and 5. Its place in the queue, and its gang.
         if isinstance(outcome, Lost) or self._cache.latest(pod) is None:

@@ -3,7 +3,8 @@
 Goes in: decisions. Comes out:
 
     Assign             a binding cycle (`binding_tasks`)
-    Nominate           room is kept for the pod on that node
+    Nominate           remembered until the RefusePod of the same pod, which follows and makes it take effect: room is
+                       kept for the pod on that node
     RefusePod          the pod goes back to the queue, and its status and an Event say why
     RecordEvent        an Event about a pod
     HoldSeats          the seats are written (`reservation_status`)
@@ -70,7 +71,7 @@ class DecisionHandler:
                 self._binding_tasks.start(decision, tasks)
             elif isinstance(decision, RefusePod):
                 self._refuse_pod(decision, nominations.get(decision.pod.metadata.uid, ""))
-            elif isinstance(decision, Nominate):  # comes before the refusal of the same pod, which carries it out
+            elif isinstance(decision, Nominate):  # takes effect with the RefusePod of the same pod, which follows
                 nominations[decision.pod.metadata.uid] = decision.node
             elif isinstance(decision, SetPodGroupStatus):
                 self._pod_group_status.set_status(decision.group, decision.status)

@@ -57,7 +57,7 @@ class EventHandlers:
         queue: SchedulingQueue,
         nodes: NodeUpdates,
         pods: PodUpdates,
-        reservations: ReservationUpdates,
+        reservation_updates: ReservationUpdates,
         awaiting_owners: PodsAwaitingOwners,
         pod_group_status: PodGroupStatusWriter,
     ) -> None:
@@ -66,7 +66,7 @@ class EventHandlers:
         self._queue = queue
         self._nodes = nodes
         self._pods = pods
-        self._reservations = reservations
+        self._reservation_updates = reservation_updates
         self._awaiting_owners = awaiting_owners
         self._pod_group_status = pod_group_status
         self._subscriptions = cache.subscriptions
@@ -128,9 +128,9 @@ class EventHandlers:
 
     def _handle_reservation(self, change: Change[Reservation]) -> None:
         if change.type == "DELETED":
-            self._reservations.remove_reservation(change.object)
+            self._reservation_updates.remove_reservation(change.object)
         else:
-            self._reservations.upsert_reservation(change.object)
+            self._reservation_updates.upsert_reservation(change.object)
         self._tell_queue(EventResource.RESERVATION, change)
 
     def _handle_owner(self, change: Change[Any]) -> None:

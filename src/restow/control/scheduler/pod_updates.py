@@ -26,14 +26,14 @@ class PodUpdates:
         queue: SchedulingQueue,
         nominator: Nominator,
         awaiting_owners: PodsAwaitingOwners,
-        reservations: ReservationWorkQueue,
+        reservation_work: ReservationWorkQueue,
     ) -> None:
         self._cache = cache
         self._snapshot, self._pod_groups = cache.snapshot, cache.pod_groups
         self._queue = queue
         self._nominator = nominator
         self._awaiting_owners = awaiting_owners
-        self._reservations = reservations
+        self._reservation_work = reservation_work
 
     def upsert_pod(self, pod: Pod, old: Pod | None = None) -> None:
         """Take over a pod as it is. `old` is its state before, where a watch event says so."""
@@ -52,7 +52,7 @@ class PodUpdates:
         else:
             self._dequeue(pod)
         # 4. The reservation whose seat the pod consumed.
-        self._reservations.pod_changed(pod, gone=False)
+        self._reservation_work.pod_changed(pod, gone=False)
 
     def remove_pod(self, pod: Pod) -> None:
         """A pod is gone."""
@@ -61,7 +61,7 @@ class PodUpdates:
         self._dequeue(pod)
         if took_room:
             self._report_freed_room(pod)
-        self._reservations.pod_changed(pod, gone=True)
+        self._reservation_work.pod_changed(pod, gone=True)
 
     def forget_pod(self, pod: Pod) -> None:
         """The inverse of assuming a pod. The queue is told even of a pod that is gone already: pods may wait for the

@@ -6,9 +6,10 @@ reservations, each at most once at a time, retried with back-off.
     the reservation changed, and not by our own write       at once
     something changed on a node where it has seats, or
     where it watches for seats to become ready              at once
-    a pod consumed a seat                                   soon, together with other pods; at once if others wait for
-    it the seats of another reservation changed                those at once that wait for others the server refused a
-    write                              after a pause that doubles each time
+    a pod consumed a seat                                   soon, together with other pods; at once if others
+                                                            wait for it
+    the seats of another reservation changed                those at once that wait for others
+    the server refused a write                              after a pause that doubles each time
 """
 
 from __future__ import annotations

@@ -183,7 +183,7 @@ def _scheduling_queue(profile: Profile, cache: SchedulerCache, pod_status: PodSt
         hints=profile.hints,
         pre_enqueue=profile.pre_enqueue,
         order=queue_sort_order(profile.engine.sort),
-        lane_of=cache.pod_groups.queue_of,
+        queue_of=cache.pod_groups.queue_of,
         report_gated=pod_status.report_gated,
     )
 

@@ -53,7 +53,8 @@ def allocate(session: Session, backlog: Backlog) -> Backlog:
         if result.may_wait and tries < _ROOM_KEPT_FOR and _may_have_leaving_room(session, job):
             tries += 1
             failure = keep_room_for_job(session, job, result)
-        # 5. None at all.
+        # 5. The job did not start. Without kept room it is refused. A pod or gang with kept room holds up its queue. A
+        #    reservation holds the seats that it was given on that room, and its other seats take their turn.
         if failure is not None:
             _refuse(session, job, failure)
         elif job.reservation is None:

@@ -13,15 +13,15 @@ from typing import Any
 from restow.model.objects import Pod
 from restow.scheduling.queue.queued_pod import QueuedPod, QueueState
 
-Lane = str
-"""Pods that are ready to be tried stand in lanes, one per queue that competes for the cluster."""
+QueueName = str
+"""The Volcano queue of a pod (its `Queue` object), with a heap of its own for the pods that are ready to be tried."""
 
 
 class ActiveQueue:
-    def __init__(self, entries: Mapping[str, QueuedPod], lane_of: Callable[[Pod], Lane]) -> None:
+    def __init__(self, entries: Mapping[str, QueuedPod], queue_of: Callable[[Pod], QueueName]) -> None:
         self._entries = entries
-        self._lane_of = lane_of
-        self._heaps: dict[Lane, list[tuple[Any, int, str]]] = {}
+        self._queue_of = queue_of
+        self._heaps: dict[QueueName, list[tuple[Any, int, str]]] = {}
         self._tickets = 0
 
     def __len__(self) -> int:
@@ -32,35 +32,35 @@ class ActiveQueue:
         entry.state = QueueState.ACTIVE
         self._tickets += 1
         entry.ticket = self._tickets
-        heap = self._heaps.setdefault(self._lane_of(entry.pod), [])
+        heap = self._heaps.setdefault(self._queue_of(entry.pod), [])
         heapq.heappush(heap, (entry.position, entry.ticket, entry.pod.metadata.uid))
 
-    def lanes(self) -> list[Lane]:
-        """The lanes with a pod, by name."""
-        return [lane for lane in sorted(self._heaps) if self._has_pod(lane)]
+    def queues_with_pods(self) -> list[QueueName]:
+        """The queues with a pod, by name."""
+        return [queue for queue in sorted(self._heaps) if self._has_pod(queue)]
 
     def has_pods(self) -> bool:
-        return any(self._has_pod(lane) for lane in list(self._heaps))
+        return any(self._has_pod(queue) for queue in list(self._heaps))
 
-    def pop(self, lane: Lane | None) -> QueuedPod | None:
-        """The first pod of a lane, or of all; it is still in its state."""
-        lanes = [each for each in (list(self._heaps) if lane is None else [lane]) if self._has_pod(each)]
-        if not lanes:
+    def pop(self, queue: QueueName | None) -> QueuedPod | None:
+        """The first pod of a queue, or of all; it is still in its state."""
+        queues = [each for each in (list(self._heaps) if queue is None else [queue]) if self._has_pod(each)]
+        if not queues:
             return None
-        first = lanes[0] if len(lanes) == 1 else min(lanes, key=lambda each: self._heaps[each][0])
+        first = queues[0] if len(queues) == 1 else min(queues, key=lambda each: self._heaps[each][0])
         _, _, uid = heapq.heappop(self._heaps[first])
         return self._entries[uid]
 
-    def _has_pod(self, lane: Lane) -> bool:
-        """Drop stale rows from the head of a lane; whether a pod stands there now."""
-        heap = self._heaps.get(lane)
+    def _has_pod(self, queue: QueueName) -> bool:
+        """Drop stale rows from the head of the heap of a queue; whether it has a pod now."""
+        heap = self._heaps.get(queue)
         while heap:
             _, ticket, uid = heap[0]
             if _is_current(self._entries, uid, ticket, QueueState.ACTIVE):
                 return True
             heapq.heappop(heap)
         if heap is not None:
-            del self._heaps[lane]
+            del self._heaps[queue]
         return False
 
 

@@ -26,7 +26,7 @@ from collections.abc import Callable, Iterable, Sequence
 from restow.model.objects import Pod
 from restow.scheduling.cluster_events import ClusterEvent, QueueingHints
 from restow.scheduling.framework import PreEnqueuePlugin, Verdict
-from restow.scheduling.queue.active_queue import ActiveQueue, BackoffQueue, Lane
+from restow.scheduling.queue.active_queue import ActiveQueue, BackoffQueue, QueueName
 from restow.scheduling.queue.in_flight_pods import InFlightPods
 from restow.scheduling.queue.queue_sort import Order, QueueAdmission, priority_order
 from restow.scheduling.queue.queued_pod import QueuedPod, QueueState
@@ -43,16 +43,16 @@ class SchedulingQueue:
         hints: QueueingHints | None = None,
         pre_enqueue: Sequence[PreEnqueuePlugin] = (),
         order: Order = priority_order,
-        lane_of: Callable[[Pod], Lane] = lambda pod: "",
+        queue_of: Callable[[Pod], QueueName] = lambda pod: "",
         report_gated: Callable[[Pod, Verdict], None] = lambda pod, verdict: None,
     ) -> None:
-        """`lane_of` gives the lane of a pod. `report_gated` is called with a pod and the verdict of the PreEnqueue
+        """`queue_of` gives the queue of a pod. `report_gated` is called with a pod and the verdict of the PreEnqueue
         plugin that gates it, once per verdict."""
         self._hints = hints or QueueingHints()
         self._report_gated = report_gated
         self._entries: dict[str, QueuedPod] = {}
         self._admission = QueueAdmission(pre_enqueue, order)
-        self._active = ActiveQueue(self._entries, lane_of)
+        self._active = ActiveQueue(self._entries, queue_of)
         self._backoff = BackoffQueue(self._entries)
         self._unschedulable = UnschedulablePods(self._entries, self._hints)
         self._in_flight = InFlightPods()
@@ -104,20 +104,20 @@ class SchedulingQueue:
 
     # --- attempts -----------------------------------------------------------------------------------------------------
 
-    def lanes(self, now: float) -> list[Lane]:
-        """The lanes with a pod that is ready, by name."""
+    def queues_with_pods(self, now: float) -> list[QueueName]:
+        """The queues with a pod that is ready, by name."""
         self._end_backoffs(now)
-        return self._active.lanes()
+        return self._active.queues_with_pods()
 
     def ready_count(self, now: float) -> int:
         """How many pods are ready to be tried, at the most."""
         self._end_backoffs(now)
         return len(self._active)
 
-    def pop(self, now: float, lane: Lane | None = None) -> Pod | None:
-        """The next pod to try, of one lane or of all; it is in flight until it is deleted or requeued."""
+    def pop(self, now: float, queue: QueueName | None = None) -> Pod | None:
+        """The next pod to try, of one queue or of all; it is in flight until it is deleted or requeued."""
         self._end_backoffs(now)
-        entry = self._active.pop(lane)
+        entry = self._active.pop(queue)
         return None if entry is None else self._begin_attempt(entry)
 
     def take_pod(self, uid: str) -> Pod | None:

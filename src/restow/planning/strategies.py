@@ -29,7 +29,9 @@ STRATEGY_PLUGINS: Final[Mapping[str, str]] = {
     "balance": BALANCE,
     "load-aware": LOAD_AWARE,
 }
-"""By strategy: the name of its arguments in `pluginConfig`."""
+"""By strategy: the plugin whose arguments in `pluginConfig` the strategy reads. `optimal` is not among them: it reads
+the fields of the request, which `restow plan` sets from `--objective`, `--shape`, `--max-moves`, `--time-limit`,
+`--work-limit` and `--seed`. In the descheduler, the plugin Optimal sets them from its arguments."""
 
 
 class InvalidPlan(Exception):

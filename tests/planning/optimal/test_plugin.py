@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from restow.model.wire import WireError
-from restow.planning.optimal.plugin import plan_optimal_by_arguments, read_optimal
+from restow.planning.optimal.plugin import read_optimal, run_optimal_plugin
 from restow.planning.plan import Plan
 from tests.planning.clusters import NOW, app, move_triples, node_of_ten, plan_request, refusal_reasons, snapshot_of
 from tests.planning.descheduling.plugin_requests import run_profile
@@ -19,7 +19,7 @@ PODS = [app("p", "2", on="a"), app("q", "3", on="b"), app("r", "4", on="c", name
 def plugin_plan(**arguments: Any) -> Plan:
     snapshot = snapshot_of([node_of_ten(name) for name in "abc"], PODS)
     fields = {"last_migrations": arguments.pop("last_migrations", {}), "max_moves": arguments.pop("most", 50)}
-    return plan_optimal_by_arguments(snapshot, plan_request(snapshot, {**STEPS, **arguments}, **fields))
+    return run_optimal_plugin(snapshot, plan_request(snapshot, {**STEPS, **arguments}, **fields))
 
 
 def test_optimal_plugin_frees_nodes_in_a_cycle() -> None:

@@ -32,7 +32,7 @@ from restow.planning.descheduling.plugins import (
 )
 from restow.planning.descheduling.policy import DEFAULT_EVICTOR, SECTION
 from restow.planning.load_aware import plan_load_aware
-from restow.planning.optimal.plugin import OPTIMAL, plan_optimal_by_arguments, read_optimal
+from restow.planning.optimal.plugin import OPTIMAL, read_optimal, run_optimal_plugin
 
 ENTRY_POINTS: Final = "restow.descheduler"
 
@@ -46,7 +46,7 @@ BUILT_IN_PLUGINS: Final[tuple[Plugin, ...]] = (
         check=read_load_aware,
         usage_source=lambda arguments: read_load_aware(arguments).usage_source,
     ),
-    Planner(name=OPTIMAL, point="balance", plan=plan_optimal_by_arguments, check=read_optimal),
+    Planner(name=OPTIMAL, point="balance", plan=run_optimal_plugin, check=read_optimal),
     node_affinity.PLUGIN,
     node_taints.PLUGIN,
     anti_affinity.PLUGIN,

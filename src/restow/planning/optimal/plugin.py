@@ -122,8 +122,9 @@ class _FilteredEvictionRules(msgspec.Struct, frozen=True):
         return self.rules.disruption_limits(pod)
 
 
-def plan_optimal_by_arguments(snapshot: Snapshot, request: PlanRequest) -> Plan:
-    """Run `optimal` with the arguments of the request. Raises WireError for wrong arguments."""
+def run_optimal_plugin(snapshot: Snapshot, request: PlanRequest) -> Plan:
+    """Run the plugin Optimal: make a plan with the strategy `optimal`, by the plugin arguments in the request. Raises
+    WireError for wrong arguments."""
     settings = read_optimal(request.arguments)
     cool_down = request.cool_down(settings.cool_down)
     resting = nodes_cooling_down(snapshot, request.last_migrations, request.now, cool_down)

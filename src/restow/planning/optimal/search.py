@@ -142,8 +142,8 @@ class _SolutionSearch:
     # --- the methods --------------------------------------------------------------------------------------------------
 
     def _run_greedy(self) -> None:
-        # The reserve is for this method: there has to be a solution, even where time is short.
-        is_late = self._budget.is_reserve_spent
+        # The seconds to keep are for this method: there has to be a solution, even where time is short.
+        is_late = self._budget.are_kept_seconds_spent
         self._subproblem = Subproblem.select(self._problem, self._rng, is_late)
         part = self._subproblem.problem
         max_departures = 0 if part.counts_empty_nodes else _MAX_DEPARTURES
@@ -161,12 +161,12 @@ class _SolutionSearch:
         problem, budget = self._problem, self._budget
         if problem.counts_empty_nodes:
             self._tighten_bound(emptying_bound(problem, self._next_step(0.2, 1.0)))
-        elif problem.demands and budget.has_seconds_with_reserve(_BOUND_SECONDS_PER_NODE * problem.node_count):
+        elif problem.demands and budget.has_seconds_with_kept(_BOUND_SECONDS_PER_NODE * problem.node_count):
             is_large = problem.node_count > _FLOW_NODES
             max_departures = _BOUND_DEPARTURES_OF_MANY if is_large else _BOUND_DEPARTURES
             # Only the relaxation gives a bound for every plan.
             relaxation = problem.relaxation
-            departures = enumerate_departures(relaxation, max_departures, is_late=budget.is_reserve_spent)
+            departures = enumerate_departures(relaxation, max_departures, is_late=budget.are_kept_seconds_spent)
             self._lagrangian = LagrangianBound(relaxation, departures)
             self._tighten_bound(self._lagrangian.bound(zero_prices(problem)))
 

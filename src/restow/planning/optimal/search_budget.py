@@ -34,11 +34,13 @@ class WorkLimit:
 
 
 class SearchBudget:
-    def __init__(self, seconds_left: Callable[[], float], steps: int | None = None, reserve: float = 0.0) -> None:
-        """`reserve` is the part of the seconds to keep, once there is a solution; without `steps` they are not
+    def __init__(
+        self, seconds_left: Callable[[], float], steps: int | None = None, seconds_to_keep: float = 0.0
+    ) -> None:
+        """`seconds_to_keep` are not used for the search once there is a solution; without `steps`, steps are not
         counted."""
         self._all_seconds_left = seconds_left
-        self._reserve = reserve
+        self._seconds_to_keep = seconds_to_keep
         self.counts_steps = steps is not None
         self._max_steps = steps if steps is not None else 0
         self.steps_taken = 0
@@ -51,21 +53,21 @@ class SearchBudget:
         """Whether the seconds are over: work under way stops."""
         return self.seconds_left <= _SHORTEST_SECONDS
 
-    def is_reserve_spent(self) -> bool:
-        """Whether even the reserve is over."""
+    def are_kept_seconds_spent(self) -> bool:
+        """Whether even the seconds to keep are over."""
         return self._all_seconds_left() <= _SHORTEST_SECONDS
 
     def has_seconds(self, seconds: float) -> bool:
         """Whether this much time is left; where steps are counted, time does not matter."""
         return self.counts_steps or self.seconds_left >= seconds
 
-    def has_seconds_with_reserve(self, seconds: float) -> bool:
-        """The same, with the reserve."""
+    def has_seconds_with_kept(self, seconds: float) -> bool:
+        """The same, with the seconds to keep."""
         return self.counts_steps or self._all_seconds_left() >= seconds
 
     @property
     def seconds_left(self) -> float:
-        return self._all_seconds_left() - self._reserve
+        return self._all_seconds_left() - self._seconds_to_keep
 
     def next_step(self, share: float = 1.0, max_seconds: float = float("inf")) -> SolverLimits:
         """Take a step; returns its limits: a share of the seconds that are left, and no more than `max_seconds`."""

@@ -128,8 +128,11 @@ def _search_and_realise(
 
     def realise(solution: Solution, bound: float) -> Realisation:
         report("moves", solution, bound)
-        ends = min(seconds_left(), 0.0) - max(realisation_seconds, _MIN_REALISATION_SECONDS)
-        return realise_solution(snapshot, request, instance, solution, is_late=lambda: seconds_left() <= ends)
+        # The realisation gets its seconds on top of the search: from the end of the search on, or from now on if that
+        # is already past.
+        overdue = max(-seconds_left(), 0.0)
+        max_overdue = overdue + max(realisation_seconds, _MIN_REALISATION_SECONDS)
+        return realise_solution(snapshot, request, instance, solution, is_late=lambda: -seconds_left() >= max_overdue)
 
     # 1. What can be placed without any move is the solution to beat.
     best = Realisation(solution=_placed_without_moves(problem))
@@ -139,8 +142,8 @@ def _search_and_realise(
     steps = request.work_limit
     for turn in range(_MAX_SEARCHES):
         # 2. Search. Where no filter can refuse anything later, the search gets all the time.
-        reserve = 0.0 if problem.is_static else _REPAIR_SHARE * seconds_left()
-        budget = SearchBudget(seconds_left, steps, reserve)
+        seconds_to_keep = 0.0 if problem.is_static else _REPAIR_SHARE * seconds_left()
+        budget = SearchBudget(seconds_left, steps, seconds_to_keep)
         found = search(problem, budget, rng, report_with_first_bound if turn else report, start=best.solution)
         first = first if turn else found
         steps = None if steps is None else max(steps - found.steps_taken, 0)

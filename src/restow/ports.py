@@ -226,7 +226,7 @@ class Prometheus(Protocol):
     """A server that speaks Prometheus' HTTP API."""
 
     async def query(self, expression: str) -> Sequence[PrometheusSample]:
-        """The current value of an expression, as a vector. Raises Unanswered."""
+        """The current value of an expression, as a vector. Raises PrometheusUnavailable."""
         ...
 
 

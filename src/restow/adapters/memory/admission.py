@@ -1,7 +1,11 @@
 """What kube-apiserver's strategies and default admission plugins do to objects on their way in.
 
-`prepare` runs before defaulting and sets the first status; `complete` runs after it and fills in what depends on other
-objects (priority classes, the default storage class); `keep` guards fields that later writes must not lose.
+`prepare_new_object` runs before defaulting and sets the first status. `complete_new_object` runs after it and fills in
+what depends on other objects (priority classes, the default storage class). `keep_on_update` guards fields that later
+writes must not lose.
+
+ValidatingAdmissionPolicies and their bindings are stored like any other object. The embedded server does not evaluate
+them: it admits objects that a policy would refuse on a real API server.
 """
 
 from __future__ import annotations

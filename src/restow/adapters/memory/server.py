@@ -77,7 +77,7 @@ _SUBRESOURCES: dict[tuple[str, str], Handler] = {
 class MemoryApi:
     """An API server that answers from memory alone.
 
-    `measure` answers metrics.k8s.io; while it is `nothing_measured`, discovery does not show that group.
+    `measure` answers metrics.k8s.io; while it is `metrics_api.no_metrics`, discovery does not show that group.
     """
 
     def __init__(

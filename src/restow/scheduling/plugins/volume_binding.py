@@ -1,7 +1,7 @@
 """VolumeBinding: a pod goes where its volumes are or can be, and they are bound before it is.
 
     PreFilter    the claims must exist, and be bound unless their class waits for a pod
-    Filter       the nodes that reach the volumes, or where they can be matched or provisioned (`volume_finding`)
+    Filter       the nodes that reach the volumes, or where they can be matched or provisioned (`volume_candidates`)
     Reserve      the choice for the node, assumed in the snapshot: a volume names its claim, a claim its node
     PreBind      the same as writes to the API: volumes first, then claims; then wait until every claim is bound
     Unreserve    the assumptions taken back, in memory only

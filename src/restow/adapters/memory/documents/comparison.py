@@ -1,6 +1,6 @@
 """Documents against their `MergeTypes`: which fields one has, what differs between two, merging and removing.
 
-These are the operations server-side apply is made of. In: documents and types; out: field sets (see `fieldsets`) and
+These are the operations server-side apply is made of. In: documents and types; out: field sets (see `field_sets`) and
 new documents. Nothing is changed in place; results share parts with their arguments.
 """
 

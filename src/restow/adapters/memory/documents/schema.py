@@ -2,7 +2,7 @@
 
 In: one entry of `spec.versions`, compiled once. Out: `prune`, `apply_defaults`, `validate` and `unknown_fields` for
 documents of that version, and `merge`, how they merge in server-side apply. `validate_definition` decides whether a
-definition can be served at all; see `definitionrules`.
+definition can be served at all; see `definition_rules`.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@ offers, what is idle on it, what stays on it for whichever queue it is locked, w
 each queue uses there; and the nodes on which reservations hold seats, by queue.
 
 The arrays of amounts are read `array[resource_index, node_index]`. Beware of the words: in the snapshot a node is a row
-and a resource is a column of its tables, and nodes have other numbers there. So this module says `node_row` and
-`resource_column` for places in the snapshot, `node_index` and `resource_index` for places in its own arrays.
+and a resource is a column of its tables, and nodes have other numbers there. So this module says `node_rows` and
+`resource_columns` for places in the snapshot, `node_index` and `resource_index` for places in its own arrays.
 """
 
 from __future__ import annotations

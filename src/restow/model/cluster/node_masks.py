@@ -1,7 +1,7 @@
 """Masks per shape, kept up to date: the nodes that accept pods of a shape by their cordon, taints and labels.
 
 The masks of the shapes asked for last are kept; each read costs the nodes that changed since the previous one. Room is
-not cached here, because it may be lent for the duration of a question (`Room.lend`): see `node_filters.fits`.
+not cached here, because it may be lent for the duration of a question (`Room.lend`): see `node_filters.rows_that_fit`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Instructions: annotations that set how one pod or node of the simulation behaves.
 
-`instruction` reads one. An unreadable value counts as absent, and the rules here record one Event about the object with
+`instruction_value` reads one. An unreadable value counts as absent, and the rules here record one Event about the object with
 the annotation, the value and the expected form.
 """
 

@@ -1,6 +1,7 @@
 """The `reservations` section of the configuration.
 
-Goes in: the section as a map. Comes out: `ReservationSettings`, checked; all mistakes are reported at once, with their paths.
+Goes in: the section as a map. Comes out: `ReservationSettings`, checked; all mistakes are reported at once, with their
+paths.
 
     reservations:
       expiryCheck: 1s        between two checks of reservations that may have expired

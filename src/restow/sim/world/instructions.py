@@ -1,7 +1,7 @@
 """Instructions: annotations that set how one pod or node of the simulation behaves.
 
-`instruction_value` reads one. An unreadable value counts as absent, and the rules here record one Event about the object with
-the annotation, the value and the expected form.
+`instruction_value` reads one. An unreadable value counts as absent, and the rules here record one Event about the
+object with the annotation, the value and the expected form.
 """
 
 from __future__ import annotations

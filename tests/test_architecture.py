@@ -46,6 +46,6 @@ def test_short_names_of_a_walk_are_defined_in_the_sources(walk: str) -> None:
 
 
 def test_reference_to_a_missing_function_does_not_resolve() -> None:
-    assert resolves("scheduling.engine.Engine.place")
+    assert resolves("scheduling.engine.Engine.find_node")
     assert not resolves("scheduling.engine.Engine.place_nowhere")
     assert not resolves("scheduling.no_such_module.place")

@@ -8,7 +8,7 @@ import msgspec
 from msgspec.structs import replace
 
 from restow.migration.effective_options import EffectiveOptions
-from restow.migration.facts import Facts, Objections, Permission
+from restow.migration.facts import Facts, Objections, WriteAnswer
 from restow.migration.facts_before import FactsBeforeEviction, SeatFacts
 from restow.model.objects import Document, Node, OwnerReference, Pod, PodMigrationJob, Reservation
 from restow.model.times import format_time
@@ -18,8 +18,8 @@ OWNERS = (
     OwnerReference(api_version="apps/v1", kind="ReplicaSet", name="web-7", uid="rs", controller=True),
     OwnerReference(api_version="apps/v1", kind="Deployment", name="web", uid="deploy", controller=True),
 )
-YES = Permission(True)
-NO = Permission(False, "The disruption budget web needs 2 healthy pods and has 2 currently", 10.0)
+YES = WriteAnswer(True)
+NO = WriteAnswer(False, "The disruption budget web needs 2 healthy pods and has 2 currently", 10.0)
 OURS = "restow-job-uid"
 
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from restow.migration.history import MigrationHistory, evicted_at
+from restow.migration.history import MigrationHistory, eviction_intended_at
 from restow.model.objects import ObjectReference, Pod, PodMigrationJob
 from tests.eviction.eviction_objects import deployment, pod, replica_set
 from tests.migration.job_fixture import NOW, cluster_context, job
@@ -52,8 +52,8 @@ def test_only_failed_jobs_for_the_same_pod_count() -> None:
 
 
 def test_evicted_at_is_the_time_of_the_eviction_condition() -> None:
-    assert evicted_at(job(phase="Running", evicted=NOW - 5)) == NOW - 5
-    assert evicted_at(job(phase="Running")) is None
+    assert eviction_intended_at(job(phase="Running", evicted=NOW - 5)) == NOW - 5
+    assert eviction_intended_at(job(phase="Running")) is None
 
 
 def timed_out(

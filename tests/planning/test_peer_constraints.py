@@ -16,7 +16,7 @@ from restow.model.snapshot import Snapshot
 from restow.planning.arguments import read_defragmentation, read_load_aware
 from restow.planning.descheduling.framework import Planner
 from restow.planning.descheduling.registry import descheduler_plugins
-from restow.planning.optimal.plugin import plan_optimal_by_arguments
+from restow.planning.optimal.plugin import run_optimal_plugin
 from restow.planning.plan import Plan
 from restow.planning.plan_request import PeerPlugins
 from restow.planning.strategies import make_plan
@@ -153,7 +153,7 @@ def test_optimal_plans_again_without_nodes_that_it_would_make_busy() -> None:
     arguments = {"workLimit": 100, "maxMoves": 1}
     for cores, target in (({}, {"b", "c"}), ({"q": 6.9}, {"c"}), ({"q": 6.9, "r": 6.9}, set())):
         use = usage_of_pods(pods, {"p": 0.5, **cores})
-        found = plan_optimal_by_arguments(snapshot, plan_request(snapshot, arguments, measured_usage=use, peers=BOTH))
+        found = run_optimal_plugin(snapshot, plan_request(snapshot, arguments, measured_usage=use, peers=BOTH))
         assert {move.target for move in found.moves} <= target and bool(found.moves) is bool(target), found
 
 

@@ -70,7 +70,7 @@ class ClusterSource(msgspec.Struct, frozen=True):
         if self.snapshot is None:
             configuration, inventory = self._load_live(line)
         else:
-            inventory = _read_snapshot(self.snapshot, line)
+            inventory = _read_cluster_file(self.snapshot, line)
             configuration = read_config_option(self.config) or inputs.snapshot_configuration(inventory, self.namespace)
         return _index_cluster(inventory, line), configuration
 
@@ -326,7 +326,7 @@ def _shape(text: str, objective: str) -> dict[str, int]:
 # --- reading ----------------------------------------------------------------------------------------------------------
 
 
-def _read_snapshot(path: Path, line: ProgressLine) -> Inventory:
+def _read_cluster_file(path: Path, line: ProgressLine) -> Inventory:
     from restow.model.inventory import read_inventory
     from restow.model.kinds import NODE
 

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from restow.migration.conditions import ConditionUpdate, is_condition_true, with_conditions
 from restow.migration.facts_after import FactsAfterEviction
-from restow.migration.history import evicted_at
+from restow.migration.history import eviction_intended_at
 from restow.migration.reservation import holds_room
 from restow.migration.steps import (
     Step,
@@ -42,7 +42,7 @@ def follow_successor(facts: FactsAfterEviction) -> Step:
     if successor is not None:
         step = _successor_just_started(facts, successor)
     else:
-        step = _pod_left_without_seat(facts) or wait_briefly(facts, evicted_at(facts.job))
+        step = _pod_left_without_seat(facts) or wait_briefly(facts, eviction_intended_at(facts.job))
     if step is not None:
         return step
     # 2. Record what is seen of the pod's leaving, which may tell since when the seat was kept.

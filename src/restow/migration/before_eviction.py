@@ -15,7 +15,7 @@ from restow.migration.eviction_rules import (
     evictions_are_stopped,
     workload_is_unavailable,
 )
-from restow.migration.facts import Permission
+from restow.migration.facts import WriteAnswer
 from restow.migration.facts_before import FactsBeforeEviction, SeatFacts
 from restow.migration.pod_rules import (
     MOVE_RULES,
@@ -115,7 +115,7 @@ def _create_reservation(facts: FactsBeforeEviction) -> Step:
     return Reserve(facts.job.status, reservation)
 
 
-def _creation_refused(facts: FactsBeforeEviction, refusal: Permission) -> Step:
+def _creation_refused(facts: FactsBeforeEviction, refusal: WriteAnswer) -> Step:
     if refusal.is_final:
         return fail_job(facts, JobReason.FAILED_CREATE_RESERVATION, refusal.message)
     update = ConditionUpdate(

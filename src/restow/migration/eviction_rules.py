@@ -8,9 +8,9 @@ and the API server is asked last.
 from __future__ import annotations
 
 from restow.migration.conditions import ConditionUpdate, eviction_repeated_status, with_conditions
-from restow.migration.facts import Permission
+from restow.migration.facts import WriteAnswer
 from restow.migration.facts_before import FactsBeforeEviction
-from restow.migration.history import evicted_at
+from restow.migration.history import eviction_intended_at
 from restow.migration.steps import (
     RETRY_AFTER,
     Evict,
@@ -46,7 +46,7 @@ def evict_pod(facts: FactsBeforeEviction, seat: str) -> Step:
 
 def _eviction_just_sent(facts: FactsBeforeEviction) -> Step | None:
     """The watch shows the effect of an eviction a moment later; until then caches are not asked about a second one."""
-    return None if facts.is_fresh else wait_briefly(facts, evicted_at(facts.job))
+    return None if facts.is_fresh else wait_briefly(facts, eviction_intended_at(facts.job))
 
 
 def evictions_are_stopped(facts: FactsBeforeEviction) -> Step | None:
@@ -77,6 +77,6 @@ def eviction_would_be_refused(facts: FactsBeforeEviction) -> Step | None:
     return None if facts.eviction_dry_run.is_allowed else _hold_refused_eviction(facts, facts.eviction_dry_run)
 
 
-def _hold_refused_eviction(facts: FactsBeforeEviction, refusal: Permission, *, withdraw: bool = False) -> Step:
+def _hold_refused_eviction(facts: FactsBeforeEviction, refusal: WriteAnswer, *, withdraw: bool = False) -> Step:
     retry_at = facts.now + (refusal.retry_after or RETRY_AFTER)
     return hold_eviction(facts, JobReason.FAILED_EVICT, refusal.message, retry_at=retry_at, withdraw=withdraw)

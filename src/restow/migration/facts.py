@@ -39,7 +39,7 @@ from restow.model.pods import is_terminating
 N = TypeVar("N", bound="Facts")
 
 
-class Permission(msgspec.Struct, frozen=True):
+class WriteAnswer(msgspec.Struct, frozen=True):
     """The answer of the API server, of a limit or of the stop switch to a write that we want to send."""
 
     is_allowed: bool
@@ -116,16 +116,16 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     """Another job that moves the same pod and comes first."""
     stop_reason: str | None = None
     """Why evictions are stopped everywhere, if they are."""
-    rate_limit: Permission | None = None
+    rate_limit: WriteAnswer | None = None
     """Whether the eviction rate limit lets this job evict now; None if it was not asked yet."""
-    eviction_dry_run: Permission | None = None
+    eviction_dry_run: WriteAnswer | None = None
     """The API server's answer to a dry run of the eviction; None if it was not asked yet."""
     predicted_seat: PredictedSeat | None = None
     """The seat that the reservation of a dry-run job would get."""
     # What has become of our own writes.
     eviction_unsent: bool = False
     """Whether the eviction that is recorded in the job's status was certainly not sent."""
-    refusal: Permission | None = None
+    refusal: WriteAnswer | None = None
     """The API server's refusal of the write that was decided on last."""
     is_fresh: bool = False
 

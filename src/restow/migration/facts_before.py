@@ -20,9 +20,9 @@ from restow.migration.successor_seats import (
 from restow.migration.successor_spec import possible_successors, successor_with_certain_labels
 from restow.model.objects import Placement, Pod, Reservation
 
-MARGIN = 120.0
+SEAT_OUTLIVES_POD_BY = 120.0
 """Seconds that a seat must outlive the pod's grace period by."""
-UNLIMITED = 3600.0
+LIFETIME_WITHOUT_TTL = 3600.0
 """Seconds that the reservation of a job without a time limit lives for, before it is extended."""
 
 
@@ -48,8 +48,8 @@ class FactsBeforeEviction(Facts, frozen=True, kw_only=True):
     def reservation_lifetime(self) -> float:
         """The seconds that a reservation created now should live: as long as the job may take, and the pod to stop."""
         limit = self.options.ttl
-        left = limit - job_seconds_used(self.job, self.now) if limit > 0 else UNLIMITED
-        return left + self.grace_period + MARGIN
+        left = limit - job_seconds_used(self.job, self.now) if limit > 0 else LIFETIME_WITHOUT_TTL
+        return left + self.grace_period + SEAT_OUTLIVES_POD_BY
 
     @property
     def possible_successors(self) -> tuple[Pod, ...]:

@@ -24,7 +24,7 @@ WORKLOAD_ANNOTATION = "restow.sh/workload"
 """On a job: the UID of the workload that its pod is a replica of."""
 
 
-def evicted_at(job: PodMigrationJob) -> float | None:
+def eviction_intended_at(job: PodMigrationJob) -> float | None:
     """When a job's eviction was sent, as recorded, or, if another client deleted the pod, when that was seen; None if
     the pod was not evicted."""
     condition = find_condition(job.status, JobConditionType.EVICTION)
@@ -65,7 +65,7 @@ class MigrationHistory:
 
     def _has_left(self, job: PodMigrationJob) -> bool:
         """Whether a job's pod was evicted, whether it has a successor or not."""
-        if evicted_at(job) is None:
+        if eviction_intended_at(job) is None:
             return False
         pod = find_pod(self._pods, job.spec.pod_ref)
         return pod is None or is_terminating(pod)

@@ -7,7 +7,7 @@ it.
 from __future__ import annotations
 
 from restow.migration.facts import Facts
-from restow.migration.facts_before import MARGIN, UNLIMITED
+from restow.migration.facts_before import LIFETIME_WITHOUT_TTL, SEAT_OUTLIVES_POD_BY
 from restow.migration.reservation import template_problems
 from restow.migration.steps import Step, fail_job, forbid_move
 from restow.model.objects import JobReason
@@ -41,7 +41,7 @@ def _seat_would_outlive_any_reservation(facts: Facts) -> Step | None:
     if facts.migrating_pod is None:
         return None
     spec, ttl, grace = facts.job.spec, facts.options.ttl, facts.options.grace_period_of(facts.migrating_pod)
-    if grace + max(ttl, UNLIMITED) + MARGIN <= MAX_DURATION_SECONDS:
+    if grace + max(ttl, LIFETIME_WITHOUT_TTL) + SEAT_OUTLIVES_POD_BY <= MAX_DURATION_SECONDS:
         return None
     limit = "its seat would have to live longer than 292 years, the maximum"
     if grace <= ttl:

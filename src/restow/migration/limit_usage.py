@@ -23,7 +23,7 @@ from restow.eviction.budgets import Budget
 from restow.eviction.workloads import Workload
 from restow.migration.cluster_context import ClusterContext, MigrationCandidate, migration_candidate
 from restow.migration.conditions import is_evicting, is_job_running
-from restow.migration.history import MigrationHistory, evicted_at, find_pod
+from restow.migration.history import MigrationHistory, eviction_intended_at, find_pod
 from restow.migration.limits import EvictionWindow, MigrationLimits, max_evicted_in_window, max_unavailable
 from restow.model.counted_nouns import counted_noun
 from restow.model.objects import Pod, PodMigrationJob
@@ -98,7 +98,7 @@ class LimitUsage:
     def _count_job(self, job: PodMigrationJob, history: MigrationHistory) -> None:
         """Count what a job uses now, or has used within the windows. Most jobs ended long ago, and cost a look at the
         time only."""
-        is_running, evicted = is_job_running(job), evicted_at(job)
+        is_running, evicted = is_job_running(job), eviction_intended_at(job)
         pod = find_pod(self._context.pods, job.spec.pod_ref) if is_running else None
         if pod is not None and not is_terminating(pod):
             evicted = None  # an eviction that was sent and has not taken effect is sent again, and counts then

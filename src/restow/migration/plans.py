@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from restow.migration.conditions import is_job_ended, job_ended_at
-from restow.migration.history import evicted_at
+from restow.migration.history import eviction_intended_at
 from restow.migration.reservation import target_node
 from restow.migration.waves import plan_of_job
 from restow.model.counted_nouns import counted_noun
@@ -39,7 +39,7 @@ def last_migrations(jobs: Iterable[PodMigrationJob]) -> dict[str, float]:
     last: dict[str, float] = {}
     for job in jobs:
         when = job_ended_at(job)
-        if when is None or (job.status.phase != JobPhase.SUCCEED and evicted_at(job) is None):
+        if when is None or (job.status.phase != JobPhase.SUCCEED and eviction_intended_at(job) is None):
             continue
         source = (job.metadata.annotations or {}).get(MOVED_FROM_ANNOTATION)
         for node in (source, job.status.node_name or target_node(job)):

@@ -8,7 +8,7 @@ shares it with other jobs: which seats their pods take is only known once they h
 from __future__ import annotations
 
 from restow.migration.conditions import ConditionUpdate, is_in_doubt
-from restow.migration.facts_before import MARGIN, SeatFacts
+from restow.migration.facts_before import SEAT_OUTLIVES_POD_BY, SeatFacts
 from restow.migration.reservation import target_node
 from restow.migration.steps import (
     RETRY_AFTER,
@@ -92,7 +92,7 @@ def reservation_expires_too_early(facts: SeatFacts) -> Step | None:
         end = expires_at(reservation)
     except TimeError:  # the scheduler fails the reservation for it, with the reason
         return None
-    needed = facts.grace_period + MARGIN
+    needed = facts.grace_period + SEAT_OUTLIVES_POD_BY
     if end is None or end - facts.now >= needed:
         return None
     if facts.owns_reservation:

@@ -36,7 +36,7 @@ from restow.planning.plan import Move
 from restow.planning.wave_departures import Departure, WaveDepartures
 from restow.scheduling.engine import Engine
 from restow.scheduling.framework import Cycle
-from restow.scheduling.schedule_result import Diagnosis, Placed
+from restow.scheduling.schedule_result import Diagnosis, NodeFound
 
 
 class _MovingPod(msgspec.Struct, frozen=True, gc=False):
@@ -103,8 +103,8 @@ class MoveSimulation:
     def preferred_node(self, uid: str) -> str | None:
         """The node that the scheduler itself would choose for a pod, which may be its present one."""
         with self._cycle(self._moving_pod(uid), ()) as cycle:
-            placed = self._engine.place(cycle, explain=False)
-        return placed.node if isinstance(placed, Placed) else None
+            placed = self._engine.find_node(cycle, explain=False)
+        return placed.node if isinstance(placed, NodeFound) else None
 
     def move_refusal(self, uid: str, node: str) -> str:
         """Why a pod cannot move to a node, with numbers where resources are short; empty if it can."""

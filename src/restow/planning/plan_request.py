@@ -21,7 +21,7 @@ from restow.planning.cycle_limits import MoveCounter
 from restow.planning.plan import Plan, PlanRefusal
 from restow.planning.usage_samples import UsageSamples
 from restow.scheduling.actions.enqueue import enqueue
-from restow.scheduling.actions.reserve import reserve
+from restow.scheduling.actions.reserve import take_reserved_seats
 from restow.scheduling.engine import Engine
 from restow.scheduling.pod_group_cache import PodGroupCache
 from restow.scheduling.session import Action
@@ -82,7 +82,7 @@ class PlanRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Pods without a node that are not in `pending`, and why; with an empty pod, a sentence about many pods."""
     scheduler_names: frozenset[str] | None = None
     """The scheduler names of Restow's scheduler; None for those of the pending pods."""
-    actions: tuple[Action, ...] = (enqueue, reserve)
+    actions: tuple[Action, ...] = (enqueue, take_reserved_seats)
     """The scheduler's actions. A plan for pending pods runs those that come before the search for nodes."""
     max_moves: int = 50
     last_migrations: Mapping[str, float] = {}

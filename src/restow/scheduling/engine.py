@@ -1,7 +1,7 @@
 """The story of one pod's scheduling cycle: which node is best for it, or why there is none.
 
-Goes in: the plugins in order, with weights, and a `Cycle`. Comes out: `Placed` or `Unplaced`, both values; nothing is
-changed. Then, once the caller has assumed the pod: `reserve`, `permit`, and `unreserve` after any failure.
+Goes in: the plugins in order, with weights, and a `Cycle`. Comes out: `NodeFound` or `NoNodeFound`, both values;
+nothing is changed. Then, once the caller has assumed the pod: `reserve`, `permit`, and `unreserve` after any failure.
 
     1  PreFilter     each plugin once: skip, go on, or refuse (`ranking.skip_cache`)
     2  the nominated node, if there is one, alone and with every filter
@@ -10,9 +10,9 @@ changed. Then, once the caller has assumed the pod: `reserve`, `permit`, and `un
     5  scores of CLUSTER plugins and of plugins with NormalizeScore: all rows that are left
     6  no row left: every node's first refusal (`node_diagnosis`), then PostFilter
 
-The package `ranking` does 3 to 5; its page says which cache applies when. Codes mean what they mean in kube-scheduler:
-UNRESOLVABLE from PreFilter ends the cycle at once, UNSCHEDULABLE is remembered while the other PreFilters still run, an
-ERROR ends it as an error.
+The package `ranking` does 3 to 5; its docstring says which cache applies when. Codes mean what they mean in
+kube-scheduler: UNRESOLVABLE from PreFilter ends the cycle at once, UNSCHEDULABLE is remembered while the other
+PreFilters still run, an ERROR ends it as an error.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from restow.scheduling.ranking.rankings import Rankings
 from restow.scheduling.ranking.score_cache import TIE_BITS
 from restow.scheduling.ranking.selection import filter_rows
 from restow.scheduling.ranking.skip_cache import ClassSkips, with_plugin_name
-from restow.scheduling.schedule_result import PERMITTED, Diagnosis, PermitResult, Placed, Unplaced
+from restow.scheduling.schedule_result import PERMITTED, Diagnosis, NodeFound, NoNodeFound, PermitResult
 
 _LONGEST_WAIT = 15 * 60.0
 
@@ -74,15 +74,15 @@ class Engine:
 
     # --- the scheduling cycle -----------------------------------------------------------------------------------------
 
-    def place(self, cycle: Cycle, *, explain: bool = True) -> Placed | Unplaced:
-        """The best node; the pod's nominated one is tried alone first. Without `explain` an Unplaced carries no
+    def find_node(self, cycle: Cycle, *, explain: bool = True) -> NodeFound | NoNodeFound:
+        """The best node; the pod's nominated one is tried alone first. Without `explain` a `NoNodeFound` carries no
         refusals by node and PostFilter does not run."""
         # 1. PreFilter.
         rankings = self._rankings
         skips = rankings.begin(cycle)
         filtering, stopped = skips.pre_filter(cycle)
         if stopped is not None:
-            unplaced = Unplaced(stopped, rankings.order.count)
+            unplaced = NoNodeFound(stopped, rankings.order.count)
             return self._post_filter(cycle, unplaced) if explain else unplaced
         # 2. The nominated node: as in kube-scheduler it is not compared with others.
         nominated = cycle.pod.status.nominated_node_name
@@ -93,14 +93,14 @@ class Engine:
         # 3. to 5. PreScore, then the best row of all.
         scoring, failed = skips.pre_score(cycle)
         if failed is not None:
-            return Unplaced(failed, rankings.order.count)
+            return NoNodeFound(failed, rankings.order.count)
         key = rankings.best_key(cycle, skips, filtering, scoring)
         if key != REFUSED:
             row = rankings.order.row(key)
-            return Placed(cycle.snapshot.rows.name(row) or "", row, key >> TIE_BITS)
+            return NodeFound(cycle.snapshot.rows.name(row) or "", row, key >> TIE_BITS)
         # 6. Why not, and whether a PostFilter can do anything about it.
         if not explain:
-            return Unplaced(Verdict(Code.UNSCHEDULABLE), rankings.order.count)
+            return NoNodeFound(Verdict(Code.UNSCHEDULABLE), rankings.order.count)
         return self._post_filter(cycle, self._refused_everywhere(cycle, filtering))
 
     def fits(self, cycle: Cycle, node: str) -> bool:
@@ -123,7 +123,7 @@ class Engine:
         """The answer of every node, or of the nodes on some rows."""
         filtering, stopped = self._pre_filter(cycle)
         if stopped is not None:
-            return Diagnosis((), {}, Unplaced(stopped, self._rankings.order.count).message)
+            return Diagnosis((), {}, NoNodeFound(stopped, self._rankings.order.count).message)
         asked = present_rows(cycle) if rows is None else rows
         left, refused = diagnose_rows(cycle, self._rankings.filters(filtering), asked)
         names = sorted(cycle.snapshot.rows.name(row) or "" for row in left.tolist())
@@ -223,20 +223,20 @@ class Engine:
         skips: ClassSkips = self._rankings.begin(cycle)
         return skips.pre_filter(cycle)
 
-    def _place_on(self, cycle: Cycle, node: str, filtering: int) -> Placed | None:
+    def _place_on(self, cycle: Cycle, node: str, filtering: int) -> NodeFound | None:
         """The node, if it exists and every active filter accepts it."""
         row = cycle.snapshot.rows.find_row(node)
         if row is None or not cycle.snapshot.nodes.present[row]:
             return None
-        return Placed(node, row, 0) if self._rankings.accepts_row(cycle, filtering, row) else None
+        return NodeFound(node, row, 0) if self._rankings.accepts_row(cycle, filtering, row) else None
 
-    def _refused_everywhere(self, cycle: Cycle, filtering: int) -> Unplaced:
+    def _refused_everywhere(self, cycle: Cycle, filtering: int) -> NoNodeFound:
         _, refused = diagnose_rows(cycle, self._rankings.filters(filtering), present_rows(cycle))
         resolvable = any(refusal.resolvable for refusals in refused.values() for refusal in refusals)
         code = Code.UNSCHEDULABLE if resolvable else Code.UNRESOLVABLE
-        return Unplaced(Verdict(code), self._rankings.order.count, refused)
+        return NoNodeFound(Verdict(code), self._rankings.order.count, refused)
 
-    def _post_filter(self, cycle: Cycle, unplaced: Unplaced) -> Unplaced:
+    def _post_filter(self, cycle: Cycle, unplaced: NoNodeFound) -> NoNodeFound:
         """PostFilter in order, until one did something, failed, or says that nothing can be done."""
         if unplaced.verdict.code is Code.ERROR:
             return unplaced
@@ -246,7 +246,7 @@ class Engine:
             if node and cycle.snapshot.node(node) is None:
                 verdict = error(f"nominated to node {node}, which does not exist")
             if verdict.code is Code.ERROR:
-                return Unplaced(with_plugin_name(verdict, plugin), unplaced.node_count)
+                return NoNodeFound(with_plugin_name(verdict, plugin), unplaced.node_count)
             reasons += verdict.reasons
             if verdict.code is Code.SUCCESS:
                 return msgspec.structs.replace(unplaced, post_filter_message=join_reasons(reasons), nominated=node)

@@ -18,14 +18,14 @@ from restow.model.cluster import Mask, RowIndex
 from restow.model.objects import Pod
 from restow.scheduling.engine import Engine
 from restow.scheduling.framework import Code, Cycle, Refusal, Verdict
-from restow.scheduling.schedule_result import Placed, Unplaced
+from restow.scheduling.schedule_result import NodeFound, NoNodeFound
 
 Refusals = Mapping[str, Sequence[Refusal]]
 
 
 def recheck_without_nominated_pods(
-    engine: Engine, cycle: Cycle, placed: Placed, nominated: Iterable[Pod]
-) -> Placed | Unplaced:
+    engine: Engine, cycle: Cycle, placed: NodeFound, nominated: Iterable[Pod]
+) -> NodeFound | NoNodeFound:
     """`placed`, or another result, given the pods that room is kept for."""
     snapshot = cycle.snapshot
     # 1. The best node without the nominated pods: nearly always it is fine.
@@ -38,10 +38,10 @@ def recheck_without_nominated_pods(
     rows = np.intersect1d(rows_without, engine.feasible_rows(cycle))
     if len(rows):
         row = min(rows.tolist(), key=lambda each: snapshot.rows.name(each) or "")
-        return Placed(snapshot.rows.name(row) or "", row, 0)
+        return NodeFound(snapshot.rows.name(row) or "", row, 0)
     # 3. Why not: each node refuses for the first reason that it has.
     refused = _merged(refusals_without, engine.diagnose(cycle).refusals, _mask(rows_without, snapshot.rows.size))
-    return Unplaced(Verdict(Code.UNSCHEDULABLE), int(np.count_nonzero(snapshot.nodes.present)), refused)
+    return NoNodeFound(Verdict(Code.UNSCHEDULABLE), int(np.count_nonzero(snapshot.nodes.present)), refused)
 
 
 def _merged(without: Refusals, together: Refusals, accepted_without: Mask) -> dict[str, list[Refusal]]:

@@ -27,7 +27,7 @@ from restow.model.wire import WireError, convert_readable
 from restow.scheduling.actions.allocate import allocate
 from restow.scheduling.actions.backfill import backfill
 from restow.scheduling.actions.enqueue import admit_all, enqueue
-from restow.scheduling.actions.reserve import reserve
+from restow.scheduling.actions.reserve import take_reserved_seats
 from restow.scheduling.cluster_events import BUILT_IN_EVENTS, EnqueueExtensions, QueueingHints
 from restow.scheduling.engine import Engine
 from restow.scheduling.framework import ArgumentError, Plugin, PreEnqueuePlugin, QueueSortPlugin
@@ -87,7 +87,7 @@ _OTHER_NAMES: Final = {QueueNodeLock.other_name: QueueNodeLock.name}
 
 _ACTIONS: Final[Mapping[str, Action]] = {
     "enqueue": enqueue,
-    "reserve": reserve,
+    "reserve": take_reserved_seats,
     "allocate": allocate,
     "backfill": backfill,
 }

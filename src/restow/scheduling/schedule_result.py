@@ -11,7 +11,7 @@ from restow.scheduling.explain import count_reasons, fit_error_message, join_rea
 from restow.scheduling.framework import Code, Refusal, Verdict
 
 
-class Placed(msgspec.Struct, frozen=True, gc=False):
+class NodeFound(msgspec.Struct, frozen=True, gc=False):
     """The best node for the pod."""
 
     node: str
@@ -20,7 +20,7 @@ class Placed(msgspec.Struct, frozen=True, gc=False):
     """The weighted sum of scores; 0 if scoring was not needed."""
 
 
-class Unplaced(msgspec.Struct, frozen=True):
+class NoNodeFound(msgspec.Struct, frozen=True):
     """No node, and why."""
 
     verdict: Verdict

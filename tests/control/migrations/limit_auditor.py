@@ -41,7 +41,7 @@ from restow.adapters.memory import MemoryApi
 from restow.adapters.memory.store import Change, Collection
 from restow.migration.arguments import MigrationArguments
 from restow.migration.conditions import is_evicting, is_job_running
-from restow.migration.history import evicted_at
+from restow.migration.history import eviction_intended_at
 from restow.migration.limits import max_evicted_in_window, max_unavailable
 from restow.model import kinds
 from restow.model.objects import (
@@ -300,7 +300,7 @@ class LimitAuditor:
     def _written(self, uid: str) -> float:
         """When the eviction of a pod was written down; now, if its job was ended in this very moment."""
         asking = [one for one in self._jobs.values() if one.spec.pod_ref.uid == uid and is_evicting(one.status)]
-        times = [time for one in asking if (time := evicted_at(one)) is not None]
+        times = [time for one in asking if (time := eviction_intended_at(one)) is not None]
         return min(max(times) - _loop().start, _time()) if times else _time()
 
     def _pace(self, pod: Pod) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from restow.adapters.memory.documents.patching import apply_patch, parse_yaml
+from restow.adapters.memory.documents.patching import parse_yaml, patched_document
 from restow.ports import JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, Invalid
 
 POD = {"metadata": {"name": "a"}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
@@ -15,7 +15,7 @@ POD = {"metadata": {"name": "a"}, "spec": {"containers": [{"name": "c", "image":
 
 def patched(content_type: str, patch: Any, kind: str = "Pod", group: str = "") -> dict[str, Any]:
     body = patch if isinstance(patch, bytes) else json.dumps(patch).encode()
-    return apply_patch(content_type, POD, body, kind=kind, group=group)
+    return patched_document(content_type, POD, body, kind=kind, group=group)
 
 
 def test_each_format_reaches_its_algebra() -> None:

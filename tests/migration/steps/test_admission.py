@@ -175,7 +175,7 @@ ROWS: list[Row] = [
         "ForbiddenMigratePod",
         "it is already on its target node n1",
     ),
-    ("paused", before(pending(spec={"paused": True})), Wait, "Paused", "its time limit with it"),
+    ("paused", before(pending(spec={"paused": True})), Wait, "Paused", "its ttl does not run"),
     (
         "waited too long",
         before(options=EffectiveOptions(waiting_ttl=100.0)),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from restow.migration.effective_options import EffectiveOptions
-from restow.migration.facts import Permission
+from restow.migration.facts import WriteAnswer
 from restow.migration.steps import Abort, Evict, Fail, ReadLive, Wait
 from tests.migration.move_facts import NO, YES, facts, job, reservation, said
 from tests.migration.steps.step_rows import DIRECT, DRY, EVICTING, REFUSED, Row, check, given, table
@@ -48,7 +48,7 @@ ROWS: list[Row] = [
         "MaxUnavailablePerWorkload",
         "2 of 3 pods",
     ),
-    ("not its turn", facts(rate_limit=Permission(False, "10 per second", 3.0)), Wait, "EvictQPS", "10 per second"),
+    ("not its turn", facts(rate_limit=WriteAnswer(False, "10 per second", 3.0)), Wait, "EvictQPS", "10 per second"),
     ("its turn", facts(rate_limit=YES), Evict, "Evicting", "leaves node n1"),
     (
         "a dry run",
@@ -101,9 +101,9 @@ ROWS: list[Row] = [
         facts(job(EVICTING, spec={"paused": True}), eviction_unsent=True),
         Wait,
         "Paused",
-        "its time limit with it",
+        "its ttl does not run",
     ),
-    ("paused", facts(job(spec={"paused": True})), Wait, "Paused", "its time limit with it"),
+    ("paused", facts(job(spec={"paused": True})), Wait, "Paused", "its ttl does not run"),
     ("time is up", facts(job(age=301)), Fail, "Timeout", "not done within 5m0s"),
     (
         "time is up, waiting for a budget",
@@ -144,7 +144,7 @@ ROWS: list[Row] = [
         "FailedEvict",
         "budget",
     ),
-    ("refused, and not told until when", facts(eviction_dry_run=Permission(False, "no")), Wait, "FailedEvict", "no"),
+    ("refused, and not told until when", facts(eviction_dry_run=WriteAnswer(False, "no")), Wait, "FailedEvict", "no"),
     (
         "directly, time is up",
         facts(job(EVICTING, ref=None, age=301), options=DIRECT, reservation=None),
@@ -175,7 +175,7 @@ ROWS: list[Row] = [
     ),
     (
         "stopped, and not its turn",
-        facts(stop_reason="stopped", rate_limit=Permission(False, "x", 3.0)),
+        facts(stop_reason="stopped", rate_limit=WriteAnswer(False, "x", 3.0)),
         Wait,
         "Stopped",
         "stopped",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from restow.migration.effective_options import EffectiveOptions
-from restow.migration.facts import Permission, PredictedSeat
+from restow.migration.facts import PredictedSeat, WriteAnswer
 from restow.migration.steps import Abort, Evict, Extend, Fail, ReadLive, RecordReservation, Reserve, Wait
 from restow.model.objects import Reservation
 from restow.model.times import format_time
@@ -67,14 +67,14 @@ ROWS: list[Row] = [
     ),
     (
         "refused for good",
-        before(job(ref=None), refusal=Permission(False, "bad", is_final=True)),
+        before(job(ref=None), refusal=WriteAnswer(False, "bad", is_final=True)),
         Fail,
         "FailedCreateReservation",
         "bad",
     ),
     (
         "refused for now",
-        before(job(ref=None), refusal=Permission(False, "quota")),
+        before(job(ref=None), refusal=WriteAnswer(False, "quota")),
         Wait,
         "FailedCreateReservation",
         "quota",
@@ -227,11 +227,11 @@ ROWS: list[Row] = [
         "Invalid: x",
     ),
     (
-        "its seat was taken",
+        "its seat is consumed",
         facts(reservation=reservation(seat(by="9"), phase="Succeeded")),
         Fail,
         "ForbiddenMigratePod",
-        "taken by web-9",
+        "consumed by web-9",
     ),
     (
         "used up",
@@ -323,14 +323,14 @@ ROWS: list[Row] = [
     ("lives for ever", facts(reservation=reservation(ttl="0s")), Evict, "Evicting", "node n2"),
     (
         "refused for now, and told until when",
-        before(job(ref=None), refusal=Permission(False, "quota", 60.0)),
+        before(job(ref=None), refusal=WriteAnswer(False, "quota", 60.0)),
         Wait,
         "FailedCreateReservation",
         "quota",
     ),
     (
         "refused, and not told until when",
-        before(job(ref=None), eviction_dry_run=Permission(False, "no")),
+        before(job(ref=None), eviction_dry_run=WriteAnswer(False, "no")),
         Wait,
         "FailedEvict",
         "no",

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from restow.migration.conditions import EVICTION_SETTLES_AFTER, is_job_ended, job_ended_at
 from restow.migration.effective_options import EffectiveOptions
-from restow.migration.facts import Facts, Permission
+from restow.migration.facts import Facts, WriteAnswer
 from restow.migration.reservation import holds_room
 from restow.migration.state_machine import next_step
 from restow.migration.steps import (
@@ -176,10 +176,10 @@ def test_the_grace_period_of_the_job_overrides_that_of_the_pod() -> None:
     ("of", "again"),
     [
         pytest.param(facts(eviction_dry_run=NO), 10.0, id="a budget is asked again when it says"),
-        pytest.param(facts(eviction_dry_run=Permission(False, "no")), 10.0, id="or after a while"),
-        pytest.param(facts(eviction_dry_run=Permission(False, "no", 30.0)), 30.0, id="or later"),
-        pytest.param(before(job(ref=None), refusal=Permission(False, "quota", 60.0)), 60.0, id="a quota when it says"),
-        pytest.param(before(job(ref=None), refusal=Permission(False, "quota")), 10.0, id="or after a while, too"),
+        pytest.param(facts(eviction_dry_run=WriteAnswer(False, "no")), 10.0, id="or after a while"),
+        pytest.param(facts(eviction_dry_run=WriteAnswer(False, "no", 30.0)), 30.0, id="or later"),
+        pytest.param(before(job(ref=None), refusal=WriteAnswer(False, "quota", 60.0)), 60.0, id="a quota when it says"),
+        pytest.param(before(job(ref=None), refusal=WriteAnswer(False, "quota")), 10.0, id="or after a while, too"),
         pytest.param(facts(eviction_dry_run=NO, options=EffectiveOptions(ttl=65.0)), 5.0, id="but the end comes first"),
         pytest.param(facts(stop_reason="x"), 240.0, id="until the end"),
         pytest.param(facts(reservation=reservation(phase="", age=1.0)), 4.0, id="a new reservation is given a moment"),
@@ -242,7 +242,9 @@ def test_pauses_before_admission_do_not_count_afterwards() -> None:
 
 # --- always an answer -------------------------------------------------------------------------------------------------
 
-answers = st.none() | st.builds(Permission, st.booleans(), st.sampled_from(("", "no")), st.floats(0, 60), st.booleans())
+answers = st.none() | st.builds(
+    WriteAnswer, st.booleans(), st.sampled_from(("", "no")), st.floats(0, 60), st.booleans()
+)
 condition = st.builds(
     said,
     st.sampled_from(("Admitted", "Paused", "Eviction", "ReservationScheduled", "Complete", "BoundPodReady")),

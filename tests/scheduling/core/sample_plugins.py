@@ -25,7 +25,7 @@ from restow.scheduling.framework import (
     Scores,
     Verdict,
 )
-from restow.scheduling.schedule_result import Placed, Unplaced
+from restow.scheduling.schedule_result import NodeFound, NoNodeFound
 from tests.model.cluster.builders import node, pod
 
 
@@ -186,15 +186,15 @@ def cycle(snapshot: Snapshot, one: Pod | None = None) -> Cycle:
     return Cycle(one or pod("p"), snapshot, 0.0)
 
 
-def node_of(result: Placed | Unplaced) -> str:
+def node_of(result: NodeFound | NoNodeFound) -> str:
     """The node of a pod that was placed."""
-    assert isinstance(result, Placed), result
+    assert isinstance(result, NodeFound), result
     return result.node
 
 
-def refused(result: Placed | Unplaced) -> Unplaced:
+def refused(result: NodeFound | NoNodeFound) -> NoNodeFound:
     """The result of a pod that was not placed."""
-    assert isinstance(result, Unplaced), result
+    assert isinstance(result, NoNodeFound), result
     return result
 
 

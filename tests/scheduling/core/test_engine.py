@@ -27,7 +27,7 @@ from restow.scheduling.framework import (
     wait,
 )
 from restow.scheduling.ranking.score_cache import ScoreOutOfRange
-from restow.scheduling.schedule_result import PermitResult, Placed, Unplaced
+from restow.scheduling.schedule_result import NodeFound, NoNodeFound, PermitResult
 from tests.model.cluster.builders import node, pod
 from tests.narrowing import present
 from tests.scheduling.core.sample_plugins import (
@@ -46,13 +46,13 @@ from tests.scheduling.core.sample_plugins import (
 )
 
 
-def place(engine: Engine, snapshot: Snapshot, one: Pod | None = None, **options: Any) -> Placed | Unplaced:
-    return engine.place(cycle(snapshot, one), **options)
+def place(engine: Engine, snapshot: Snapshot, one: Pod | None = None, **options: Any) -> NodeFound | NoNodeFound:
+    return engine.find_node(cycle(snapshot, one), **options)
 
 
 def test_emptiest_node_wins_and_ties_are_broken_by_name() -> None:
     snapshot = cluster(*nodes(3), pods=[pod("a", on="n0")])
-    assert place(Engine([RoomFit()]), snapshot) == Placed("n1", 1, 100)
+    assert place(Engine([RoomFit()]), snapshot) == NodeFound("n1", 1, 100)
 
 
 def test_names_break_ties_whatever_the_order_of_nodes() -> None:
@@ -78,7 +78,7 @@ def test_pre_filter_verdict_stops_the_cycle_as_in_kube_scheduler(
 ) -> None:
     later = AnswersAsTold()
     result = refused(place(Engine([AnswersAsTold(verdict, name="First"), later]), cluster(*nodes(2))))
-    assert isinstance(result, Unplaced)
+    assert isinstance(result, NoNodeFound)
     assert (result.verdict.code, result.plugins, later.asked) == (code, frozenset({"First"}), later_asked)
 
 
@@ -145,7 +145,7 @@ def test_normalised_scores_compare_feasible_nodes_only() -> None:
     snapshot = cluster(
         node("a", labels={"n": "1"}), node("b", labels={"n": "4"}), node("c", labels={"n": "9"}, unschedulable=True)
     )
-    assert place(Engine([RoomFit(), NodeEligible(), ScoresLabelNumber()], {"Numbered": 2}), snapshot) == Placed(
+    assert place(Engine([RoomFit(), NodeEligible(), ScoresLabelNumber()], {"Numbered": 2}), snapshot) == NodeFound(
         "b", 1, 300
     )
 

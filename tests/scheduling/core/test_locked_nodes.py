@@ -175,7 +175,7 @@ def test_queue_ranking_changes_no_placement(seed: int) -> None:
             for one in random_locks(random, number + 1):
                 snapshot.apply_queue(one)
         one = of_queue(pod(f"p{number}", {"cpu": random.choice(["1", "2", "3"])}), random.choice(QUEUES))
-        found, other = (each.place(Cycle(one, snapshot, 0.0), explain=False) for each in (engine, slow))
+        found, other = (each.find_node(Cycle(one, snapshot, 0.0), explain=False) for each in (engine, slow))
         assert (getattr(found, "node", None), getattr(found, "score", None)) == (
             getattr(other, "node", None),
             getattr(other, "score", None),

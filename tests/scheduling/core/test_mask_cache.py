@@ -17,7 +17,7 @@ from restow.scheduling.plugins.inter_pod_affinity import InterPodAffinity
 from restow.scheduling.plugins.node_resources_fit import NodeResourcesFit
 from restow.scheduling.plugins.topology_spread import PodTopologySpread
 from restow.scheduling.ranking import key_blocks, mask_cache
-from restow.scheduling.schedule_result import Placed
+from restow.scheduling.schedule_result import NodeFound
 from tests.model.cluster.builders import node, pod
 from tests.scheduling.core.sample_plugins import cluster, cycle, node_of
 
@@ -93,15 +93,15 @@ def test_engine_with_a_mask_cache_chooses_like_a_new_engine(events: list[tuple[A
                 mark, one = snapshot.mark(), pod("tried", labels={"app": "x"}, **KINDS[kind]())
                 if snapshot.node(name) is not None:
                     snapshot.assume(one, name, at=0.0)
-                kept.place(cycle(snapshot, pod("other", labels={"app": "x"}, **KINDS[kind]())))
+                kept.find_node(cycle(snapshot, pod("other", labels={"app": "x"}, **KINDS[kind]())))
                 snapshot.undo_to(mark)
             case ("place", kind, app, times):
                 for _ in range(times):
                     made += 1
                     one = pod(f"new{made}", {"cpu": "10m"}, labels={"app": app}, **KINDS[kind]())
-                    found, fresh = kept.place(cycle(snapshot, one)), engine().place(cycle(snapshot, one))
+                    found, fresh = kept.find_node(cycle(snapshot, one)), engine().find_node(cycle(snapshot, one))
                     assert getattr(found, "node", None) == getattr(fresh, "node", None)
-                    if isinstance(found, Placed):
+                    if isinstance(found, NodeFound):
                         snapshot.assume(one, found.node, at=0.0)
 
 
@@ -109,13 +109,13 @@ def test_no_mask_cache_is_made_while_nodes_share_a_host_name() -> None:
     kept, snapshot = engine(), cluster(host("n0"), host("n1"), host("n2"))
     for number, where in enumerate(["n0", "n1"]):
         one = pod(f"p{number}", labels={"app": "x"}, **apart())
-        assert node_of(kept.place(cycle(snapshot, one))) == where
+        assert node_of(kept.find_node(cycle(snapshot, one))) == where
         snapshot.assume(one, where, at=0.0)
     (ranking,) = kept._rankings._rankings.values()
     assert ranking.has_mask_cache
     for name in ("n1", "n2"):
         snapshot.apply_node(host(name, "shared", version=90))
-    assert not isinstance(kept.place(cycle(snapshot, pod("p", labels={"app": "x"}, **apart()))), Placed)
+    assert not isinstance(kept.find_node(cycle(snapshot, pod("p", labels={"app": "x"}, **apart()))), NodeFound)
     assert not ranking.has_mask_cache
 
 
@@ -125,20 +125,20 @@ def screened() -> tuple[Engine, Snapshot, Cycle]:
     snapshot.assume(pod("first", {"cpu": "1m"}, labels={"app": "x"}, **apart()), "n0", at=0.0)
     snapshot.apply_pod(pod("other", {"cpu": "1m"}, on="n1", labels={"app": "z"}))
     asking = cycle(snapshot, pod("p", {"cpu": "1m"}, labels={"app": "x"}, **apart()))
-    assert node_of(kept.place(asking)) == "n1"
+    assert node_of(kept.find_node(asking)) == "n1"
     return kept, snapshot, asking
 
 
 def test_mask_cache_sees_a_pod_that_only_changes_its_labels() -> None:
     kept, snapshot, asking = screened()
     snapshot.apply_pod(pod("other", {"cpu": "1m"}, on="n1", labels={"app": "x"}))
-    assert node_of(kept.place(asking)) == "n2"
+    assert node_of(kept.find_node(asking)) == "n2"
 
 
 def test_mask_cache_sees_a_node_that_other_pods_fill() -> None:
     kept, snapshot, asking = screened()
     snapshot.apply_pod(pod("big", {"cpu": "800"}, on="n1"))
-    assert node_of(kept.place(asking)) == "n2"
+    assert node_of(kept.find_node(asking)) == "n2"
 
 
 def test_mask_cache_sees_many_changes_at_once() -> None:
@@ -146,9 +146,9 @@ def test_mask_cache_sees_many_changes_at_once() -> None:
     for number in range(3):
         snapshot.assume(pod(f"p{number}", labels={"app": "x"}, **apart()), f"n{number}", at=0.0)
     asking = cycle(snapshot, pod("p", labels={"app": "x"}, **apart()))
-    assert node_of(kept.place(asking)) == "n3"
+    assert node_of(kept.find_node(asking)) == "n3"
     for number in range(3, 8):
         snapshot.apply_pod(pod(f"q{number}", on=f"n{number}", labels={"app": "x"}))
-    assert node_of(kept.place(asking)) == "n8"
+    assert node_of(kept.find_node(asking)) == "n8"
     snapshot.forget(pod("p1"))
-    assert node_of(kept.place(asking)) == "n1"
+    assert node_of(kept.find_node(asking)) == "n1"

@@ -15,7 +15,7 @@ from restow.scheduling.accelerated import RoomOnly
 from restow.scheduling.engine import Engine
 from restow.scheduling.framework import Cycle, Plugin, Reach, ScorePlugin, Scores
 from restow.scheduling.ranking import key_blocks, rankings, topology_buckets
-from restow.scheduling.schedule_result import Placed
+from restow.scheduling.schedule_result import NodeFound
 from tests.model.cluster.builders import node, pod
 from tests.scheduling.core.sample_plugins import (
     NodeEligible,
@@ -117,16 +117,16 @@ def test_ranking_chooses_like_a_look_at_every_node(kinds: list[type[Plugin]], ev
             case ("try", name):
                 mark = snapshot.mark()
                 snapshot.apply_node(node(name, {"cpu": "9", "pods": "9"}))
-                engine.place(cycle(snapshot))
+                engine.find_node(cycle(snapshot))
                 snapshot.undo_to(mark)
             case ("place", cpu, apart, times):
                 for _ in range(times):
                     placed += 1
                     one = pod(f"new{placed}", {"cpu": str(cpu)}, labels={"app": "x"} if apart else None)
                     cycle_of_pod = cycle(snapshot, one)
-                    found = engine.place(cycle_of_pod)
-                    assert (found.node if isinstance(found, Placed) else None) == naive(engine, cycle_of_pod)
-                    if isinstance(found, Placed):
+                    found = engine.find_node(cycle_of_pod)
+                    assert (found.node if isinstance(found, NodeFound) else None) == naive(engine, cycle_of_pod)
+                    if isinstance(found, NodeFound):
                         snapshot.assume(one, found.node, at=0.0)
 
 
@@ -135,14 +135,14 @@ def test_better_row_of_another_block_is_found_behind_a_refused_one() -> None:
     there = [node(name, {"cpu": cpu, "pods": "9"}) for name, (cpu, _) in cpus.items()]
     old = [pod(f"on-{name}", {"cpu": used}, on=name, labels={"app": name}) for name, (_, used) in cpus.items()]
     engine, snapshot = Engine([RoomFit(), OnePodPerNode()]), cluster(*there, pods=old)
-    assert node_of(engine.place(cycle(snapshot, pod("p", labels={"app": "n0"})))) == "n4"
+    assert node_of(engine.find_node(cycle(snapshot, pod("p", labels={"app": "n0"})))) == "n4"
 
 
 def test_ranking_sees_rows_beyond_the_first_arrays() -> None:
     engine, snapshot = Engine([RoomFit(), ScoresLabelNumber()]), cluster(node("a", {"cpu": "1", "pods": "9"}))
-    assert node_of(engine.place(cycle(snapshot))) == "a"
+    assert node_of(engine.find_node(cycle(snapshot))) == "a"
     for number in range(200):
         snapshot.apply_pod(pod(f"lost{number}", on=f"unknown{number}"))
-        assert node_of(engine.place(cycle(snapshot))) == "a"
+        assert node_of(engine.find_node(cycle(snapshot))) == "a"
     snapshot.apply_node(node("b", {"cpu": "2", "pods": "9"}))
-    assert node_of(engine.place(cycle(snapshot, pod("p", {"cpu": "2"})))) == "b"
+    assert node_of(engine.find_node(cycle(snapshot, pod("p", {"cpu": "2"})))) == "b"

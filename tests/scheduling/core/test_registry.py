@@ -15,7 +15,7 @@ from restow.running.plugins import scheduling_plugins
 from restow.scheduling.actions.allocate import allocate
 from restow.scheduling.actions.backfill import backfill
 from restow.scheduling.actions.enqueue import admit_all, enqueue
-from restow.scheduling.actions.reserve import reserve
+from restow.scheduling.actions.reserve import take_reserved_seats
 from restow.scheduling.cluster_events import ActionType, ClusterEvent, ClusterEventWithHint, EventResource
 from restow.scheduling.framework import Cycle, FilterPlugin, QueueSortPlugin, Refusal
 from restow.scheduling.plugins.refusals import refusals_of
@@ -76,7 +76,7 @@ def test_default_profile_has_kube_schedulers_plugins_and_weights() -> None:
     profile = read_profile({})
     upstream = "NodeUnschedulable NodeName TaintToleration NodeAffinity NodePorts NodeResourcesFit PodTopologySpread"
     assert [name for name in names(profile) if name in upstream.split()] == upstream.split()
-    assert profile.actions == (enqueue, reserve, allocate, backfill)
+    assert profile.actions == (enqueue, take_reserved_seats, allocate, backfill)
     assert profile.scheduler_names == {"restow"}
     assert [gate.name for gate in profile.pre_enqueue] == ["SchedulingGates"]
 

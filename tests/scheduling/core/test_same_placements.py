@@ -28,7 +28,7 @@ from restow.scheduling.engine import Engine
 from restow.scheduling.framework import Cycle
 from restow.scheduling.pod_group_cache import PodGroupCache
 from restow.scheduling.registry import read_profile
-from restow.scheduling.schedule_result import Placed, Unplaced
+from restow.scheduling.schedule_result import NodeFound, NoNodeFound
 from restow.scheduling.session import PendingWork, Session
 from tests.model.cluster.builders import node, pod
 from tests.scheduling.core.sample_plugins import cluster
@@ -41,8 +41,8 @@ HOST = "kubernetes.io/hostname"
 class Forgetful(Engine):
     """Works everything out anew, about all nodes at once, for every pod."""
 
-    def place(self, cycle: Cycle, **options: Any) -> Placed | Unplaced:
-        return read_profile({}).engine.place(cycle, **options)
+    def find_node(self, cycle: Cycle, **options: Any) -> NodeFound | NoNodeFound:
+        return read_profile({}).engine.find_node(cycle, **options)
 
 
 def nodes_of(random: Random) -> list[Node]:

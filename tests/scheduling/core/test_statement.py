@@ -18,7 +18,7 @@ from restow.scheduling.decisions import Assign, HoldSeats, Nominate
 from restow.scheduling.engine import Engine
 from restow.scheduling.expected_ends import terminating_pods
 from restow.scheduling.framework import SUCCESS, Cycle, Plugin, error, unschedulable, wait
-from restow.scheduling.schedule_result import Unplaced
+from restow.scheduling.schedule_result import NoNodeFound
 from restow.scheduling.statement import Statement
 from tests.model.cluster.builders import node, placements_of, pod, reservation
 from tests.model.cluster.snapshot_values import Fitting, all_values, free_amounts
@@ -211,13 +211,13 @@ def test_room_of_a_seat_is_lent_to_its_pod_only() -> None:
     snapshot.apply_reservation(reservation("r", {0: "n0"}))
     fitting, other = Fitting(snapshot), cycle(snapshot, pod("other"))
     consumer = cycle(snapshot, pod("taker", labels={"app": "web"}))
-    assert isinstance(engine.place(other), Unplaced) and not fitting.of(other.pod_class.shape).any()
+    assert isinstance(engine.find_node(other), NoNodeFound) and not fitting.of(other.pod_class.shape).any()
     looks.seen.clear()
     seat = present(snapshot.reservations.seat(SeatName("default", "r", "t", 0)))
     with Statement(snapshot, engine, 0.0) as statement:
         assert statement.occupy(consumer, seat) is SUCCESS
         assert (looks.seen, free_amounts(snapshot, "n0").get("cpu", 0)) == ([1000], 0)
-        assert isinstance(engine.place(other), Unplaced) and not fitting.of(other.pod_class.shape).any()
+        assert isinstance(engine.find_node(other), NoNodeFound) and not fitting.of(other.pod_class.shape).any()
 
 
 def test_release_of_a_reservation_that_was_not_reserved_raises() -> None:

@@ -11,7 +11,7 @@ from restow.model.wire import WireError
 from restow.running.plugins import scheduling_plugins
 from restow.scheduling.framework import Cycle
 from restow.scheduling.registry import read_profile
-from restow.scheduling.schedule_result import Placed, Unplaced
+from restow.scheduling.schedule_result import NodeFound, NoNodeFound
 from tests import example_plugins
 from tests.model.cluster.builders import node, pod
 
@@ -29,24 +29,24 @@ def example(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     example_plugins.use(site, "node_grade", monkeypatch)
 
 
-def place(**grades: str) -> Placed | Unplaced:
+def place(**grades: str) -> NodeFound | NoNodeFound:
     snapshot = Snapshot()
     for name, grade in grades.items():
         snapshot.apply_node(node(name, labels={"example.com/grade": grade}))
     profile = read_profile({"tiers": [{"plugins": [GRADED]}]}, scheduling_plugins())
-    return profile.engine.place(Cycle(pod("new"), snapshot, 0.0))
+    return profile.engine.find_node(Cycle(pod("new"), snapshot, 0.0))
 
 
 @pytest.mark.usefixtures("example")
 def test_node_grade_attracts_pods_to_good_grades() -> None:
     placed = place(a="silver", b="gold", c="scrap")
-    assert isinstance(placed, Placed) and placed.node == "b"
+    assert isinstance(placed, NodeFound) and placed.node == "b"
 
 
 @pytest.mark.usefixtures("example")
 def test_node_grade_refuses_pods_on_refused_grades() -> None:
     unplaced = place(a="scrap", b="scrap")
-    assert isinstance(unplaced, Unplaced)
+    assert isinstance(unplaced, NoNodeFound)
     assert "2 node(s) had a refused example.com/grade" in unplaced.message
 
 

@@ -23,7 +23,7 @@ from restow.model.snapshot import Snapshot
 from restow.scheduling.engine import Engine
 from restow.scheduling.framework import ArgumentError, Code, Cycle
 from restow.scheduling.plugins.inter_pod_affinity import InterPodAffinity
-from restow.scheduling.schedule_result import Placed, Unplaced
+from restow.scheduling.schedule_result import NodeFound, NoNodeFound
 from tests.model.cluster.builders import node, pod, reservation
 
 NODES = {
@@ -367,7 +367,7 @@ def test_skipped_affinity_filter_runs_again_when_a_term_concerns_the_class() -> 
     snapshot.apply_pod(repelling("a", "db"))
     asking = pod("p", labels={"app": "web"})
     known = Cycle(asking, snapshot, 0.0).pod_class
-    assert isinstance(engine.place(Cycle(asking, snapshot, 0.0)), Placed)
+    assert isinstance(engine.find_node(Cycle(asking, snapshot, 0.0)), NodeFound)
     snapshot.apply_pod(repelling("b", "web"))
     assert Cycle(asking, snapshot, 0.0).pod_class is known  # the label was read before
-    assert isinstance(engine.place(Cycle(asking, snapshot, 0.0)), Unplaced)
+    assert isinstance(engine.find_node(Cycle(asking, snapshot, 0.0)), NoNodeFound)

@@ -60,7 +60,7 @@ def test_queue_node_lock_refuses_no_node_while_no_queue_has_locks() -> None:
 
 
 def message(one: Pod, snapshot: Snapshot) -> str:
-    return refused(read_profile({}).engine.place(Cycle(one, snapshot, 0.0))).message
+    return refused(read_profile({}).engine.find_node(Cycle(one, snapshot, 0.0))).message
 
 
 def test_queue_node_lock_refusal_is_one_counted_sentence() -> None:
@@ -85,7 +85,7 @@ def test_cached_masks_follow_the_locks_of_queues(again: bool) -> None:
     snapshot, engine = cluster(names=("n1", "n2")), read_profile({}).engine
 
     def where() -> str:
-        return node_of(engine.place(Cycle(pod("p"), snapshot, 0.0)))
+        return node_of(engine.find_node(Cycle(pod("p"), snapshot, 0.0)))
 
     assert where() == "n1"
     mark = snapshot.mark()
@@ -102,7 +102,7 @@ def test_cached_masks_follow_the_locks_of_queues(again: bool) -> None:
 def test_queue_node_lock_runs_by_default_and_can_be_switched_off_by_either_name(name: str) -> None:
     off = read_profile({"tiers": [{"plugins": [{"name": name, "enabled": False}]}]}).engine
     cycle = Cycle(pod("p"), cluster(queue("q", "n1"), names=("n1",)), 0.0)
-    assert node_of(off.place(cycle)) == "n1"
+    assert node_of(off.find_node(cycle)) == "n1"
 
 
 def test_queue_node_lock_listed_under_both_names_is_refused() -> None:
@@ -113,6 +113,6 @@ def test_queue_node_lock_listed_under_both_names_is_refused() -> None:
 
 def test_cached_masks_follow_a_lock_that_moves_to_another_node() -> None:
     snapshot, engine = cluster(queue("q", "n1"), names=("n1", "n2")), read_profile({}).engine
-    assert node_of(engine.place(Cycle(pod("p"), snapshot, 0.0))) == "n2"
+    assert node_of(engine.find_node(Cycle(pod("p"), snapshot, 0.0))) == "n2"
     snapshot.apply_queue(queue("q", "n2"))
-    assert node_of(engine.place(Cycle(pod("p"), snapshot, 0.0))) == "n1"
+    assert node_of(engine.find_node(Cycle(pod("p"), snapshot, 0.0))) == "n1"

@@ -13,7 +13,7 @@ from restow.model.objects import Node, NodeSelectorTerm, Pod, SelectorRequiremen
 from restow.scheduling.engine import Engine
 from restow.scheduling.framework import ArgumentError, Code, Cycle
 from restow.scheduling.plugins.volume_binding import VolumeBinding
-from restow.scheduling.schedule_result import Unplaced
+from restow.scheduling.schedule_result import NoNodeFound
 from tests.model.cluster.builders import pod
 from tests.scheduling.plugins.volume_builders import (
     DRIVER,
@@ -34,12 +34,12 @@ from tests.scheduling.plugins.volume_builders import (
 )
 
 
-def answer(one: Pod, *items: StorageObject, nodes: list[Node] | None = None) -> Unplaced | list[str]:
+def answer(one: Pod, *items: StorageObject, nodes: list[Node] | None = None) -> NoNodeFound | list[str]:
     """The nodes that the filter accepts, or why there is none."""
     snapshot = cluster(NODES if nodes is None else nodes, *items)
     plugin = VolumeBinding()
-    outcome = Engine([plugin]).place(Cycle(one, snapshot, 0.0))
-    if isinstance(outcome, Unplaced):
+    outcome = Engine([plugin]).find_node(Cycle(one, snapshot, 0.0))
+    if isinstance(outcome, NoNodeFound):
         return outcome
     cycle = Cycle(one, snapshot, 0.0)
     if plugin.pre_filter(cycle).code is Code.SKIP:
@@ -86,7 +86,7 @@ HOPELESS: dict[str, tuple[Pod, list[StorageObject], str]] = {
 @pytest.mark.parametrize(("one", "items", "reason"), HOPELESS.values(), ids=HOPELESS.keys())
 def test_volume_pre_filter_refuses_all_nodes(one: Pod, items: list[StorageObject], reason: str) -> None:
     outcome = answer(one, *items)
-    assert isinstance(outcome, Unplaced)
+    assert isinstance(outcome, NoNodeFound)
     assert (outcome.verdict.code, outcome.verdict.reasons) == (Code.UNRESOLVABLE, (reason,))
 
 
@@ -97,7 +97,7 @@ def test_claim_with_an_unreadable_selector_is_an_error() -> None:
     assert spec.selector is not None
     unreadable = replace(spec, selector=replace(spec.selector, match_expressions=[expression]))
     outcome = answer(using("c"), LOCAL, replace(broken, spec=unreadable))
-    assert isinstance(outcome, Unplaced)
+    assert isinstance(outcome, NoNodeFound)
     assert outcome.verdict.code is Code.ERROR
 
 
@@ -312,7 +312,7 @@ REFUSED: dict[str, tuple[Pod, list[StorageObject], str]] = {
 @pytest.mark.parametrize(("one", "items", "reasons"), REFUSED.values(), ids=REFUSED.keys())
 def test_volume_filter_refuses_every_node(one: Pod, items: list[StorageObject], reasons: str) -> None:
     outcome = answer(one, *items)
-    assert isinstance(outcome, Unplaced)
+    assert isinstance(outcome, NoNodeFound)
     assert outcome.message == f"0/3 nodes are available: {reasons}."
     assert outcome.verdict.code is Code.UNRESOLVABLE
 

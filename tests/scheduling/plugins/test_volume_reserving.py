@@ -13,7 +13,7 @@ from restow.model.snapshot import Snapshot
 from restow.scheduling.engine import Engine
 from restow.scheduling.framework import Code, Cycle, Verdict
 from restow.scheduling.plugins.volume_binding import VolumeBinding
-from restow.scheduling.schedule_result import Placed
+from restow.scheduling.schedule_result import NodeFound
 from restow.scheduling.writes import Patch
 from tests.scheduling.plugins.volume_builders import (
     IN_B,
@@ -136,7 +136,7 @@ def test_pod_that_shares_a_claim_follows_the_first_pods_choice() -> None:
     story = Story(using("d"), *BOTH)
     story.reserve()
     second = Cycle(using("d", name="q"), story.snapshot, 0.0)
-    assert isinstance(placed := Engine([VolumeBinding()]).place(second), Placed)
+    assert isinstance(placed := Engine([VolumeBinding()]).find_node(second), NodeFound)
     assert placed.node == "n1"
 
 
@@ -320,8 +320,8 @@ def test_claim_keeps_its_selected_node_after_a_failure() -> None:
     story = Story(using("d"), *BOTH).written().show(claim("d", of="made", selected="n1", version=2))
     story.unreserve()
     story.snapshot.forget(story.cycle.pod)
-    again = Engine([VolumeBinding()]).place(Cycle(using("d"), story.snapshot, 200.0))
-    assert isinstance(again, Placed)
+    again = Engine([VolumeBinding()]).find_node(Cycle(using("d"), story.snapshot, 200.0))
+    assert isinstance(again, NodeFound)
     assert again.node == "n1"
 
 

@@ -21,7 +21,7 @@ from restow.scheduling.framework import Code, Cycle, FilterPlugin
 from restow.scheduling.plugins.node_volume_limits import NodeVolumeLimits
 from restow.scheduling.plugins.volume_restrictions import CLAIM_IN_USE, VolumeRestrictions
 from restow.scheduling.plugins.volume_zone import VolumeZone
-from restow.scheduling.schedule_result import Unplaced
+from restow.scheduling.schedule_result import NoNodeFound
 from tests.model.cluster.builders import node, pod
 from tests.scheduling.plugins.volume_builders import (
     DRIVER,
@@ -48,8 +48,8 @@ def answer(
 ) -> list[str] | str:
     """The nodes that a plugin accepts, or the sentence why there is none."""
     snapshot = cluster(NODES if nodes is None else nodes, *items, pods=pods)
-    outcome = Engine([plugin]).place(Cycle(one, snapshot, 0.0))
-    if isinstance(outcome, Unplaced):
+    outcome = Engine([plugin]).find_node(Cycle(one, snapshot, 0.0))
+    if isinstance(outcome, NoNodeFound):
         return outcome.message.partition(": ")[2]
     cycle = Cycle(one, snapshot, 0.0)
     if plugin.pre_filter(cycle).code is Code.SKIP:
@@ -108,8 +108,8 @@ def test_disk_is_not_shared_on_a_node(mine: Volume, theirs: Volume, shared: bool
 def test_disk_in_use_on_every_node_is_resolvable() -> None:
     there = [pod(f"on-{name}", on=name, volumes=[gce("d")]) for name in EVERYWHERE]
     snapshot = cluster(NODES, pods=there)
-    outcome = Engine([VolumeRestrictions()]).place(Cycle(pod("p", volumes=[gce("d")]), snapshot, 0.0))
-    assert isinstance(outcome, Unplaced)
+    outcome = Engine([VolumeRestrictions()]).find_node(Cycle(pod("p", volumes=[gce("d")]), snapshot, 0.0))
+    assert isinstance(outcome, NoNodeFound)
     assert outcome.message == "0/2 nodes are available: 2 node(s) had no available disk."
     assert outcome.verdict.code is Code.UNSCHEDULABLE
 
@@ -140,9 +140,9 @@ def test_undone_pod_leaves_its_claim_free() -> None:
     snapshot = cluster(NODES, ONE_POD)
     mark = snapshot.mark()
     snapshot.assume(using("c", name="q"), "n1", at=0.0)
-    assert isinstance(Engine([VolumeRestrictions()]).place(Cycle(using("c"), snapshot, 0.0)), Unplaced)
+    assert isinstance(Engine([VolumeRestrictions()]).find_node(Cycle(using("c"), snapshot, 0.0)), NoNodeFound)
     snapshot.undo_to(mark)
-    assert not isinstance(Engine([VolumeRestrictions()]).place(Cycle(using("c"), snapshot, 0.0)), Unplaced)
+    assert not isinstance(Engine([VolumeRestrictions()]).find_node(Cycle(using("c"), snapshot, 0.0)), NoNodeFound)
 
 
 # --- zones ------------------------------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from restow.adapters.memory import errors, request_bodies, writes
-from restow.adapters.memory.documents.patching import apply_patch
+from restow.adapters.memory.documents.patching import patched_document
 from restow.adapters.memory.documents.typed_documents import conform_to_kind
 from restow.adapters.memory.listing import existing_object
 from restow.adapters.memory.resources import ResourceType, ScalePaths
@@ -33,9 +33,9 @@ def patch_scale(state: State, served: ResourceType, request: Request) -> Respons
     stored = existing_object(state.collection(served), served, request)
     scale = _scale(served, stored.document())
     if request.content_type in (APPLY_PATCH, STRATEGIC_PATCH):  # a Scale has no lists: both are plain merges here
-        wanted = apply_patch(MERGE_PATCH, scale, request.body, kind="Scale", group="autoscaling")
+        wanted = patched_document(MERGE_PATCH, scale, request.body, kind="Scale", group="autoscaling")
     elif request.content_type in (JSON_PATCH, MERGE_PATCH):
-        wanted = apply_patch(request.content_type, scale, request.body, kind="Scale", group="autoscaling")
+        wanted = patched_document(request.content_type, scale, request.body, kind="Scale", group="autoscaling")
     else:
         raise errors.unsupported_media((JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, APPLY_PATCH))
     return _write(state, served, request, stored, wanted)

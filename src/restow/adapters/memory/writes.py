@@ -14,7 +14,7 @@ import msgspec
 from restow.adapters.memory import admission, deletion, errors, query_parameters, request_bodies
 from restow.adapters.memory.documents.builtins import apply_defaults, validate_builtin
 from restow.adapters.memory.documents.merge_types import MergeTypes, merge_types
-from restow.adapters.memory.documents.patching import apply_patch, parse_yaml
+from restow.adapters.memory.documents.patching import parse_yaml, patched_document
 from restow.adapters.memory.documents.server_side_apply import server_side_apply, track_update
 from restow.adapters.memory.listing import existing_object
 from restow.adapters.memory.resources import ResourceType
@@ -164,7 +164,7 @@ def replace_object(state: State, served: ResourceType, request: Request) -> Resp
 
 def patch_object(state: State, served: ResourceType, request: Request) -> Response:
     if request.content_type == APPLY_PATCH:
-        return _apply_patch(state, served, request)
+        return _server_side_apply(state, served, request)
     accepted = (JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH) if served.custom is None else (JSON_PATCH, MERGE_PATCH)
     if request.content_type not in accepted:
         raise errors.unsupported_media((*accepted, APPLY_PATCH))
@@ -176,7 +176,7 @@ def patch_object(state: State, served: ResourceType, request: Request) -> Respon
     old = stored.document()
     patched = _detached_copy(
         served,
-        apply_patch(request.content_type, served.outward(old), request.body, kind=served.kind, group=served.group),
+        patched_document(request.content_type, served.outward(old), request.body, kind=served.kind, group=served.group),
     )
     request_bodies.check_kind(served, patched)
     _check_named(patched, request)
@@ -185,7 +185,7 @@ def patch_object(state: State, served: ResourceType, request: Request) -> Respon
     return Response(body=update_object(write, stored, old, document), warnings=warnings)
 
 
-def _apply_patch(state: State, served: ResourceType, request: Request) -> Response:
+def _server_side_apply(state: State, served: ResourceType, request: Request) -> Response:
     write = Write.of(state, served, request)
     if not write.manager:
         raise query_parameters.invalid_patch_options(

@@ -14,7 +14,7 @@ from restow.control.descheduler.metrics import DeschedulerMetrics
 from restow.control.descheduler.plan_jobs import PROFILE_ANNOTATION, STRATEGY_ANNOTATION
 from restow.control.descheduler.usage_metrics import UsageReading
 from restow.defaults import NAME
-from restow.migration.history import evicted_at
+from restow.migration.history import eviction_intended_at
 from restow.model.kinds import POD
 from restow.model.objects import JobPhase, ObjectReference, PodMigrationJob
 from restow.model.reservations.reservation_annotations import MOVED_FROM_ANNOTATION
@@ -87,7 +87,7 @@ class CycleReports:
         annotations = job.metadata.annotations or {}
         if PROFILE_ANNOTATION not in annotations:
             return
-        was_evicted = job.status.phase == JobPhase.SUCCEED or evicted_at(job) is not None
+        was_evicted = job.status.phase == JobPhase.SUCCEED or eviction_intended_at(job) is not None
         self._metrics.pod_evicted(
             "success" if was_evicted else "error",
             annotations.get(STRATEGY_ANNOTATION, ""),

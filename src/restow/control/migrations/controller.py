@@ -33,13 +33,13 @@ from restow.control.migrations.conflicting_jobs import ConflictingJobs
 from restow.control.migrations.dependencies import ActiveArguments, MigrationDependencies
 from restow.control.migrations.event_handlers import MigrationEventHandlers
 from restow.control.migrations.eviction_attempt import (
-    FACTS_LAST,
+    FACTS_VALID_SECONDS,
     EvictionAttempt,
     EvictionNotSent,
     EvictionRefused,
     EvictionSent,
     EvictionTools,
-    wait_for_turn,
+    evict_or_wait,
 )
 from restow.control.migrations.eviction_rate_limit import EvictionRateLimit
 from restow.control.migrations.eviction_records import EvictionRecords
@@ -55,8 +55,8 @@ from restow.control.migrations.settings import MigrationSettings
 from restow.control.migrations.successor_fit import SuccessorFit
 from restow.migration.arguments import MigrationArguments
 from restow.migration.conditions import is_job_ended
-from restow.migration.facts import Facts, Permission
-from restow.migration.history import evicted_at
+from restow.migration.facts import Facts, WriteAnswer
+from restow.migration.history import eviction_intended_at
 from restow.migration.state_machine import next_step
 from restow.migration.steps import Act, AwaitAdmission, Evict, Fail, ReadLive, Reserve, Wait
 from restow.model.objects import JobPhase, PodMigrationJob
@@ -192,7 +192,7 @@ class MigrationController:
     def _eviction_ages(self) -> list[float]:
         """How many seconds ago pods were evicted, at the least: the status has the second in which the intent was
         recorded, and the request may have been sent as long after that as its facts last."""
-        now, times = self._clock.now() - FACTS_LAST - 1.0, map(evicted_at, self._cache.jobs())
+        now, times = self._clock.now() - FACTS_VALID_SECONDS - 1.0, map(eviction_intended_at, self._cache.jobs())
         return [now - time for time in times if time is not None]
 
     def _count_jobs(self, phase: JobPhase) -> float:
@@ -247,7 +247,7 @@ class MigrationController:
             self._waiting_jobs.remove(name)
         # 3. An eviction waits for its turn at the rate limit.
         if isinstance(step, Evict):
-            facts, step = wait_for_turn(self._eviction_tools, facts, step)
+            facts, step = evict_or_wait(self._eviction_tools, facts, step)
         # 4. Do it.
         await self._carry_out(facts, step)
 
@@ -308,7 +308,7 @@ class MigrationController:
         else:
             await self._carry_out(facts, step)
 
-    async def _decide_after_refusal(self, facts: Facts, refusal: Permission) -> None:
+    async def _decide_after_refusal(self, facts: Facts, refusal: WriteAnswer) -> None:
         """The API server refused a write: decide once more, knowing that."""
         step = next_step(replace(facts, refusal=refusal))
         if not isinstance(step, Wait | Fail):

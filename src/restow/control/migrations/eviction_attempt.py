@@ -35,7 +35,7 @@ from restow.control.migrations.job_reporter import JobReporter
 from restow.control.migrations.job_writer import JobWriter
 from restow.control.migrations.live_facts import LiveFacts
 from restow.control.migrations.metrics import EVICTED, REFUSED, UNKNOWN
-from restow.migration.facts import Facts, Permission
+from restow.migration.facts import Facts, WriteAnswer
 from restow.migration.state_machine import next_step
 from restow.migration.steps import Act, Evict, ReadLive, Wait
 from restow.model.times import format_time
@@ -43,9 +43,9 @@ from restow.ports import ApiError, NotFound
 
 log = logging.getLogger(__name__)
 
-FACTS_LAST = 5.0
+FACTS_VALID_SECONDS = 5.0
 """Seconds after which facts are too old for an eviction to be sent on them: recording the intent may take longer."""
-_EARLY = 0.5
+_READY_BEFORE_TURN = 0.5
 """Seconds before its turn at which a job gets ready to evict: a turn that comes before the job is ready is lost."""
 
 
@@ -65,7 +65,7 @@ class EvictionRefused:
 
     facts: Facts
     """The facts with the job as it was written."""
-    refusal: Permission
+    refusal: WriteAnswer
     earlier_may_take_effect: bool
     """Whether another request of this job, which was sent before, may still evict the pod."""
 
@@ -87,7 +87,7 @@ class EvictionTools:
     rate_limit: EvictionRateLimit
 
 
-def wait_for_turn(tools: EvictionTools, facts: Facts, step: Evict) -> tuple[Facts, Act]:
+def evict_or_wait(tools: EvictionTools, facts: Facts, step: Evict) -> tuple[Facts, Act]:
     """The eviction, if the rate limit has a turn for this job now or in a moment; else waiting for the turn, which the
     status says only if it takes long."""
     uid, now = facts.job.metadata.uid, asyncio.get_running_loop().time()
@@ -95,14 +95,14 @@ def wait_for_turn(tools: EvictionTools, facts: Facts, step: Evict) -> tuple[Fact
     if backoff > 0:
         return facts, Wait(facts.job.status, facts.now + backoff)
     delay = tools.rate_limit.seconds_until_turn(uid, now)
-    until_ready = delay - _EARLY
+    until_ready = delay - _READY_BEFORE_TURN
     if until_ready <= 0:
         return facts, step
     if delay < tools.dependencies.settings.reported_turn_delay:
         return facts, Wait(facts.job.status, facts.now + until_ready)
     turn = format_time(facts.now + delay)
     message = f"waits for evictQPS: {tools.rate_limit.rate:g} evictions per second, its turn comes at {turn}"
-    limited = replace(facts, rate_limit=Permission(False, message, until_ready))
+    limited = replace(facts, rate_limit=WriteAnswer(False, message, until_ready))
     instead = next_step(limited)
     assert not isinstance(instead, ReadLive), "the facts are fresh, with a dry run of the eviction"
     return limited, instead
@@ -121,23 +121,23 @@ class EvictionAttempt:
 
     async def run(self) -> AttemptEnd:
         # 1. Record the intent in the job's status before anything is sent.
-        recorded = await self._record_intent()
+        recorded = await self._write_intent()
         # 2. How, and may it still be sent? Recording may have taken long, and the job's turn may be a moment away.
         delete = await should_delete(self._tools.dependencies.client, self._pod, self._facts.options)
         if not await self._may_send():
             return EvictionNotSent()
         # 3. Send. Between the last check and the request nothing is awaited.
-        self._tools.records.record_sent(self._facts.job)
+        self._tools.records.note_sent(self._facts.job)
         refusal = await self._send(recorded, delete=delete)
         # 4. Settle.
         return self._settle(recorded, refusal)
 
     # --- 1. record the intent -----------------------------------------------------------------------------------------
 
-    async def _record_intent(self) -> Facts:
+    async def _write_intent(self) -> Facts:
         job = self._facts.job
         if not self._is_repeated:
-            self._tools.records.record_intent(job)
+            self._tools.records.note_intent(job)
         # While the status is being written, other jobs that share the reservation must already count this one.
         with self._tools.conflicts.recording_eviction(self._facts, again=self._is_repeated):
             written = await self._tools.writer.write_status(job, self._intent)
@@ -154,13 +154,13 @@ class EvictionAttempt:
             delay = self._tools.rate_limit.try_send(self._facts.job.metadata.uid, asyncio.get_running_loop().time())
             if delay <= 0:
                 return True
-            if delay > FACTS_LAST:
+            if delay > FACTS_VALID_SECONDS:
                 return False
             await asyncio.sleep(delay)
 
     def _facts_expired(self) -> bool:
         """Too old; or from the future, after the clock was set back."""
-        return not 0 <= self._tools.dependencies.clock.now() - self._facts.now <= FACTS_LAST
+        return not 0 <= self._tools.dependencies.clock.now() - self._facts.now <= FACTS_VALID_SECONDS
 
     def _is_still_decided(self) -> bool:
         """Whether the state machine would decide to evict on what the informers have shown since: the job may have been
@@ -171,7 +171,7 @@ class EvictionAttempt:
 
     # --- 3. send ------------------------------------------------------------------------------------------------------
 
-    async def _send(self, recorded: Facts, *, delete: bool) -> Permission | None:
+    async def _send(self, recorded: Facts, *, delete: bool) -> WriteAnswer | None:
         """Send the eviction. Comes out: a refusal that is certain; None if the pod is evicted or was gone already.
         Raises if the answer leaves open what happened: then the job is looked at again."""
         meta, metrics = self._pod.metadata, self._tools.dependencies.metrics
@@ -198,11 +198,11 @@ class EvictionAttempt:
 
     # --- 4. settle ----------------------------------------------------------------------------------------------------
 
-    def _settle(self, recorded: Facts, refusal: Permission | None) -> AttemptEnd:
+    def _settle(self, recorded: Facts, refusal: WriteAnswer | None) -> AttemptEnd:
         job, rate_limit = self._facts.job, self._tools.rate_limit
         if refusal is None:
             rate_limit.forget(job.metadata.uid)
             return EvictionSent()
-        self._tools.records.record_refused(job, earlier_may_take_effect=self._is_repeated)
+        self._tools.records.note_refused(job, earlier_may_take_effect=self._is_repeated)
         rate_limit.record_refusal(job.metadata.uid, asyncio.get_running_loop().time())
         return EvictionRefused(recorded, refusal, earlier_may_take_effect=self._is_repeated)

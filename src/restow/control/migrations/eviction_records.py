@@ -10,7 +10,7 @@ from __future__ import annotations
 from restow.control.migrations.migration_cache import MigrationCache
 from restow.migration.conditions import EVICTION_SETTLES_AFTER
 from restow.migration.facts import Facts
-from restow.migration.history import evicted_at
+from restow.migration.history import eviction_intended_at
 from restow.model.objects import Pod, PodMigrationJob
 from restow.ports import Clock
 
@@ -22,17 +22,17 @@ class EvictionRecords:
         self._sent: dict[str, bool] = {}
         """By UID of a job: whether the eviction that this process recorded in its status was sent."""
 
-    def record_intent(self, job: PodMigrationJob) -> None:
+    def note_intent(self, job: PodMigrationJob) -> None:
         """An eviction is being recorded and not sent yet; one that was sent before may still take effect."""
         if self._is_known(job):
             self._sent.setdefault(job.metadata.uid, False)
 
-    def record_sent(self, job: PodMigrationJob) -> None:
+    def note_sent(self, job: PodMigrationJob) -> None:
         """The request goes out now. Whatever is answered, or not, it cannot be said any more that none was sent."""
         if self._is_known(job):
             self._sent[job.metadata.uid] = True
 
-    def record_refused(self, job: PodMigrationJob, *, earlier_may_take_effect: bool) -> None:
+    def note_refused(self, job: PodMigrationJob, *, earlier_may_take_effect: bool) -> None:
         """The API server refused the eviction, so it is as if it had not been sent, unless one was sent before."""
         if self._is_known(job):
             self._sent[job.metadata.uid] = earlier_may_take_effect
@@ -53,7 +53,7 @@ class EvictionRecords:
         """Whether an eviction of a pod by any job may still take effect, though the pod shows nothing of it yet."""
         meta, since = pod.metadata, self._clock.now() - EVICTION_SETTLES_AFTER
         return any(
-            (at := evicted_at(job)) is not None and at > since and not self.is_unsent(job)
+            (at := eviction_intended_at(job)) is not None and at > since and not self.is_unsent(job)
             for job in self._cache.written_jobs.find("pod", f"{meta.namespace}/{meta.name}")
             if job.spec.pod_ref.uid == meta.uid
         )

@@ -9,7 +9,7 @@ from __future__ import annotations
 from restow.client.verbs import Client
 from restow.eviction.budgets import disruption_budget
 from restow.migration.effective_options import EffectiveOptions
-from restow.migration.facts import Permission
+from restow.migration.facts import WriteAnswer
 from restow.model.kinds import POD, POD_DISRUPTION_BUDGET
 from restow.model.objects import Document, Pod
 from restow.model.wire import WireError
@@ -67,11 +67,11 @@ def is_server_trouble(error: ApiError) -> bool:
     return isinstance(error, TooManyRequests | Unauthorized)
 
 
-def refusal_in(error: ApiError) -> Permission | None:
+def refusal_in(error: ApiError) -> WriteAnswer | None:
     """The refusal by a budget, a webhook or missing permissions in an error. None if it is no certain refusal."""
     if _DENIED in str(error):
         wait = error.retry_after if isinstance(error, TooManyRequests) else None
-        return Permission(False, str(error), wait or RETRY_FORBIDDEN_AFTER)
+        return WriteAnswer(False, str(error), wait or RETRY_FORBIDDEN_AFTER)
     if isinstance(error, TooManyRequests):
         details = error.status.details
         causes = [
@@ -79,9 +79,9 @@ def refusal_in(error: ApiError) -> Permission | None:
         ]
         if not causes:
             return None  # the server is busy, which says nothing about the pod
-        return Permission(
+        return WriteAnswer(
             False, f"{error}: {'; '.join(causes)}" if any(causes) else str(error), error.retry_after or 0.0
         )
     if isinstance(error, Forbidden | Invalid):
-        return Permission(False, str(error), RETRY_FORBIDDEN_AFTER)
+        return WriteAnswer(False, str(error), RETRY_FORBIDDEN_AFTER)
     return None

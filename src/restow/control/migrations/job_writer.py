@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from restow.client.verbs import Client
 from restow.control.migrations.migration_cache import MigrationCache
-from restow.migration.facts import Facts, Permission
+from restow.migration.facts import Facts, WriteAnswer
 from restow.migration.history import WORKLOAD_ANNOTATION
 from restow.migration.steps import Act, Extend, PinPod, RecordReservation, Release, Reserve
 from restow.model.kinds import POD_MIGRATION_JOB, RESERVATION
@@ -35,7 +35,7 @@ class JobWriter:
         self._client = client
         self._cache = cache
 
-    async def carry_out(self, facts: Facts, step: Act) -> tuple[Facts, Permission | None]:
+    async def carry_out(self, facts: Facts, step: Act) -> tuple[Facts, WriteAnswer | None]:
         """Do what a step says and record its status. Comes out: the facts with the job as it was written, and the API
         server's refusal, if it asks for another decision; then the status is not recorded."""
         job = facts.job
@@ -46,7 +46,7 @@ class JobWriter:
                 job = await self._record_reservation(job, step)
             case Reserve():
                 created = await self._create_reservation(step)
-                if isinstance(created, Permission):
+                if isinstance(created, WriteAnswer):
                     return facts, created
                 facts = replace(facts, reservation=created)
             case Extend():
@@ -85,16 +85,16 @@ class JobWriter:
         reference = msgspec.to_builtins(step.reference)
         return await self._patch_job(job, {"spec": {"reservationOptions": {"reservationRef": reference}}})
 
-    async def _create_reservation(self, step: Reserve) -> Reservation | Permission | None:
+    async def _create_reservation(self, step: Reserve) -> Reservation | WriteAnswer | None:
         """The reservation that was created; None if there is one already, which has to be read first."""
         try:
             created = await self._client.create(RESERVATION, msgspec.to_builtins(step.reservation))
         except AlreadyExists:
             return None
         except (Invalid, NotFound) as error:  # never accepted: a bad template, or a namespace that is being deleted
-            return Permission(False, str(error), is_final=True)
+            return WriteAnswer(False, str(error), is_final=True)
         except Forbidden as error:
-            return Permission(False, str(error))
+            return WriteAnswer(False, str(error))
         self._cache.record_reservation_write(created)
         return created
 

@@ -25,7 +25,7 @@ from restow.control.migrations.migration_cache import MigrationCache
 from restow.control.migrations.successor_fit import SuccessorFit
 from restow.migration.arguments import MigrationArguments
 from restow.migration.effective_options import effective_options
-from restow.migration.facts import Facts, Permission
+from restow.migration.facts import Facts, WriteAnswer
 from restow.migration.facts_before import FactsBeforeEviction
 from restow.migration.reservation import reservation_key
 from restow.migration.stop_switch import STOP_NAME, stop_reason
@@ -130,7 +130,7 @@ class LiveFacts:
         )
         return self._cached_facts.complete(facts, arguments)
 
-    async def _dry_run(self, job: PodMigrationJob, arguments: MigrationArguments) -> Permission | None:
+    async def _dry_run(self, job: PodMigrationJob, arguments: MigrationArguments) -> WriteAnswer | None:
         """The API server's answer to a dry run of the eviction; None if the pod is not there."""
         pod = job.spec.pod_ref
         try:
@@ -143,8 +143,8 @@ class LiveFacts:
             refusal = refusal_in(error)
             if refusal is None and is_server_trouble(error):
                 raise
-            return refusal or Permission(False, str(error), _RETRY_UNKNOWN_ANSWER)
-        return Permission(True)
+            return refusal or WriteAnswer(False, str(error), _RETRY_UNKNOWN_ANSWER)
+        return WriteAnswer(True)
 
     async def _read_stop_switch(self, may_evict: bool) -> str | None:
         """Why evictions are stopped: as the API server has it if one may follow, else as last seen."""

@@ -25,7 +25,7 @@ from restow.ports import Clock
 from restow.scheduling.engine import Engine
 from restow.scheduling.explain import describe_plugin_failure
 from restow.scheduling.framework import Cycle
-from restow.scheduling.schedule_result import Placed
+from restow.scheduling.schedule_result import NodeFound
 from restow.scheduling.seat_checks.admission_check import why_not_admitted
 
 log = logging.getLogger(__name__)
@@ -64,8 +64,8 @@ class SuccessorFit:
         try:
             with self._cluster.paused(), self._cluster.snapshot.counting_only_room_of(instead_of):
                 cycle = Cycle(reserved_pod_of(name, task, spec.scheduler_name, spec.queue), self._cluster.snapshot, now)
-                placed = self._engine.place(cycle, explain=False)
-                if isinstance(placed, Placed):
+                placed = self._engine.find_node(cycle, explain=False)
+                if isinstance(placed, NodeFound):
                     return PredictedSeat(placed.node)
                 return PredictedSeat(reason=self._engine.diagnose(cycle).message)
         except Exception as error:  # a plugin may raise anything

@@ -20,7 +20,7 @@ from restow.scheduling.cluster_events import GANG
 from restow.scheduling.explain import describe_plugin_failure, join_reasons
 from restow.scheduling.framework import SUCCESS, Code, Cycle, Verdict
 from restow.scheduling.jobs import Job, missing_roles_message, seat_of_reserved_pod
-from restow.scheduling.schedule_result import Placed, Unplaced
+from restow.scheduling.schedule_result import NodeFound, NoNodeFound
 from restow.scheduling.seat_checks.seats_on_node import open_seats_on
 from restow.scheduling.session import Session
 from restow.scheduling.statement import Statement, assign
@@ -84,14 +84,14 @@ def _start(session: Session, job: Job) -> JobStarted | JobFailure:
     return JobStarted(pods - len(job.pods))
 
 
-PutOnNode = Callable[[Cycle, Placed], Verdict]
+PutOnNode = Callable[[Cycle, NodeFound], Verdict]
 """Puts a pod on the node found for it."""
 
 
 def _put(statement: Statement, reservation: Reservation | None) -> PutOnNode:
     """How a pod of a job is put on a node: a reserved pod becomes a seat that is held there."""
 
-    def hold(cycle: Cycle, found: Placed) -> Verdict:
+    def hold(cycle: Cycle, found: NodeFound) -> Verdict:
         assert reservation is not None
         statement.reserve(reservation, [_placement(cycle.pod, found.node)])
         return SUCCESS
@@ -107,8 +107,8 @@ def _placement(reserved_pod: Pod, node: str) -> Placement:
 def _start_single(session: Session, job: Job) -> JobStarted | JobFailure:
     """A job of one pod needs no statement: an assignment that fails takes itself back."""
     cycle = Cycle(job.pods[0], session.snapshot, session.now)
-    found = session.nodes.place(cycle)
-    if isinstance(found, Unplaced):
+    found = session.nodes.find_node(cycle)
+    if isinstance(found, NoNodeFound):
         return _failure(job, 0, [(cycle.pod, found)])
     assigned = assign(session.engine, cycle, found.node)
     if isinstance(assigned, Verdict):
@@ -183,7 +183,7 @@ def _fitting_without(session: Session, job: Job, gone: Sequence[Occupant]) -> Pl
     with session.statement() as trial:
         trial.evict(gone)
 
-        def put(cycle: Cycle, found: Placed) -> Verdict:
+        def put(cycle: Cycle, found: NodeFound) -> Verdict:
             trial.pipeline(cycle, found.node)
             placed.append((cycle, found.node))
             return SUCCESS
@@ -216,7 +216,7 @@ def place_job_pods(
         return None
     seated_uids = {pod.metadata.uid for pod in placed}
     left: list[Pod] = []
-    failed: dict[str, tuple[Pod, Unplaced | Verdict]] = {}
+    failed: dict[str, tuple[Pod, NoNodeFound | Verdict]] = {}
     waiting = [pod for pod in job.pods if pod.metadata.uid not in seated_uids]
     for part in filter(None, job.split_required(waiting)):  # the roles that it needs, then the rest
         left += part
@@ -226,8 +226,8 @@ def place_job_pods(
             for pod in left:
                 cycle = Cycle(pod, session.snapshot, session.now)
                 over = limits.why_not_allowed(cycle) if limits is not None else None
-                result: Placed | Unplaced | Verdict = over or session.nodes.place_of_job(job, cycle)
-                if isinstance(result, Placed):
+                result: NodeFound | NoNodeFound | Verdict = over or session.nodes.find_node_for_job(job, cycle)
+                if isinstance(result, NodeFound):
                     verdict = put(cycle, result)
                     if verdict.code is Code.SUCCESS:
                         placed.append(pod)
@@ -267,17 +267,17 @@ def why_gang_incomplete(job: Job) -> JobFailure | None:
     return JobFailure(why, frozenset([GANG])) if why is not None else None
 
 
-def _failure(job: Job, placed: int, failed: Sequence[tuple[Pod, Unplaced | Verdict]]) -> JobFailure:
+def _failure(job: Job, placed: int, failed: Sequence[tuple[Pod, NoNodeFound | Verdict]]) -> JobFailure:
     if not failed:
         return JobFailure(missing_roles_message(job.name), frozenset([GANG]))
     _, first = failed[0]
-    message = first.message if isinstance(first, Unplaced) else join_reasons(first.reasons)
+    message = first.message if isinstance(first, NoNodeFound) else join_reasons(first.reasons)
     plugins = _plugins(found for _, found in failed)
     if job.reservation is not None and job.existing > 1:
         needed = max(job.min_available, job.placed + 1)
         if needed > 1:
             message = f"{job.placed + placed} of the {needed} seats that {job.name} needs fit; {message}"
-    codes = {found.verdict.code if isinstance(found, Unplaced) else found.code for _, found in failed}
+    codes = {found.verdict.code if isinstance(found, NoNodeFound) else found.code for _, found in failed}
     code = next((one for one in (Code.ERROR, Code.UNSCHEDULABLE) if one in codes), Code.UNRESOLVABLE)
     if job.group is not None:
         if job.placed < job.min_available and job.min_available > 1:
@@ -286,13 +286,13 @@ def _failure(job: Job, placed: int, failed: Sequence[tuple[Pod, Unplaced | Verdi
             )
         plugins |= {GANG}
     nominated = {
-        pod.metadata.uid: found.nominated for pod, found in failed if isinstance(found, Unplaced) and found.nominated
+        pod.metadata.uid: found.nominated for pod, found in failed if isinstance(found, NoNodeFound) and found.nominated
     }
     return JobFailure(message, plugins, code, may_wait=code is Code.UNSCHEDULABLE, nominated=nominated)
 
 
-def _plugins(found: Iterable[Unplaced | Verdict]) -> frozenset[str]:
+def _plugins(found: Iterable[NoNodeFound | Verdict]) -> frozenset[str]:
     names: set[str] = set()
     for one in found:
-        names |= one.plugins if isinstance(one, Unplaced) else {one.plugin}
+        names |= one.plugins if isinstance(one, NoNodeFound) else {one.plugin}
     return frozenset(names)

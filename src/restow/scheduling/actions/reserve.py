@@ -44,7 +44,7 @@ from restow.scheduling.jobs import Job
 from restow.scheduling.session import Backlog, Session
 
 
-def reserve(session: Session, backlog: Backlog) -> Backlog:
+def take_reserved_seats(session: Session, backlog: Backlog) -> Backlog:
     live = session.snapshot.reservations.live
     last_seat = LastSeat(session)
     seat_seekers: set[Job] = set()

@@ -1,7 +1,8 @@
 """One door to the three patch formats that compute a new document from an old one.
 
 In: the content type, the original document and the bytes of the patch. Out: the patched document; unchanged parts are
-shared with the original, which is never changed, so treat both as read-only (`typed.conform` makes a private copy).
+shared with the original, which is never changed, so treat both as read-only (`typed_documents.conform_to_kind` makes a
+private copy).
 Refusals are `ports.Invalid`: 400 for a patch that cannot be read, 422 for one that does not fit the document.
 """
 
@@ -24,7 +25,9 @@ _WORDS = {list: "a list", str: "text", int: "a number", float: "a number", bool:
 MAX_OPERATIONS = 10_000  # upstream refuses longer JSON patches with 413
 
 
-def apply_patch(content_type: str, original: dict[str, Any], patch: bytes, *, kind: str, group: str) -> dict[str, Any]:
+def patched_document(
+    content_type: str, original: dict[str, Any], patch: bytes, *, kind: str, group: str
+) -> dict[str, Any]:
     """The document after a JSON, merge or strategic merge patch; server-side apply is `apply.server_side_apply`."""
     if content_type == JSON_PATCH:
         return _json_patch(original, parse_json(patch))

@@ -1,4 +1,5 @@
-"""Optional accelerations of Filter and Score. The built-in plugins use them; a plugin is correct without any.
+"""Optional accelerations of Filter and Score. The built-in plugins use them; a plugin is correct without
+any, but one: name the resources that your filter counts (`ResourceFilter`), so that they are checked before a bind.
 
 A plugin takes one by naming its mixin as a base beside `FilterPlugin` or `ScorePlugin`. Each mixin is a promise about
 the plugin's answers, and the engine asks less often where it holds. A false promise places pods wrongly.

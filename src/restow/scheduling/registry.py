@@ -82,6 +82,19 @@ node locks of queues are filtered after node affinity."""
 ON_DEMAND: Final[tuple[type[Plugin], ...]] = (BinPacking,)
 """Built-in plugins that run only when they are listed."""
 
+_RENAMED_MEMBERS: Final[Mapping[str, str]] = {
+    "normalize": "normalize_score",
+    "wakes_on": "events_to_register",
+    "judge": "row_filter of RowFilter",
+    "appraise": "row_score of RowScore",
+    "by_room": "the base RoomOnly",
+    "by_class": "the base ClassFilter",
+    "boards": "domain_results of DomainFilter",
+    "ruled_out": "excluded_by_name of NodeNameFilter",
+    "demanded": "counted_resources of ResourceFilter",
+}
+"""Members that plugins had under other names: without this check they would be ignored silently, `demanded` with its
+part in the check before a pod is bound."""
 _OTHER_NAMES: Final = {QueueNodeLock.other_name: QueueNodeLock.name}
 """Names that the configuration accepts beside a plugin's own."""
 
@@ -208,7 +221,13 @@ def _load(
     if not (isinstance(kind, type) and issubclass(kind, Plugin)) or getattr(kind, "name", None) != name:
         problems.append(Problem(f"{path}.name", f"{others[name].value} is not a plugin called {name}"))
         return None
-    return kind
+    outdated = [f"{old} (now {new})" for old, new in _RENAMED_MEMBERS.items() if hasattr(kind, old)]
+    missing = sorted(kind.__abstractmethods__)
+    if outdated:
+        problems.append(Problem(f"{path}.name", f"{name} defines {', '.join(outdated)} of an earlier plugin interface"))
+    elif missing:
+        problems.append(Problem(f"{path}.name", f"{name} does not define {', '.join(missing)}"))
+    return None if outdated or missing else kind
 
 
 def _make(kind: Make, path: str, entry: PluginEntry, problems: list[Problem]) -> Plugin | None:

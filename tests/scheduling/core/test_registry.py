@@ -51,12 +51,25 @@ class LongestFirst(ShortestFirst):
         return -len(pod.metadata.name)
 
 
+_OUTDATED = {"name": "CountsResourcesUnderTheOldName", "demanded": lambda self, cycle: ()}
+CountsResourcesUnderTheOldName = type("CountsResourcesUnderTheOldName", (Foreign,), _OUTDATED)
+
+
+class SortsUnderTheOldName(QueueSortPlugin):
+    name: ClassVar[str] = "SortsUnderTheOldName"
+
+    def key(self, pod: Pod) -> int:
+        return 0
+
+
 OTHERS = {
     name: EntryPoint(name, f"{__name__}:{attribute}", "restow.plugins")
     for name, attribute in {
         "Foreign": "Foreign",
         "Misnamed": "Foreign",
         "Gone": "Nothing",
+        "CountsResourcesUnderTheOldName": "CountsResourcesUnderTheOldName",
+        "SortsUnderTheOldName": "SortsUnderTheOldName",
         "Number": "OTHERS",
         "ShortestFirst": "ShortestFirst",
         "LongestFirst": "LongestFirst",
@@ -128,6 +141,16 @@ def test_actions_without_enqueue_admit_all_jobs() -> None:
         ),
         pytest.param(plugins({"name": "Gone"}), ["tiers[0].plugins[0].name: Gone cannot be loaded"], id="broken"),
         pytest.param(plugins({"name": "Number"}), ["tiers[0].plugins[0].name: tests.scheduling.core"], id="no plugin"),
+        pytest.param(
+            plugins({"name": "CountsResourcesUnderTheOldName"}),
+            ["defines demanded (now counted_resources of ResourceFilter) of an earlier plugin interface"],
+            id="a member of an earlier interface",
+        ),
+        pytest.param(
+            plugins({"name": "SortsUnderTheOldName"}),
+            ["tiers[0].plugins[0].name: SortsUnderTheOldName does not define sort_key"],
+            id="an abstract method",
+        ),
         pytest.param(plugins({"name": "Misnamed"}), ["is not a plugin called Misnamed"], id="another name"),
     ],
 )

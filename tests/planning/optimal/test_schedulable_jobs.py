@@ -90,6 +90,14 @@ def test_queue_capability_limits_places_and_bound() -> None:
     pods = [queue_pod(f"p{number}", "1") for number in range(5)]
     plan = plan_for_pending(pods, pod_groups(pods, queue("q", capability={"cpu": "3"})))
     assert (plan.after["placedPods"], plan.bound, plan.moves) == (3, 3.0, ())
+    assert "2 of 5 pending pods are not placed" in refusal_reasons(plan)[""]
+
+
+def test_pods_larger_than_every_node_are_proven_to_have_no_place() -> None:
+    pods = [pending_pod(name, "11") for name in ("p1", "p2")]
+    plan = plan_for_pending(pods, pod_groups(pods))
+    assert (plan.bound, plan.places) == (0, ())
+    assert "none of 2 pending pods can be placed with at most " in refusal_reasons(plan)[""]
 
 
 def test_pod_with_a_seat_needs_no_place() -> None:

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 import numpy as np
 
 from restow.model.cluster.room import LIMIT
+from restow.model.counted_nouns import counted_noun
 from restow.model.objects import Pod
 from restow.model.pods import namespaced_name
 from restow.model.resources import Vector
@@ -67,8 +68,12 @@ def queue_refusal(pending: PendingPods, group: PendingGroup, pod: Pod) -> str | 
     return pending.shares.why_exceeded(group.queue, requests_of(pod)) if pending.shares.is_limited else None
 
 
-def unplaced_refusals(pending: PendingPods, places: Iterable[Place]) -> Iterator[PlanRefusal]:
-    """What queues say to pods without a place, once the others have theirs, and sentences about all pending pods."""
+def unplaced_refusals(
+    pending: PendingPods, places: Iterable[Place], proven_for: int | None = None
+) -> Iterator[PlanRefusal]:
+    """What queues say to pods without a place, once the others have theirs, and sentences about all pending pods.
+
+    `proven_for` is the move limit, if it is proven that no plan within it places any of them."""
     with_place = {(place.namespace, place.pod) for place in places}
     pods = [(group, pod) for group in pending.groups for pod in group.pods]
     is_placed = [namespaced_name(pod) in with_place for _, pod in pods]
@@ -85,5 +90,7 @@ def unplaced_refusals(pending: PendingPods, places: Iterable[Place]) -> Iterator
         yield general_refusal(f"{pending.seated_count} of {total} pending pods have the seat of a reservation")
     left = total - pending.seated_count - len(with_place)
     if left:
-        count = f"none of {total} pending pods can" if left == total > 1 else f"{left} of {total} pending pods cannot"
-        yield general_refusal(f"{count} be placed by moving others")
+        message = f"{left} of {total} pending pods are not placed"
+        if proven_for is not None and left == total:
+            message = f"none of {total} pending pods can be placed with at most {counted_noun(proven_for, 'move')}"
+        yield general_refusal(message)

@@ -83,7 +83,7 @@ def plan_optimal(snapshot: Snapshot, request: PlanRequest) -> Plan:
     bound = figures.bound_figure(searched.first.bound, reached)
     if bound is not None:
         after["gap"] = gap_percent(reached, bound)
-    remarks = _remarks(snapshot, request, instance, realised, searched.first)
+    remarks = _remarks(snapshot, request, instance, realised, searched.first, bound)
     return Plan(
         strategy="optimal",
         objective=request.objective,
@@ -233,6 +233,7 @@ def _remarks(
     instance: ProblemInstance,
     realised: Realisation,
     searched: SearchResult,
+    bound: float | None,
 ) -> Iterator[PlanRefusal]:
     """Sentences about the plan as a whole, and why pending pods have no place."""
     if not instance.node_names:
@@ -243,7 +244,8 @@ def _remarks(
         yield general_refusal("no pods are pending")
     if searched.solver_failed:
         yield general_refusal("the solver returned no result: this is the greedy solution")
-    yield from unplaced_refusals(instance.pending, realised.places)
+    is_proven = request.objective == "pending" and bound == 0
+    yield from unplaced_refusals(instance.pending, realised.places, request.max_moves if is_proven else None)
 
 
 def _shape_refusals(snapshot: Snapshot, request: PlanRequest) -> Iterator[PlanRefusal]:

@@ -40,7 +40,7 @@ ITEMS = [
     [
         pytest.param("small", True, [], "runs on n1; 1 other node could take it; it may be moved", id="may move"),
         pytest.param(
-            "large", False, [], "runs on n1; 0 other nodes could take it; nothing else keeps it there", id="nowhere to"
+            "large", False, [], "runs on n1; movable, but no other node fits", id="nowhere to"
         ),
         pytest.param(
             "scratch",

@@ -37,7 +37,7 @@ def exits(action: str, operator: str, *values: int, of: str | None = None) -> An
 
 ENDED = "its podFailurePolicy reacts to its loss with FailJob: Job shop/etl would not recreate it"
 TRIED = {"batch.kubernetes.io/job-index-failure-count": "1"}
-LAST = "Job shop/etl would fail and not recreate it: {} lost already, {} is {}"
+LAST = "Job shop/etl would fail and not recreate it: {} is {}, and {} failed before"
 TRACKED = ["batch.kubernetes.io/job-tracking"]
 GONE = "2027-01-01T00:00:00Z"
 
@@ -46,15 +46,15 @@ GONE = "2027-01-01T00:00:00Z"
     ("of", "lost", "why"),
     [
         pytest.param(job(), of_job(), "", id="six by default"),
-        pytest.param(job(6), of_job(), LAST.format("6 pods were", "backoffLimit", 6), id="of which six were"),
-        pytest.param(job(backoffLimit=0), of_job(), LAST.format("0 pods were", "backoffLimit", 0), id="none"),
+        pytest.param(job(6), of_job(), LAST.format("backoffLimit", 6, "6 pods"), id="of which six were"),
+        pytest.param(job(backoffLimit=0), of_job(), LAST.format("backoffLimit", 0, "0 pods"), id="none"),
         pytest.param(job(1, backoffLimit=2), of_job(), "", id="one more"),
         pytest.param(job(backoffLimit=0), of_job(phase="Failed"), "", id="it was lost before"),
         pytest.param(job(9, backoffLimitPerIndex=2), of_job(annotations=TRIED), "", id="of its index one more"),
         pytest.param(
             job(backoffLimitPerIndex=1),
             of_job(annotations=TRIED),
-            LAST.format("1 pod was", "backoffLimitPerIndex", 1),
+            LAST.format("backoffLimitPerIndex", 1, "1 pod"),
             id="of its index no more",
         ),
         pytest.param(job(backoffLimit=0, podFailurePolicy=policy("Ignore")), of_job(), "", id="evictions do not count"),
@@ -97,7 +97,7 @@ GONE = "2027-01-01T00:00:00Z"
         pytest.param(
             job(podFailurePolicy=exits("Count", "NotIn", 42), backoffLimit=0),
             of_job(),
-            LAST.format("0 pods were", "backoffLimit", 0),
+            LAST.format("backoffLimit", 0, "0 pods"),
             id="its exit may count before evictions do not",
         ),
     ],
@@ -151,7 +151,7 @@ def test_a_deleted_pod_counts_only_once_its_job_has_counted_it() -> None:
     workloads = Workloads()
     workloads.put_owner(job(backoffLimit=1))
     workloads.put_pod(LEAVING)
-    assert workloads.job_failure_by_loss(of_job()) == LAST.format("1 pod was", "backoffLimit", 1)
+    assert workloads.job_failure_by_loss(of_job()) == LAST.format("backoffLimit", 1, "1 pod")
     workloads.put_pod(of_job("etl-2", deletionTimestamp=GONE))
     assert workloads.job_failure_by_loss(of_job()) == ""
     workloads.put_pod(LEAVING)

@@ -101,7 +101,7 @@ def test_pods_on_a_node_are_candidates_refusals_foreign_or_arriving() -> None:
     assert [occupant.pod.metadata.name for occupant in on_node.candidates] == ["p"]
     assert {refusal.pod: refusal.reason for refusal in on_node.refusals} == {
         "bare": "no controller would recreate it",
-        "r-t-0": "it is the seat of a reservation",
+        "r-t-0": "seats of reservations are not moved",
     }
     assert (on_node.foreign_count, on_node.arriving_count, on_node.staying_count) == (1, 1, 4)
 

@@ -251,7 +251,7 @@ def _turn_stop_switch(kubeconfig: Path | None, namespace: str, data: dict[str, s
         reason = (switch.data or {}).get(REASON_KEY) or None
         click.echo(msgspec.json.encode({"paused": message is not None, "reason": reason}))
     else:
-        click.echo(message or "not paused")
+        click.echo(message or "not paused: evictions are allowed")
 
 
 COMMANDS = (run, snapshot, install, pause, resume)

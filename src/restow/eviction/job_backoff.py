@@ -61,8 +61,8 @@ def _other_failures(pod: Pod, job: Job, uncounted: Set[str]) -> int:
 def _limit_used_up(name: str, limit: str, most: int, failed: int) -> str:
     if failed < most:
         return ""
-    lost = counted_noun(failed, "pod", "were")
-    return f"{name} would fail and not recreate it: {lost} lost already, {limit} is {most}"
+    failures = counted_noun(failed, "pod")
+    return f"{name} would fail and not recreate it: {limit} is {most}, and {failures} failed before"
 
 
 def _worst_policy_action(job: Job, pod: Pod) -> str:

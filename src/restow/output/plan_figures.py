@@ -66,6 +66,8 @@ def verdict(plan: Plan, max_moves: int | None = None) -> str:
     name = objective_figure(plan)
     if plan.bound is None or name is None or name not in plan.after:
         return ""
+    if plan.objective == "pending" and not plan.before.get(_PENDING_PODS, 1):
+        return ""  # nothing to place; a refusal says so
     reached, gap = f"{plan.after[name]:g} {_title(name)}", plan.after.get("gap", 0)
     limit = "within the move limit" if max_moves is None else f"with at most {counted_noun(max_moves, 'move')}"
     if not gap:

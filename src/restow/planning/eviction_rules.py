@@ -131,7 +131,7 @@ def candidates_on_node(snapshot: Snapshot, node: str, rules: EvictionRules) -> N
         if stays_with_node(occupant.pod):
             continue
         if occupant.ledger == "reserved":
-            refusals.append(pod_refusal(occupant.pod, "it is the seat of a reservation"))
+            refusals.append(pod_refusal(occupant.pod, "seats of reservations are not moved"))
         elif occupant.assumed_at is not None:
             arriving += 1
         elif not rules.is_ours(occupant.pod):

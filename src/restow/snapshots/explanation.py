@@ -121,8 +121,9 @@ def _nodes_without_reservations(
 
 def _message_of_bound_pod(node: str, diagnosis: Diagnosis, obstacles: Sequence[str]) -> str:
     others = sum(other != node for other in diagnosis.feasible)
-    free = "it may be moved" if others else "nothing else keeps it there"
-    verdict = f"it may not be moved: {'; '.join(obstacles)}" if obstacles else free
+    if not others and not obstacles:
+        return f"runs on {node}; movable, but no other node fits"
+    verdict = f"it may not be moved: {'; '.join(obstacles)}" if obstacles else "it may be moved"
     return f"runs on {node}; {counted_noun(others, 'other node')} could take it; {verdict}"
 
 
@@ -133,7 +134,7 @@ def _message_of_pending_pod(
     fits = f"{counted_noun(len(diagnosis.feasible), 'node')} could take it" if diagnosis.feasible else diagnosis.message
     scheduler_name = scheduler_of(pod)
     if scheduler_name not in profile.scheduler_names:
-        return f"is pending; {fits}; it belongs to the scheduler {scheduler_name!r}"
+        return f"is pending; {fits.removesuffix('.')}; it belongs to the scheduler {scheduler_name!r}"
     decisions, key = _simulated_session(cluster, profile, now), namespaced_name(pod)
     schedule, requested = decisions.schedule, _requested_reservation(cluster, pod)
     refusals = (refusal.message for refusal in schedule.unschedulable if (refusal.namespace, refusal.pod) == key)

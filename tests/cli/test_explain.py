@@ -39,9 +39,7 @@ ITEMS = [
     ("name", "movable", "obstacles", "message"),
     [
         pytest.param("small", True, [], "runs on n1; 1 other node could take it; it may be moved", id="may move"),
-        pytest.param(
-            "large", False, [], "runs on n1; movable, but no other node fits", id="nowhere to"
-        ),
+        pytest.param("large", False, [], "runs on n1; movable, but no other node fits", id="nowhere to"),
         pytest.param(
             "scratch",
             False,

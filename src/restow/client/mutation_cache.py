@@ -71,5 +71,5 @@ class MutationCache(Generic[T]):
         return written if _is_before(seen, written) else None
 
 
-def _is_before(one: Object, other: Object) -> bool:
-    return is_older(one.metadata.resource_version, other.metadata.resource_version)
+def _is_before(version: Object, other: Object) -> bool:
+    return is_older(version.metadata.resource_version, other.metadata.resource_version)

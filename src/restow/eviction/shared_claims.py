@@ -40,13 +40,13 @@ class SharedClaims:
 
     def shared_with(self, pod: Pod) -> dict[str, str]:
         """The claims that another pod on its node uses as well, by name; each with the first of those pods, by name."""
-        found: dict[str, str] = {}
+        other_users: dict[str, str] = {}
         for use in _claim_uses(pod):
             users = self._users.get(use, {}).items()
             others = sorted(user.metadata.name for uid, user in users if uid != pod.metadata.uid)
             if others:
-                found[use[1]] = others[0]
-        return found
+                other_users[use[1]] = others[0]
+        return other_users
 
 
 def _claim_uses(pod: Pod) -> list[_ClaimUse]:

@@ -274,11 +274,11 @@ async def _conflicting_controllers(client: Client) -> list[str]:
         deployments = (await client.list(kinds.DEPLOYMENT)).items
     except ApiError:
         return []  # without the right to list Deployments, no conflict is reported
-    found = []
+    documents = []
     for deployment in sorted(deployments, key=key_of):
         for container in deployment.spec.template.spec.containers or ():
             image = (container.image or "").rpartition("/")[2].partition(":")[0]
             if image in _CONFLICTING_IMAGES:
                 name = f"{deployment.metadata.namespace}/{deployment.metadata.name}"
-                found.append(f"Deployment {name} is {_CONFLICTING_IMAGES[image]}")
-    return found
+                documents.append(f"Deployment {name} is {_CONFLICTING_IMAGES[image]}")
+    return documents

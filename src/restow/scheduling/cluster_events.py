@@ -260,7 +260,9 @@ class QueueingHints:
         if known is None:
             each = [self._registered.get(name) for name in plugins]
             known = not each or event.resource is EventResource.WILDCARD
-            known = known or any(events is None or any(one.matches(event) for one in events) for events in each)
+            known = known or any(
+                events is None or any(registered.matches(event) for registered in events) for events in each
+            )
             self._may_help[key] = known
         return known
 

@@ -61,14 +61,18 @@ class Engine:
         self.plugins = tuple(plugins)
         self.sort = next((plugin for plugin in plugins if isinstance(plugin, QueueSortPlugin)), None)
         """The plugin that decides the order of the queue, if there is one."""
-        self.scores = [(one, (weights or {}).get(one.name, 1)) for one in plugins if isinstance(one, ScorePlugin)]
+        self.scores = [
+            (plugin, (weights or {}).get(plugin.name, 1)) for plugin in plugins if isinstance(plugin, ScorePlugin)
+        ]
         self._resource_filters = [plugin for plugin in plugins if isinstance(plugin, ResourceFilter)]
         self._post_filters = [plugin for plugin in plugins if isinstance(plugin, PostFilterPlugin)]
         self._reserves = [plugin for plugin in plugins if isinstance(plugin, ReservePlugin)]
         self._permits = [plugin for plugin in plugins if isinstance(plugin, PermitPlugin)]
         filters = [plugin for plugin in plugins if isinstance(plugin, FilterPlugin)]
         cluster_filters = [plugin for plugin in filters if plugin.reach is Reach.CLUSTER]
-        self.per_pod_filters = frozenset(one.name for one in cluster_filters if not isinstance(one, ClassFilter))
+        self.per_pod_filters = frozenset(
+            cluster_filter.name for cluster_filter in cluster_filters if not isinstance(cluster_filter, ClassFilter)
+        )
         """The plugins that may refuse one pod of a class and accept another."""
         self._rankings = Rankings(filters, self.scores)
 
@@ -87,9 +91,9 @@ class Engine:
         # 2. The nominated node: as in kube-scheduler it is not compared with others.
         nominated = cycle.pod.status.nominated_node_name
         if nominated:
-            found = self._place_on(cycle, nominated, filtering)
-            if found is not None:
-                return found
+            node_found = self._place_on(cycle, nominated, filtering)
+            if node_found is not None:
+                return node_found
         # 3. to 5. PreScore, then the best row of all.
         scoring, failed = skips.pre_score(cycle)
         if failed is not None:

@@ -67,7 +67,9 @@ def terminating_pods(snapshot: Snapshot, now: float) -> list[Occupant]:
 def expected_ends(snapshot: Snapshot, now: float) -> list[ExpectedEnd]:
     """Every pod whose end is known, the soonest first."""
     known = snapshot.pods.known.values()
-    ending = (one for one in known if one.leaving or one.pod.spec.active_deadline_seconds is not None)
+    ending = (
+        occupant for occupant in known if occupant.leaving or occupant.pod.spec.active_deadline_seconds is not None
+    )
     return sorted(_not_overdue(ending, now), key=lambda end: (end.at, end.occupant.key))
 
 

@@ -82,7 +82,10 @@ def failing_plugin(error: Exception) -> str:
     name, trace = "", error.__traceback__
     while trace is not None:
         names = trace.tb_frame.f_locals
-        name = next((one.name for one in (names.get("self"), names.get("plugin")) if isinstance(one, Plugin)), name)
+        name = next(
+            (candidate.name for candidate in (names.get("self"), names.get("plugin")) if isinstance(candidate, Plugin)),
+            name,
+        )
         trace = trace.tb_next
     return name
 

@@ -36,7 +36,7 @@ class NodeSearch:
         result = self._engine.find_node(cycle)
         kept = self._kept_room.kept
         if isinstance(result, NodeFound) and kept and cycle.pod_class.shape.selector_scopes:
-            result = recheck_without_nominated_pods(self._engine, cycle, result, [one.pod for one in kept])
+            result = recheck_without_nominated_pods(self._engine, cycle, result, [room.pod for room in kept])
         if isinstance(result, NoNodeFound) and self._refuses_whole_class(result):
             self._refused[cycle.pod_class] = (self._generation(), result)
         return result

@@ -49,7 +49,11 @@ def _merged(without: Refusals, together: Refusals, accepted_without: Mask) -> di
     merged: dict[str, list[Refusal]] = {}
     for refusals, rows in ((without, ~accepted_without), (together, accepted_without)):
         for plugin, each in refusals.items():
-            of_rows = [msgspec.structs.replace(one, rows=one.rows & rows) for one in each if (one.rows & rows).any()]
+            of_rows = [
+                msgspec.structs.replace(refusal, rows=refusal.rows & rows)
+                for refusal in each
+                if (refusal.rows & rows).any()
+            ]
             if of_rows:
                 merged.setdefault(plugin, []).extend(of_rows)
     return merged

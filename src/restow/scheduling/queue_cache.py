@@ -47,7 +47,7 @@ class QueueCache:
         """Whether it matters what a queue uses: there are several, or the only one is limited."""
         if len(self.by_name) > 1 or self.unreadable:
             return True
-        return any(one.spec.capability or one.spec.parent or one.status.state for one in self.by_name.values())
+        return any(queue.spec.capability or queue.spec.parent or queue.status.state for queue in self.by_name.values())
 
     def guarantees(self, cluster: ClusterCapacity) -> Mapping[str, Vector]:
         """What each open queue is guaranteed; a guarantee that was rejected, or is to be, counts for nothing."""

@@ -52,10 +52,10 @@ class QueueShares:
 
     def order(self, name: str) -> Order:
         """The smaller, the sooner."""
-        found = self._orders.get(name)
-        if found is None:
-            found = self._orders[name] = self._order(name)
-        return found
+        order = self._orders.get(name)
+        if order is None:
+            order = self._orders[name] = self._order(name)
+        return order
 
     def may_refuse(self, name: str) -> bool:
         """Whether a queue may refuse anything: usage is limited, or there is no queue of that name."""
@@ -181,7 +181,7 @@ def why_queue_closed(pod_groups: PodGroupCache, name: str) -> str | None:
 def _is_below(used: Vector, guaranteed: Vector) -> bool:
     """Whether a queue uses less than its guarantee of some resource, and more of none."""
     less = [used.get(name, 0) - amount for name, amount in guaranteed.items()]
-    return any(one < 0 for one in less) and all(one <= 0 for one in less)
+    return any(amount < 0 for amount in less) and all(amount <= 0 for amount in less)
 
 
 class NamespaceShare:
@@ -221,8 +221,10 @@ def credit_of_migrating_pod(
     migrating = snapshot.pods.known.get(uid) if uid is not None else None
     if uid is None or migrating is None or pod_groups.queue_of(migrating.pod) != queue:
         return {}
-    others = (one for one in index.placements.made_to_migrate(uid) if one.metadata.uid != reservation.metadata.uid)
-    seats = (seat for one in others for seat in index.seats(one.metadata.namespace or "", one.metadata.name))
+    others = (
+        other for other in index.placements.made_to_migrate(uid) if other.metadata.uid != reservation.metadata.uid
+    )
+    seats = (seat for other in others for seat in index.seats(other.metadata.namespace or "", other.metadata.name))
     return {} if any(seat.is_open for seat in seats) else requests_of(migrating.pod)
 
 

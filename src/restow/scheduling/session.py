@@ -141,7 +141,7 @@ class Session:
     @property
     def postponed(self) -> list[Pod | Reservation]:
         """What the session did not decide about, and is to be tried again."""
-        return [one for job in self._postponed for one in ([job.reservation] if job.reservation else job.pods)]
+        return [item for job in self._postponed for item in ([job.reservation] if job.reservation else job.pods)]
 
 
 def _by_importance(

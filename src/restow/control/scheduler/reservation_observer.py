@@ -86,7 +86,10 @@ class ReservationObserver:
             self._new_unguaranteed_seats[key] = True
         self._observed[key] = reservation
         faults = self._seat_faults(reservation, now, has_unguaranteed=has_unguaranteed)
-        seats = [self._observe_seat(name, one, faults.get(name)) for name, one in self._placements(reservation).items()]
+        seats = [
+            self._observe_seat(name, placement, faults.get(name))
+            for name, placement in self._placements(reservation).items()
+        ]
         generation, refusal = self._refusals.get(key, (None, None))
         return ReservationObservation(
             seats=seats,
@@ -107,7 +110,7 @@ class ReservationObserver:
         if has_undecided_change(reservation) and not self.spec_problems(reservation):
             before = self._before_edit(reservation)
             misfit = seats_refused_after_change(self._snapshot, self._engine, reservation, before, now)
-            faults |= {name: one for name, one in misfit.items() if one.reason.loses_seat or name not in faults}
+            faults |= {name: fault for name, fault in misfit.items() if fault.reason.loses_seat or name not in faults}
         # 3. Limits, for the seats that are left: what a lost seat held counts for no queue any more.
         lost = {name for name, fault in faults.items() if fault.reason.loses_seat}
         return faults | seats_beyond_limits(

@@ -193,9 +193,9 @@ class PodClasses:
         return self._intern(pod_class.shape, pod_class.namespace, pod_class.labels, lock_class)
 
 
-def _are_surely_alike(one: Pod, other: Pod) -> bool:
-    mine, others = one.metadata, other.metadata
-    return mine.labels == others.labels and mine.namespace == others.namespace and are_surely_alike(one, other)
+def _are_surely_alike(pod: Pod, other: Pod) -> bool:
+    mine, others = pod.metadata, other.metadata
+    return mine.labels == others.labels and mine.namespace == others.namespace and are_surely_alike(pod, other)
 
 
 def project_labels(labels: dict[str, str], keys: Iterable[str]) -> Projection:

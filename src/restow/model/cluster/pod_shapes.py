@@ -197,12 +197,12 @@ def _written(pod: Pod) -> bytes:
     return _encode((_read(spec), volumes, _reported(status) if _reports(status) else None, name))
 
 
-def are_surely_alike(one: Pod, other: Pod) -> bool:
+def are_surely_alike(pod: Pod, other: Pod) -> bool:
     """Whether two pods certainly have one shape, as pending pods of one workload have; much faster than to work out
     the shapes. False where only the shapes would tell."""
-    if _reports(one.status) or _reports(other.status):
+    if _reports(pod.status) or _reports(other.status):
         return False
-    mine, others = one.spec, other.spec
+    mine, others = pod.spec, other.spec
     if mine.volumes or others.volumes:  # the token volume of every pod has a name of its own
         return not (_volumes(mine) or _volumes(others) or mine.resource_claims) and _read(mine) == _read(others)
     return (mine == others or _read(mine) == _read(others)) and not mine.resource_claims

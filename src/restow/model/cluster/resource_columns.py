@@ -93,16 +93,16 @@ class ResourceColumns:
         return self._unlisted_one(name).number if column is None else column
 
     def _unlisted_one(self, name: str) -> UnlistedResource:
-        found = self._unlisted.get(name)
-        if found is None:
-            found = UnlistedResource(name, UNLISTED + self._made)
+        resource = self._unlisted.get(name)
+        if resource is None:
+            resource = UnlistedResource(name, UNLISTED + self._made)
             self._made += 1
-            self._unlisted[name] = self._unlisted_by_number[found.number] = found
-        return found
+            self._unlisted[name] = self._unlisted_by_number[resource.number] = resource
+        return resource
 
     def _list(self, name: str, column: int) -> None:
-        found = self._unlisted.pop(name, None)
-        if found is not None:
-            self._column_of[found.number] = column
-            for user in list(found.numbered_by):
+        resource = self._unlisted.pop(name, None)
+        if resource is not None:
+            self._column_of[resource.number] = column
+            for user in list(resource.numbered_by):
                 user.renumber()

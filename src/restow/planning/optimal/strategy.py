@@ -144,11 +144,11 @@ def _search_and_realise(
         # 2. Search. Where no filter can refuse anything later, the search gets all the time.
         seconds_to_keep = 0.0 if problem.is_static else _REPAIR_SHARE * seconds_left()
         budget = SearchBudget(seconds_left, steps, seconds_to_keep)
-        found = search(problem, budget, rng, report_with_first_bound if turn else report, start=best.solution)
-        first = first if turn else found
-        steps = None if steps is None else max(steps - found.steps_taken, 0)
+        result = search(problem, budget, rng, report_with_first_bound if turn else report, start=best.solution)
+        first = first if turn else result
+        steps = None if steps is None else max(steps - result.steps_taken, 0)
         # 3. Realise the solution, and keep it if it is better.
-        realised = realise(found.solution, first.bound)
+        realised = realise(result.solution, first.bound)
         if is_better(instance.problem, realised.solution, best.solution):
             best = realised
         # 4. Again without what was refused.

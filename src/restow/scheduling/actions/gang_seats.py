@@ -55,7 +55,9 @@ def seat_each_pod(
         return is_exceeded[name]
 
     for pod in pods:
-        own = (one for one in reservations_of_owner(session, pod) if not is_template_exceeded(one))
+        own = (
+            reservation for reservation in reservations_of_owner(session, pod) if not is_template_exceeded(reservation)
+        )
         result = take_first_seat(request, statement.occupy, pod, own)
         if isinstance(result, NotItsTurn):
             return NOT_ITS_TURN
@@ -73,7 +75,7 @@ def place_beside_seats(
     session, job = request.session, request.job
     if request.held_only and not job.may_place(seated):
         return NOT_ITS_TURN
-    return place_job_pods(session, job, lambda cycle, found: statement.allocate(cycle, found.node), seated)
+    return place_job_pods(session, job, lambda cycle, node_found: statement.allocate(cycle, node_found.node), seated)
 
 
 def accept_seats(request: SeatRequest, statement: Statement) -> Result:

@@ -91,12 +91,12 @@ PutOnNode = Callable[[Cycle, NodeFound], Verdict]
 def _put(statement: Statement, reservation: Reservation | None) -> PutOnNode:
     """How a pod of a job is put on a node: a reserved pod becomes a seat that is held there."""
 
-    def hold(cycle: Cycle, found: NodeFound) -> Verdict:
+    def hold(cycle: Cycle, node_found: NodeFound) -> Verdict:
         assert reservation is not None
-        statement.reserve(reservation, [_placement(cycle.pod, found.node)])
+        statement.reserve(reservation, [_placement(cycle.pod, node_found.node)])
         return SUCCESS
 
-    return hold if reservation is not None else lambda cycle, found: statement.allocate(cycle, found.node)
+    return hold if reservation is not None else lambda cycle, node_found: statement.allocate(cycle, node_found.node)
 
 
 def _placement(reserved_pod: Pod, node: str) -> Placement:
@@ -107,10 +107,10 @@ def _placement(reserved_pod: Pod, node: str) -> Placement:
 def _start_single(session: Session, job: Job) -> JobStarted | JobFailure:
     """A job of one pod needs no statement: an assignment that fails takes itself back."""
     cycle = Cycle(job.pods[0], session.snapshot, session.now)
-    found = session.nodes.find_node(cycle)
-    if isinstance(found, NoNodeFound):
-        return _failure(job, 0, [(cycle.pod, found)])
-    assigned = assign(session.engine, cycle, found.node)
+    result = session.nodes.find_node(cycle)
+    if isinstance(result, NoNodeFound):
+        return _failure(job, 0, [(cycle.pod, result)])
+    assigned = assign(session.engine, cycle, result.node)
     if isinstance(assigned, Verdict):
         return _failure(job, 0, [(cycle.pod, assigned)])
     session.decisions.assign_single(job, assigned)
@@ -183,9 +183,9 @@ def _fitting_without(session: Session, job: Job, gone: Sequence[Occupant]) -> Pl
     with session.statement() as trial:
         trial.evict(gone)
 
-        def put(cycle: Cycle, found: NodeFound) -> Verdict:
-            trial.pipeline(cycle, found.node)
-            placed.append((cycle, found.node))
+        def put(cycle: Cycle, node_found: NodeFound) -> Verdict:
+            trial.pipeline(cycle, node_found.node)
+            placed.append((cycle, node_found.node))
             return SUCCESS
 
         lacking = place_job_pods(session, job, put, enough=job.would_be_whole, limits=JobLimits(session, job))
@@ -272,13 +272,13 @@ def _failure(job: Job, placed: int, failed: Sequence[tuple[Pod, NoNodeFound | Ve
         return JobFailure(missing_roles_message(job.name), frozenset([GANG]))
     _, first = failed[0]
     message = first.message if isinstance(first, NoNodeFound) else join_reasons(first.reasons)
-    plugins = _plugins(found for _, found in failed)
+    plugins = _plugins(result for _, result in failed)
     if job.reservation is not None and job.existing > 1:
         needed = max(job.min_available, job.placed + 1)
         if needed > 1:
             message = f"{job.placed + placed} of the {needed} seats that {job.name} needs fit; {message}"
-    codes = {found.verdict.code if isinstance(found, NoNodeFound) else found.code for _, found in failed}
-    code = next((one for one in (Code.ERROR, Code.UNSCHEDULABLE) if one in codes), Code.UNRESOLVABLE)
+    codes = {result.verdict.code if isinstance(result, NoNodeFound) else result.code for _, result in failed}
+    code = next((candidate for candidate in (Code.ERROR, Code.UNSCHEDULABLE) if candidate in codes), Code.UNRESOLVABLE)
     if job.group is not None:
         if job.placed < job.min_available and job.min_available > 1:
             message = (
@@ -286,13 +286,15 @@ def _failure(job: Job, placed: int, failed: Sequence[tuple[Pod, NoNodeFound | Ve
             )
         plugins |= {GANG}
     nominated = {
-        pod.metadata.uid: found.nominated for pod, found in failed if isinstance(found, NoNodeFound) and found.nominated
+        pod.metadata.uid: result.nominated
+        for pod, result in failed
+        if isinstance(result, NoNodeFound) and result.nominated
     }
     return JobFailure(message, plugins, code, may_wait=code is Code.UNSCHEDULABLE, nominated=nominated)
 
 
-def _plugins(found: Iterable[NoNodeFound | Verdict]) -> frozenset[str]:
+def _plugins(results: Iterable[NoNodeFound | Verdict]) -> frozenset[str]:
     names: set[str] = set()
-    for one in found:
-        names |= one.plugins if isinstance(one, NoNodeFound) else {one.plugin}
+    for result in results:
+        names |= result.plugins if isinstance(result, NoNodeFound) else {result.plugin}
     return frozenset(names)

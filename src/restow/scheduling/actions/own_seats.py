@@ -126,5 +126,11 @@ def _reservations_for_whole_gang(request: SeatRequest) -> list[Reservation]:
     session, (first, *others) = request.session, request.job.pods
     index = session.snapshot.reservations
     own = reservations_of_owner(session, first)
-    large_enough = [one for one in own if why_too_many_pods(one, request.job.pods, index) is None]
-    return [one for one in large_enough if all(why_owner_mismatch(one, pod, index) is None for pod in others)]
+    large_enough = [
+        reservation for reservation in own if why_too_many_pods(reservation, request.job.pods, index) is None
+    ]
+    return [
+        reservation
+        for reservation in large_enough
+        if all(why_owner_mismatch(reservation, pod, index) is None for pod in others)
+    ]

@@ -202,6 +202,6 @@ def _fits_without(session: Session, cycle: Cycle, seat: Seat, predecessors: Sequ
 
 
 def _waiting_message(seat: Seat, predecessors: Sequence[Occupant]) -> str:
-    names = [f"{one.pod.metadata.namespace}/{one.pod.metadata.name}" for one in predecessors]
+    names = [f"{predecessor.pod.metadata.namespace}/{predecessor.pod.metadata.name}" for predecessor in predecessors]
     named = names[0] if len(names) == 1 else f"{len(names)} pods, {names[0]} first,"
     return f"waiting for {named} to leave: its seat {seat.name} on node {seat.node} is kept"

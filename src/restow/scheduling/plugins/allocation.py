@@ -75,9 +75,9 @@ def default_weights() -> list[ResourceWeight]:
 
 
 def weight_problems(weights: Sequence[ResourceWeight], path: str) -> Iterator[str]:
-    for index, one in enumerate(weights):
-        if not 1 <= one.weight <= 100:
-            yield f"{path}[{index}].weight: expected 1 to 100, got {one.weight}"
+    for index, weight in enumerate(weights):
+        if not 1 <= weight.weight <= 100:
+            yield f"{path}[{index}].weight: expected 1 to 100, got {weight.weight}"
 
 
 class AllocationStrategy:
@@ -119,8 +119,14 @@ class RequestedToCapacityRatio(AllocationStrategy):
 def requested_resources(room: Room, requests: Vector, weights: Sequence[ResourceWeight]) -> RequestedResources:
     """The resources that count for a pod: cpu, memory and ephemeral storage always, others if it requests them."""
     always = (CPU, MEMORY, EPHEMERAL_STORAGE)
-    counted = [one for one in weights if one.name in always or (is_scheduled(one.name) and requests.get(one.name, 0))]
-    return RequestedResources(tuple((room.column(one.name), requests.get(one.name, 0), one.weight) for one in counted))
+    counted = [
+        weight
+        for weight in weights
+        if weight.name in always or (is_scheduled(weight.name) and requests.get(weight.name, 0))
+    ]
+    return RequestedResources(
+        tuple((room.column(weight.name), requests.get(weight.name, 0), weight.weight) for weight in counted)
+    )
 
 
 def scoring_ledgers(room: Room) -> Ledgers:

@@ -130,8 +130,8 @@ def balances(shares: Shares, has: Mask | None) -> Scores:
         deviation = _deviation(shares, has, has.sum(axis=0))
     np.subtract(1, deviation, out=deviation)
     deviation *= BEST
-    found: Scores = deviation.astype(np.int64)
-    return found
+    scores: Scores = deviation.astype(np.int64)
+    return scores
 
 
 def _deviation(shares: Shares, has: Mask, count: NDArray[np.int64]) -> Shares:

@@ -65,6 +65,6 @@ class BinPacking(ScorePlugin, RowScore, RoomOnly):
             requests = shape.fields.requests
             offered = [name for name in sorted(requests) if requests[name] and room.resources.find(name) is not None]
             weights = [ResourceWeight(name, self._weights.get(name, 1)) for name in offered]
-            counted = [one for one in weights if one.weight]
+            counted = [weight for weight in weights if weight.weight]
             known = self._requested_by_shape[shape] = (shape.amounts, requested_resources(room, requests, counted))
         return known[1]

@@ -164,7 +164,9 @@ class AffinityState:
         weights_about = self._index.weights_about(namespace, labels)
         self._look_up_required(namespace, labels)
         avoided = [self._count(term) for term in self.terms.anti_affinity]
-        repelled = [self._weight_of(one) for one in weights_about if one.term.kind is TermKind.REQUIRED_ANTI_AFFINITY]
+        repelled = [
+            self._weight_of(weight) for weight in weights_about if weight.term.kind is TermKind.REQUIRED_ANTI_AFFINITY
+        ]
         self.anti_affinity = [AntiAffinityResult(sums) for sums in _by_domains(avoided)]
         self.others_anti_affinity = [AntiAffinityResult(sums) for sums in _by_domains(repelled)]
         self.filter_results = [
@@ -186,11 +188,11 @@ class AffinityState:
 
     def _look_up_preferences(self, weights_about: Sequence[AffinityWeight]) -> None:
         weights = [(self._count(term), weight) for term, weight in self.terms.preferred]
-        weights += [(self._weight_of(one), 1) for one in weights_about if one.term.kind is TermKind.PREFERRED]
+        weights += [(self._weight_of(weight), 1) for weight in weights_about if weight.term.kind is TermKind.PREFERRED]
         weights += [
-            (self._weight_of(one), self._hard_weight)
-            for one in weights_about
-            if one.term.kind is TermKind.REQUIRED_AFFINITY
+            (self._weight_of(weight), self._hard_weight)
+            for weight in weights_about
+            if weight.term.kind is TermKind.REQUIRED_AFFINITY
         ]
         by_key: dict[Domains, list[tuple[DomainSums, int]]] = {}
         for sums, weight in weights:
@@ -286,8 +288,12 @@ def terms_of(pod: Pod) -> AffinityTerms:
     near, far = affinity.pod_affinity, affinity.pod_anti_affinity
     required = [read(term) for term in (near.required if near else None) or ()]
     all_groups = tuple(dict.fromkeys(groups[0] for groups, _ in required))
-    liked = [(read(one.pod_affinity_term), one.weight) for one in (near.preferred if near else None) or ()]
-    disliked = [(read(one.pod_affinity_term), -one.weight) for one in (far.preferred if far else None) or ()]
+    liked = [
+        (read(preferred.pod_affinity_term), preferred.weight) for preferred in (near.preferred if near else None) or ()
+    ]
+    disliked = [
+        (read(preferred.pod_affinity_term), -preferred.weight) for preferred in (far.preferred if far else None) or ()
+    ]
     return AffinityTerms(
         affinity=tuple((all_groups, key) for _, key in required),
         anti_affinity=tuple(read(term) for term in (far.required if far else None) or ()),

@@ -100,17 +100,17 @@ class NodeResourcesFit(FilterPlugin, ScorePlugin, RowFilter, RowScore, RoomOnly,
 
     def refusals(self, cycle: Cycle, rows: Which) -> list[Refusal]:
         """A node that is too small even when empty is unresolvable: no pod that leaves helps."""
-        room, found = cycle.snapshot.room, list[Refusal]()
+        room, refusals = cycle.snapshot.room, list[Refusal]()
         requests = {room.resources.name(column): (column, amount) for column, amount in self.counted_resources(cycle)}
         for name, short in node_filters.rows_short_of(room, tuple(requests.values()), rows).items():
             column, amount = requests[name]
             if name == PODS:
-                found += refusals_of("Too many pods", short, resolvable=True)
+                refusals += refusals_of("Too many pods", short, resolvable=True)
                 continue
             too_small = short & ~node_filters.rows_that_offer(room, column, amount, rows)
-            found += refusals_of(f"Insufficient {name}", short & ~too_small, resolvable=True)
-            found += refusals_of(f"Insufficient {name}", too_small, resolvable=False)
-        return found
+            refusals += refusals_of(f"Insufficient {name}", short & ~too_small, resolvable=True)
+            refusals += refusals_of(f"Insufficient {name}", too_small, resolvable=False)
+        return refusals
 
     def pre_score(self, cycle: Cycle) -> Verdict:
         return SUCCESS if self._requested(cycle) else SKIP

@@ -166,31 +166,37 @@ class SpreadState:
         while self._version != self._index.version:
             self._version = self._index.version
             self.filter_results = [
-                SkewResult(one, self._topologies.domains(one.key), self._counted(one, self.required))
-                for one in self.required
+                SkewResult(
+                    constraint, self._topologies.domains(constraint.key), self._counted(constraint, self.required)
+                )
+                for constraint in self.required
             ]
-            self.spread_scores = [self._rate(one) for one in self.preferred]
+            self.spread_scores = [self._rate(constraint) for constraint in self.preferred]
             self.domains = [
                 *(skew.domains for skew in self.filter_results),
                 *(rate.domains for rate in self.spread_scores),
             ]
 
-    def _counted(self, one: SpreadConstraint, together: Sequence[SpreadConstraint]) -> DomainSums:
-        pod_count = self._index.pod_count((one.selector_group,), without_leaving=True)
+    def _counted(self, constraint: SpreadConstraint, together: Sequence[SpreadConstraint]) -> DomainSums:
+        pod_count = self._index.pod_count((constraint.selector_group,), without_leaving=True)
         keys = sorted({each.key for each in together})
-        suiting = self._shape.constraint if one.node_affinity else NodeConstraint()
-        tolerations = self._shape.fields.tolerations if one.taints else None
+        suiting = self._shape.constraint if constraint.node_affinity else NodeConstraint()
+        tolerations = self._shape.fields.tolerations if constraint.taints else None
         if len(keys) == 1 and suiting == NodeConstraint() and tolerations is None:
-            return domain_sums(self._topologies.domains(one.key), pod_count)
+            return domain_sums(self._topologies.domains(constraint.key), pod_count)
         counting = CountedNodes(self._nodes, tuple(keys), suiting, tolerations)
-        return domain_sums(self._topologies.domains(one.key, counting, counting.meaning), pod_count)
+        return domain_sums(self._topologies.domains(constraint.key, counting, counting.meaning), pod_count)
 
-    def _rate(self, one: SpreadConstraint) -> SpreadScore:
-        if one.key != HOST_NAME:
-            return SpreadScore(one, self._topologies.domains(one.key), self._counted(one, self.preferred))
-        nodes = self._topologies.each_node(one.key)
+    def _rate(self, constraint: SpreadConstraint) -> SpreadScore:
+        if constraint.key != HOST_NAME:
+            return SpreadScore(
+                constraint, self._topologies.domains(constraint.key), self._counted(constraint, self.preferred)
+            )
+        nodes = self._topologies.each_node(constraint.key)
         return SpreadScore(
-            one, nodes, domain_sums(nodes, self._index.pod_count((one.selector_group,), without_leaving=True))
+            constraint,
+            nodes,
+            domain_sums(nodes, self._index.pod_count((constraint.selector_group,), without_leaving=True)),
         )
 
 
@@ -287,14 +293,14 @@ def constraints_of(pod: Pod, when_unsatisfiable: str) -> list[SpreadConstraint]:
     spec = fold_label_keys(pod.spec, pod.metadata.labels or {})
     return [
         SpreadConstraint(
-            key=one.topology_key,
-            max_skew=one.max_skew,
-            min_domains=1 if one.min_domains is None else one.min_domains,
-            selector_group=selector_group_of_constraint(one, pod.metadata.namespace or ""),
-            counts_itself=label_selector(one.label_selector).matches(pod.metadata.labels),
-            node_affinity=(one.node_affinity_policy or "Honor") == "Honor",
-            taints=one.node_taints_policy == "Honor",
+            key=constraint.topology_key,
+            max_skew=constraint.max_skew,
+            min_domains=1 if constraint.min_domains is None else constraint.min_domains,
+            selector_group=selector_group_of_constraint(constraint, pod.metadata.namespace or ""),
+            counts_itself=label_selector(constraint.label_selector).matches(pod.metadata.labels),
+            node_affinity=(constraint.node_affinity_policy or "Honor") == "Honor",
+            taints=constraint.node_taints_policy == "Honor",
         )
-        for one in spec.topology_spread_constraints or ()
-        if one.when_unsatisfiable == when_unsatisfiable
+        for constraint in spec.topology_spread_constraints or ()
+        if constraint.when_unsatisfiable == when_unsatisfiable
     ]

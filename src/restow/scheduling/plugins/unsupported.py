@@ -44,11 +44,11 @@ def unsupported_fields(spec: PodSpec) -> Iterator[str]:
     if spec.scheduling_group is not None:
         group = spec.scheduling_group.pod_group_name or ""
         yield f"Restow does not support spec.schedulingGroup: native pod group {group}; use a Volcano PodGroup"
-    for number, one in enumerate(spec.topology_spread_constraints or ()):
+    for number, constraint in enumerate(spec.topology_spread_constraints or ()):
         place = f"Restow does not support spec.topologySpreadConstraints[{number}]"
-        if one.when_unsatisfiable not in _CONSEQUENCES:
-            yield f"{place}.whenUnsatisfiable: {one.when_unsatisfiable!r}"
-        if one.node_affinity_policy not in _POLICIES:
-            yield f"{place}.nodeAffinityPolicy: {one.node_affinity_policy!r}"
-        if one.node_taints_policy not in _POLICIES:
-            yield f"{place}.nodeTaintsPolicy: {one.node_taints_policy!r}"
+        if constraint.when_unsatisfiable not in _CONSEQUENCES:
+            yield f"{place}.whenUnsatisfiable: {constraint.when_unsatisfiable!r}"
+        if constraint.node_affinity_policy not in _POLICIES:
+            yield f"{place}.nodeAffinityPolicy: {constraint.node_affinity_policy!r}"
+        if constraint.node_taints_policy not in _POLICIES:
+            yield f"{place}.nodeTaintsPolicy: {constraint.node_taints_policy!r}"

@@ -93,8 +93,8 @@ class VolumeBinding(FilterPlugin, ReservePlugin, PreBindPlugin, ClassFilter):
         return find_volumes(cycle.state[_CLAIMS], cycle.snapshot, rows).accepted
 
     def refusals(self, cycle: Cycle, rows: Which) -> list[Refusal]:
-        found = find_volumes(cycle.state[_CLAIMS], cycle.snapshot, rows)
-        return [one for reason, mask in found.reasons() for one in refusals_of(reason, mask)]
+        volumes = find_volumes(cycle.state[_CLAIMS], cycle.snapshot, rows)
+        return [refusal for reason, mask in volumes.reasons() for refusal in refusals_of(reason, mask)]
 
     # --- Reserve ------------------------------------------------------------------------------------------------------
 
@@ -130,8 +130,8 @@ class VolumeBinding(FilterPlugin, ReservePlugin, PreBindPlugin, ClassFilter):
         if reserved is None:
             return ()
         reserved.since = cycle.now
-        taken = [_patch_volume(one) for one in reserved.written.takings if one.is_news]
-        return taken + [_patch_claim(one, node) for one in reserved.written.provisions if one.is_news]
+        taken = [_patch_volume(taking) for taking in reserved.written.takings if taking.is_news]
+        return taken + [_patch_claim(provision, node) for provision in reserved.written.provisions if provision.is_news]
 
     def settled(self, cycle: Cycle, node: str) -> Verdict:
         reserved = _reserved(cycle, node)
@@ -154,13 +154,13 @@ def _decide(claims: ClaimsOfPod, snapshot: Snapshot, node: str) -> ReservedVolum
     row = snapshot.rows.find_row(node)
     if row is None:
         return unresolvable(f'node "{node}" not found')
-    found = find_volumes(claims, snapshot, np.array([row], np.intp))
-    reasons = [reason for reason, mask in found.reasons() if mask[0]]
+    volumes = find_volumes(claims, snapshot, np.array([row], np.intp))
+    reasons = [reason for reason, mask in volumes.reasons() if mask[0]]
     if reasons:
         return unresolvable(*reasons)
     takings: list[VolumeTaken] = []
     made = [wish.claim for wish in claims.pinned]
-    for match in found.matches:
+    for match in volumes.matches:
         if match.none[0]:
             made.append(match.wish.claim)
         else:

@@ -61,8 +61,8 @@ def binding_state(cycle: Cycle, name: str, written: VolumeWrites) -> Verdict:
     if cycle.pod.metadata.uid not in cycle.snapshot.pods.known:
         return _failed(f'pod does not exist any more: pod "{cycle.pod.metadata.name}" not found')
     verdicts = [
-        *(_taken(one, node, storage) for one in written.takings),
-        *(_made(one, node, storage) for one in written.provisions),
+        *(_taken(taking, node, storage) for taking in written.takings),
+        *(_made(provision, node, storage) for provision in written.provisions),
     ]
     return next(_worst_first(verdicts), SUCCESS)
 

@@ -103,7 +103,7 @@ def claims_of_pod(pod: Pod, snapshot: Snapshot) -> ClaimsOfPod | Verdict:
     to_come = volumes.generated_claims(pod) if is_reserved_pod(pod) else {}
     for use in volumes.claims_used(pod):
         if use.generated and use.name in to_come:
-            waiting += [one for one in (_of_its_class(to_come[use.name], snapshot),) if _waits(snapshot, one)]
+            waiting += [claim for claim in (_of_its_class(to_come[use.name], snapshot),) if _waits(snapshot, claim)]
             continue
         claim = snapshot.storage.claim(pod.metadata.namespace or "", use.name)
         problem = _problem(pod, use, claim)
@@ -142,10 +142,10 @@ def find_volumes(claims: ClaimsOfPod, snapshot: Snapshot, rows: Which) -> Volume
 def _check_bound(bound: Sequence[BoundClaim], snapshot: Snapshot, rows: Which) -> tuple[Mask, Mask]:
     """Rows that do not reach some volume, and rows for which one is gone; each row gets its first refusal."""
     left = ~_no(snapshot, rows)
-    for one in bound:
-        if one.volume is None:
+    for volume in bound:
+        if volume.volume is None:
             return ~left, left
-        left &= node_filters.selected_rows(snapshot.nodes, snapshot.storage.offers.node_affinity(one.volume), rows)
+        left &= node_filters.selected_rows(snapshot.nodes, snapshot.storage.offers.node_affinity(volume.volume), rows)
     return ~left, _no(snapshot, rows)
 
 
@@ -217,8 +217,8 @@ def _can_make(storage_class: StorageClass | None, snapshot: Snapshot, rows: Whic
     allowed = _no(snapshot, rows)
     for term in storage_class.allowed_topologies:
         here = np.full_like(allowed, bool(term.match_label_expressions))
-        for one in term.match_label_expressions or ():
-            here &= snapshot.nodes.labels.mask(Requirement(one.key, "In", tuple(one.values or ())), rows)
+        for expression in term.match_label_expressions or ():
+            here &= snapshot.nodes.labels.mask(Requirement(expression.key, "In", tuple(expression.values or ())), rows)
         allowed |= here
     return allowed
 

@@ -56,10 +56,10 @@ class VolumeZone(FilterPlugin, ClassFilter):
         places: list[VolumeTopology] = []
         for volume in cycle.pod.spec.volumes or ():
             if volume.persistent_volume_claim is not None:
-                found = _places(cycle, volume.persistent_volume_claim.claim_name)
-                if isinstance(found, Verdict):
-                    return found
-                places += found
+                zones = _places(cycle, volume.persistent_volume_claim.claim_name)
+                if isinstance(zones, Verdict):
+                    return zones
+                places += zones
         if not places:
             return SKIP
         cycle.state[self.name] = tuple(dict.fromkeys(places))

@@ -45,7 +45,7 @@ class UnschedulablePods:
         """The pods that an event may help."""
         groups = [uids for plugins, uids in self._by_plugins.items() if self._hints.may_help_any(plugins, event)]
         waiting = [self._entries[uid] for uids in groups for uid in uids]
-        return [one for one in waiting if self._hints.is_worth_requeuing(one.pod, one.refused_by, event)]
+        return [entry for entry in waiting if self._hints.is_worth_requeuing(entry.pod, entry.refused_by, event)]
 
     def oldest(self) -> QueuedPod | None:
         """The unschedulable pod that has waited longest."""

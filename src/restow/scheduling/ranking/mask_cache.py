@@ -87,5 +87,5 @@ class MaskCache:
 def _rows_by_domain(domains: Domains) -> list[int]:
     row_of: RowIndex = np.zeros(len(domains.sizes), np.intp)
     row_of[domains.of_row] = np.arange(len(domains.of_row))
-    found: list[int] = row_of.tolist()
-    return found
+    rows_found: list[int] = row_of.tolist()
+    return rows_found

@@ -70,11 +70,11 @@ class Rankings:
 
     def filters(self, filtering: int) -> Sequence[FilterPlugin]:
         """The active filters, in order."""
-        found = self._filters_of.get(filtering)
-        if found is None:
-            found = [plugin for number, plugin in enumerate(self._filters) if filtering >> number & 1]
-            self._filters_of[filtering] = found
-        return found
+        filters = self._filters_of.get(filtering)
+        if filters is None:
+            filters = [plugin for number, plugin in enumerate(self._filters) if filtering >> number & 1]
+            self._filters_of[filtering] = filters
+        return filters
 
     def accepts_row(self, cycle: Cycle, filtering: int, row: int) -> bool:
         """Whether all active filters accept one row."""
@@ -84,11 +84,11 @@ class Rankings:
         return filter_row(cycle, row_filters, row)
 
     def _active_plugins(self, filtering: int, scoring: int) -> ActivePlugins:
-        found = self._active.get((filtering, scoring))
-        if found is None:
+        active = self._active.get((filtering, scoring))
+        if active is None:
             scores = [pair for number, pair in enumerate(self._scores) if scoring >> number & 1]
-            found = self._active[filtering, scoring] = ActivePlugins.of(self.filters(filtering), scores)
-        return found
+            active = self._active[filtering, scoring] = ActivePlugins.of(self.filters(filtering), scores)
+        return active
 
     # --- rows ---------------------------------------------------------------------------------------------------------
 

@@ -84,7 +84,7 @@ def mask_cache_of(cycle: Cycle, ranking: Ranking, active: ActivePlugins) -> Mask
     if active.domain_filters is None:
         return None
     results = [plugin.domain_results(cycle) for plugin in active.domain_filters]
-    return ranking.mask_cache(results[0] if len(results) == 1 else [one for each in results for one in each])
+    return ranking.mask_cache(results[0] if len(results) == 1 else [result for each in results for result in each])
 
 
 def best_by_cluster_scores(cycle: Cycle, ranking: Ranking, active: ActivePlugins, keys: Keys, rows: RowIndex) -> int:

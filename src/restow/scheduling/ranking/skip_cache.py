@@ -51,12 +51,12 @@ class SkipCache:
         snapshot = cycle.snapshot
         nodes, affinity = snapshot.nodes.changes.generation, snapshot.affinity.version
         key = (cycle.pod_class.unlocked, cycle.pod_class.queue_lock_class is None)
-        found = self._entries.get(key)
-        if found is None or found.nodes != nodes or found.affinity != affinity:
-            found = self._entries[key] = ClassSkips(nodes, affinity, self._filters, self._scores)
+        skips = self._entries.get(key)
+        if skips is None or skips.nodes != nodes or skips.affinity != affinity:
+            skips = self._entries[key] = ClassSkips(nodes, affinity, self._filters, self._scores)
             if len(self._entries) > _MOST_CLASSES:
                 del self._entries[next(iter(self._entries))]
-        return found
+        return skips
 
 
 class ClassSkips:
